@@ -1,10 +1,10 @@
 """One stitched backbone that serves every compute budget in dense prediction.
 
-``custom_imports = dict(imports=['snnet_mm'])`` of a config registers all classes: they
-are registered on import if mmengine was imported before, and at the first use of a
-public name. A program that imports the package before mmengine, and has configs read by
-mmengine alone, imports :mod:`snnet_mm.register`. Parts that subclass a class of mmseg,
-mmdet or mmpretrain are imported by the configs that need them
+In a config, ``custom_imports = dict(imports=['snnet_mm'])`` registers all classes. They
+are registered on import if mmengine was imported before, otherwise at the first use of
+a public function. If a program imports the package before mmengine and only mmengine
+reads its configs, it must import :mod:`snnet_mm.register`. Subclasses of mmseg, mmdet
+and mmpretrain classes are imported by the configs that require them
 (``snnet_mm.tasks``).
 """
 
@@ -52,13 +52,13 @@ __all__ = [
     'train',
 ]
 
-# Folder of the configs that are installed with the package, for bases of own ones.
+# Folder of the configs installed with the package, for use in ``_base_``.
 CONFIGS = str(Path(__file__).parent / '.mim' / 'configs')
 
 if sys.modules.get('mmengine') is not None:
     from . import register
 
-# What needs no torch has its home elsewhere than in the module that does.
+# Classes that require no torch, unlike the module ``.api``.
 _LIGHT = dict(
     Results=('.stitching', 'StitchResults'), Runtime=('.runtime', 'StitchRuntime')
 )

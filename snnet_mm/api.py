@@ -1,6 +1,7 @@
-"""Elastic and stitched networks in fifteen names, as ``import snnet_mm as sn``.
+"""Elastic and stitched networks: the fifteen public names of ``snnet_mm``.
 
-Every name is imported when it is first used, so that ``sn.Runtime`` needs no torch.
+With ``import snnet_mm as sn``, every name is imported when it is first used, so
+``sn.Runtime`` requires no torch.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from .runtime import Detections
 
-# The list of the package once more: mkdocstrings and type checkers read literals alone.
+# Repeats the package's list: mkdocstrings and type checkers only read literals.
 __all__ = [
     'Results',
     'Runtime',
@@ -63,15 +64,15 @@ def load(
 
     Args:
         folder_or_config: Folder of :func:`make_elastic`, or a config.
-        checkpoint: The checkpoint of a config; a folder has its own.
-        stitch: Id of the stitch to begin with.
-        device: Such as ``'cpu'`` or ``'cuda:0'``; by default the best there is.
+        checkpoint: Checkpoint for a config; a folder contains its own.
+        stitch: Id of the initially active stitch.
+        device: Device such as ``'cpu'`` or ``'cuda:0'``. Default: the best available.
 
     Returns:
         An mm model, with its config as ``model.cfg``.
 
     Raises:
-        ValueError: If the config, the checkpoint or the stitch does not fit.
+        ValueError: If the config, the checkpoint or the stitch is invalid.
 
     Examples:
         >>> model = sn.load('work_dirs/elastic', stitch=3)
@@ -82,7 +83,7 @@ def load(
         folder = Path(folder_or_config)
         folder_or_config, checkpoint = folder / 'elastic.py', folder / 'elastic.pth'
     model = init_model(folder_or_config, checkpoint, stitch, device)
-    model.loaded_from = checkpoint  # its results stand beside it
+    model.loaded_from = checkpoint  # stitches.json is read from its folder
     return model
 
 
@@ -93,14 +94,14 @@ def measure(
 
     Args:
         model: A model of :func:`load`.
-        size: Height and width of images; by default those of the config.
-        latency: Whether to measure milliseconds on the device of the model, too.
+        size: Image height and width. Default: ``test_cfg.input_size`` of the config.
+        latency: Whether to also measure milliseconds on the device of the model.
 
     Returns:
-        FLOPs and parameters, and milliseconds of one image, by stitch id.
+        FLOPs, parameters and, if measured, milliseconds of one image, by stitch id.
 
     Raises:
-        ValueError: If the model has no stitches, or no size is known.
+        ValueError: If the model has no stitches, or the size is unknown.
 
     Examples:
         >>> sn.measure(model, (512, 512), latency=True)[3].latency
@@ -118,22 +119,22 @@ def stitches(model: nn.Module, results: Results | None = None) -> list[dict[str,
 
     Args:
         model: A model of :func:`load`.
-        results: Results of :func:`evaluate`; by default those of the ``stitches.json``
-            beside the loaded checkpoint, if there is one.
+        results: Results of :func:`evaluate`. Default: the ``stitches.json`` beside the
+            loaded checkpoint, if it exists.
 
     Returns:
         A row for each stitch: ``id``, ``route`` in words, ``costs`` by name, and
-        ``scores`` by metric, which are empty for stitches that were not evaluated.
+        ``scores`` by metric, which are empty for unevaluated stitches.
 
     Raises:
-        ValueError: If the results are of another stitching space.
+        ValueError: If the results belong to another stitching space.
 
     Examples:
         >>> [(row['id'], row['costs']['flops']) for row in sn.stitches(model)]
     """
     results = results or _known_results(model)
     space = find_stitched_backbone(model).space
-    # Configs of mm packages may name no size; results have one.
+    # Stock mm configs may specify no input size, but results do.
     table = measure(model, results and results.input_size)
     if results is not None:
         results.check_space(space)
@@ -161,16 +162,16 @@ def pick(model: nn.Module, budget: str, results: Results | None = None) -> Choic
         budget: Milliseconds of one image such as ``'25ms'``, multiply-accumulates such
             as ``'2G'``, parameters such as ``'3M'``, or ``'40%'`` of the FLOPs of the
             largest stitch.
-        results: Results to choose by; by default those of the ``stitches.json`` beside
-            the loaded checkpoint. Without results, stitches of two anchors are guessed
-            from their costs; elastic models need results.
+        results: Results to choose by. Default: the ``stitches.json`` beside the loaded
+            checkpoint. Without results, stitches of two anchors are ranked by a guess
+            from their costs; elastic models require results.
 
     Returns:
         The choice: its ``id``, and the ``reason`` in words.
 
     Raises:
-        ValueError: If no stitch is that cheap, the budget is not one, or an elastic
-            model has no results.
+        ValueError: If no stitch is within the budget, the budget is invalid, or an
+            elastic model has no results.
 
     Examples:
         >>> sn.pick(model, '40%').reason
@@ -187,7 +188,7 @@ def pick(model: nn.Module, budget: str, results: Results | None = None) -> Choic
         wanted = parse_budget(text, 'budget')
     rows = () if results is None else results.stitches
     if rows and all(getattr(row, wanted.cost) is not None for row in rows):
-        costs = None  # those of the results
+        costs = None  # the results contain them
     else:
         size = results and results.input_size
         costs = measure(model, size, latency=wanted.cost == 'latency')
@@ -206,7 +207,7 @@ def set_budget(model: nn.Module, budget: str, results: Results | None = None) ->
         The id of the stitch.
 
     Raises:
-        ValueError: If no stitch is that cheap, or the budget is not one.
+        ValueError: As in :func:`pick`.
 
     Examples:
         >>> sn.set_budget(model, '25ms')
@@ -219,7 +220,7 @@ def set_budget(model: nn.Module, budget: str, results: Results | None = None) ->
 def predict(
     model: nn.Module, images: Any, out_dir: str | os.PathLike | None = None
 ) -> list[np.ndarray | Detections]:
-    """Predict images with the active stitch, by the inferencer of the mm package.
+    """Predict images with the active stitch and the inferencer of the mm package.
 
     Args:
         model: A model of :func:`load`.
@@ -227,7 +228,7 @@ def predict(
         out_dir: Folder for drawn predictions; by default nothing is drawn.
 
     Returns:
-        For each image a map of classes or depths, scores of classes, or detections.
+        For each image, a map of classes or depths, class scores, or detections.
 
     Raises:
         ValueError: If there are no images, or the config has no pipeline.
@@ -249,24 +250,25 @@ def export(
     results: Results | None = None,
     **options: Any,
 ) -> dict:
-    """Export one stitch as a model of its own, or several as a bundle.
+    """Export one stitch as a standalone model, or several as a bundle.
 
     Args:
         model: A model of :func:`load` on the CPU.
         out_dir: Output folder, which :class:`Runtime` opens.
-        stitches: One id, or ids, words and budgets as of
+        stitches: One id, or ids, words or budgets as in
             :class:`snnet_mm.stitching.Selection`.
-        formats: Some of ``'mm'``, ``'onnx'`` and ``'openvino'``.
-        results: Results for the manifest; by default those of the ``stitches.json``
-            beside the loaded checkpoint, if there is one.
-        **options: ``precisions``, ``verify_on`` and others of
+        formats: Some of ``'mm'``, ``'safetensors'``, ``'onnx'``, ``'openvino'`` and
+            ``'torch-export'``.
+        results: Results for the manifest. Default: the ``stitches.json`` beside the
+            loaded checkpoint, if it exists.
+        **options: ``precisions``, ``verify_on`` and other fields of
             :class:`snnet_mm.exports.ExportRequest`.
 
     Returns:
         The manifest.
 
     Raises:
-        ValueError: If a stitch, a format or the output folder does not fit.
+        ValueError: If a stitch, a format or the output folder is invalid.
 
     Examples:
         >>> sn.export(model, 'bundle', [0, 2, 4])
@@ -291,16 +293,16 @@ def train(
 
     Args:
         config: A config, stitched or not.
-        work_dir: Output folder; by default that of the config.
-        iters: Iterations, to which the schedule is scaled.
-        resume: Whether to go on from the latest checkpoint of the folder.
+        work_dir: Output folder. Default: ``work_dir`` of the config.
+        iters: Number of iterations, to which the schedule is scaled.
+        resume: Whether to resume from the latest checkpoint in the folder.
         cfg_options: Settings to override in the config, as ``'a.b'`` to value.
 
     Returns:
-        The last checkpoint.
+        Path of the last checkpoint.
 
     Raises:
-        ValueError: If a setting does not fit.
+        ValueError: If a setting is invalid.
 
     Examples:
         >>> checkpoint = sn.train('snnet.py', 'work_dirs/snnet', iters=1000)
@@ -328,15 +330,14 @@ def evaluate(
         config: The config of a stitched model.
         checkpoint: Its checkpoint.
         stitches: See :class:`snnet_mm.stitching.Selection`.
-        work_dir: Folder that ``stitches.json`` is written to; by default that of the
-            config.
+        work_dir: Folder for ``stitches.json``. Default: ``work_dir`` of the config.
         **options: Settings of the test loop, such as ``limit=100``.
 
     Returns:
         Costs and metrics of the stitches.
 
     Raises:
-        ValueError: If a stitch, the checkpoint or the data do not fit.
+        ValueError: If a stitch, the checkpoint or the data is invalid.
 
     Examples:
         >>> sn.evaluate('snnet.py', 'snnet.pth', limit=100).front()
@@ -352,7 +353,7 @@ def evaluate(
 
 
 def _known_results(model: nn.Module) -> Results | None:
-    """Return the results beside the checkpoint of a model, if there are some."""
+    """Return the results beside the checkpoint of a model, if they exist."""
     checkpoint = getattr(model, 'loaded_from', None)
     path = Path(checkpoint).with_name('stitches.json') if checkpoint else None
     return Results.read(path) if path is not None and path.is_file() else None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from .utils import run_command
 
-# Links in a checkout, files in an installed package.
+# Symlinks in a checkout, copies in an installed package.
 TOOLS = Path(__file__).parent / '.mim' / 'tools'
 COMMANDS = {
     'train': ('train.py', 'train a model'),
@@ -21,7 +21,7 @@ COMMANDS = {
 
 
 def main() -> None:
-    """Run the tool that the first argument names, with the arguments that follow."""
+    """Run the tool named by the first argument with the remaining arguments."""
     command = sys.argv[1] if len(sys.argv) > 1 else '--help'
     if command in ('-h', '--help'):
         print('usage: snnet COMMAND ...\n')
@@ -33,5 +33,5 @@ def main() -> None:
         allowed = ', '.join(COMMANDS)
         sys.exit(f'Error: command={command!r}; allowed: {allowed}')
     sys.argv = [f'snnet {command}', *sys.argv[2:]]
-    # Not as '__main__', which would get the name of the file.
+    # Not as '__main__': main() would then see the file name as argv[0].
     run_command(runpy.run_path(str(TOOLS / COMMANDS[command][0]))['main'])

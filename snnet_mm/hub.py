@@ -12,11 +12,11 @@ from .runtime.bundle import check_whole, files_of
 from .runtime.manifest import MANIFEST
 
 DOWNLOAD = 'revision', 'cache_dir', 'force_download', 'local_files_only', 'token'
-HUB_ONLY = 'proxies', 'resume_download', 'config'  # of a call of the mixin
+HUB_ONLY = 'proxies', 'resume_download', 'config'  # the mixin's, unused here
 
 
 class _FromFolder(ModelHubMixin):
-    """Opens a local folder, or one that is downloaded."""
+    """Opens a local folder, or downloads one from the hub."""
 
     @classmethod
     def _from_pretrained(cls, *, model_id: str, **settings: Any) -> '_FromFolder':
@@ -58,7 +58,7 @@ class HubModel(_FromFolder, library_name='snnet_mm'):
     """
 
     def __init__(self, folder_or_config: str, *args: Any, **settings: Any) -> None:
-        from .api import load  # bundles need no torch
+        from .api import load  # deferred, as bundles need no torch
 
         self.model = load(folder_or_config, *args, **settings)
 
@@ -68,7 +68,7 @@ class HubModel(_FromFolder, library_name='snnet_mm'):
         from .utils.checkpoints import load_weights_only
 
         source = Path(self.model.loaded_from)
-        # With the weights of the network that it may be beside.
+        # Includes the weights of a base checkpoint, if the file only adds to one.
         torch.save(load_weights_only(source), save_directory / 'elastic.pth')
         self.model.cfg.dump(save_directory / 'elastic.py')
         results = source.with_name('stitches.json')
@@ -100,7 +100,7 @@ class HubModel(_FromFolder, library_name='snnet_mm'):
 
 
 def card_of(manifest: Mapping[str, Any]) -> str:
-    """Return the text of a bundle's card; it says only what the manifest holds."""
+    """Return the text of a bundle's card, built from the manifest alone."""
     ranked, size = manifest['ranked_by'], manifest['input']['shape'][2:]
     metric, rows = ranked['metric'] if ranked else 'metric', []
     for stitch in manifest['stitches']:

@@ -1,4 +1,4 @@
-"""Import of all rooms, which registers their classes in mmengine's root registries."""
+"""Import of all subpackages that register classes in mmengine's root registries."""
 
 from . import (  # noqa: F401
     anchors,

@@ -1,4 +1,4 @@
-"""ESTA: biases or low-rank updates of every stitch, and importance."""
+"""ESTA: biases or low-rank updates per stitch, and importance of stitches."""
 
 from snnet_mm.utils.checkpoints import ADDED
 

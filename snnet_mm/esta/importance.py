@@ -1,4 +1,4 @@
-"""Stitches by their importance for the task (ESTA, section 4.2)."""
+"""Sampling and ranking of stitches by importance for the task (ESTA, section 4.2)."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,10 +31,10 @@ from snnet_mm.training import StitchSampler
 from snnet_mm.training.stitch_hooks import sampling_hook
 from snnet_mm.utils import check, is_number, is_whole, register
 
-# Ranks stitches: the paper deploys the most important one of every cost interval.
+# Ranking metric: the paper deploys the most important stitch of each cost interval.
 DEPLOYMENT = 'deployment'
 IMPORTANCE = 'importance'
-# For the scores of runs from before results held directions.
+# Scores of older runs do not include metric directions.
 know_metrics(higher=(DEPLOYMENT, IMPORTANCE))
 SCORES = 'stitch_scores'
 SCORES_FILE = 'stitch_scores.json'
@@ -44,15 +44,17 @@ SCORES_FILE = 'stitch_scores.json'
 class ImportanceSampler(StitchSampler):
     """Draws a cost interval, then a stitch in it by importance (ESTA, section 4.2).
 
-    The score of a stitch is the moving average of its saliency in the steps that
-    trained it (equation 3), beginning with the first one. Within an interval, stitches
-    are drawn by the softmax of their scores; one without counts as the mean of the
-    others. Gradients of several stitches score none: ranks draw alike.
+    The score of a stitch is the moving average of its saliency over the steps that
+    trained it (equation 3), initialised with the first saliency. Within an interval,
+    stitches are drawn by the softmax of their scores; a stitch without a score uses
+    the mean of the others. All ranks draw the same stitch, as gradients averaged over
+    different stitches cannot score any of them.
 
     Args:
-        warm_up: Scored steps at the beginning, in which every stitch is drawn equally
-            often; at least 1, as no stitch has a score before.
-        momentum: Share of the old score in the new one, from 0 to below 1.
+        warm_up: Number of initial scored steps that draw every stitch equally often; at
+            least 1, as no stitch has a score before.
+        num_groups: Number of cost intervals. Default: 15.
+        momentum: Weight of the old score in the new one, from 0 to below 1.
     """
 
     def __init__(
@@ -83,36 +85,36 @@ class ImportanceSampler(StitchSampler):
         return (group[rng.choice(len(group), p=self.probabilities(group))],)
 
     def probabilities(self, group: Sequence[int]) -> np.ndarray:
-        """Return the softmax of the scores of an interval's stitches."""
+        """Return the softmax of the scores of the stitches in an interval."""
         known = [self.scores[i] for i in group if i in self.scores]
         mean = sum(known) / len(known) if known else 0.0
         return _softmax([self.scores.get(i, mean) for i in group])
 
     def record(self, saliency: Mapping[int, float]) -> None:
-        """Update the moving averages of stitches with what one step measured."""
+        """Update the moving averages with the saliency measured in one step."""
         for stitch_id, new in saliency.items():
             old = self.scores.get(stitch_id, new)
             self.scores[stitch_id] = self.momentum * old + (1 - self.momentum) * new
         self.num_scored_steps += 1
 
     def state_dict(self) -> dict:
-        """Return what a resumed training needs."""
+        """Return the state required to resume training."""
         return dict(scores=dict(self.scores), num_scored_steps=self.num_scored_steps)
 
     def load_state_dict(self, state: Mapping) -> None:
-        """Go on from what :meth:`state_dict` gave."""
+        """Restore a state returned by :meth:`state_dict`."""
         self.scores = dict(state['scores'])
         self.num_scored_steps = state['num_scored_steps']
 
 
 class ImportanceHook(Hook):
-    """Scores the stitches that each optimizer step trains by their saliency.
+    """Updates the scores of stitches with their saliency in each optimizer step.
 
-    It reads the gradients right before the optimizer does: summed over ranks and
-    accumulated iterations, clipped, without the scale of AMP, whose skipped steps score
-    nothing. If a step trains several stitches, gradients of what they share are those
-    of all; the paper does not say otherwise. Scores go to the message hub as
-    ``stitch_scores``, and with checkpoints to ``stitch_scores.json``; see
+    Gradients are read right before the optimizer step: averaged over ranks and
+    accumulated iterations, clipped and without AMP's scale. Steps that AMP skips score
+    nothing. If a step trains several stitches, parameters they share have the gradients
+    of all; the paper does not specify this case. Scores are stored in the message hub
+    as ``stitch_scores``, and saved with checkpoints to ``stitch_scores.json``; see
     :func:`importance_results`.
     """
 
@@ -157,11 +159,11 @@ class ImportanceHook(Hook):
 
     def _score(self, optimizer: Optimizer, *_) -> None:
         values = torch.stack([saliency(self._parameters(s)) for s in self.trained])
-        # A fused optimizer gets scaled gradients and divides by the scale itself.
+        # A fused optimizer receives scaled gradients and unscales them on its own.
         scale = getattr(optimizer, 'grad_scale', None)
         if scale is not None:
             values = values / scale
-        # Equal already, but for ranks on different hardware.
+        # Ranks already agree, except on different hardware.
         all_reduce(values, 'mean')
         values = values.tolist()
         if all(map(math.isfinite, values)):
@@ -181,7 +183,7 @@ def saliency(parameters: Iterable[nn.Parameter]) -> Tensor:
 
 
 def trained_parameters(model: nn.Module, stitch: Stitch) -> list[nn.Parameter]:
-    """Return the trained parameters that a stitch runs, but for ``idle_parameters``."""
+    """Return the trained parameters a stitch runs, excluding ``idle_parameters``."""
     model = unwrapped(model)
     backbone = find_stitched_backbone(model)
     by_part = parameters_by_part(backbone)
@@ -200,11 +202,11 @@ def importance_results(
     scores: Mapping[int, float],
     num_groups: int = 15,
 ) -> StitchResults:
-    """Return scores by stitch id as results, so that stitches are chosen by them.
+    """Convert scores by stitch id to results, by which stitches can be selected.
 
     The ranking metric, ``'deployment'``, is ``n`` for the most important stitch of the
-    n-th cost interval, and lies between ``n - 2`` and ``n - 1`` for the others of it:
-    scores of different intervals are not comparable.
+    n-th cost interval. For other stitches of the interval it lies between ``n - 2`` and
+    ``n - 1``. Scores of different intervals are not comparable.
     """
     metrics = {}
     groups = split_cost_range(costs.column('flops'), num_groups)

@@ -15,12 +15,12 @@ from snnet_mm.utils import check, is_whole, register
 
 
 class StitchParameters(StitchPlugin):
-    """Parameters of every stitch that are added to linear layers of the anchors.
+    """Per-stitch parameters that are added to linear layers of the anchors.
 
-    A plug-in of a backbone of anchors with ``biased_layers``, as :class:`PlainViT` has.
-    A stitch has parameters for these layers in the blocks that it runs, in one flat
-    tensor named after the stitch id: no optimizer moves those of a stitch that is not
-    trained.
+    A plug-in for anchors with ``biased_layers``, such as :class:`PlainViT`. Each stitch
+    has one flat tensor, named after its id, with parameters for these layers in the
+    blocks that it runs. As the tensors are separate, no optimizer changes the
+    parameters of a stitch that is not trained.
     """
 
     def __init__(self, backbone: StitchedBackbone) -> None:
@@ -29,7 +29,7 @@ class StitchParameters(StitchPlugin):
             wanted = 'anchors of PlainViT, ConvNeXt in TimmStageAnchor, or LLaMA'
             check(fits, 'backbone.plugins', type(anchor).__name__, wanted)
         super().__init__(backbone)
-        # By stitch and name; a plain dict, as they are registered where they belong.
+        # Layers by stitch and name. A plain dict, as the anchors register them.
         self._layers: dict[int, dict[str, nn.Linear]] = {}
         self._sizes: dict[int, list[int]] = {}
         for stitch in backbone.space:
@@ -46,16 +46,16 @@ class StitchParameters(StitchPlugin):
 
     @abstractmethod
     def _new(self, layer: nn.Linear, anchor: int) -> Tensor:
-        """Return new parameters ``(N,)`` for a layer, which change nothing."""
+        """Return initial parameters ``(N,)`` that leave a layer's output unchanged."""
 
     @staticmethod
     @abstractmethod
     def _add(layer: nn.Linear, args: tuple, output: Tensor) -> Tensor:
-        """Add what ``layer.of_stitch`` says, if not None, to the output of a layer."""
+        """Apply ``layer.of_stitch``, if not None, to the output of the layer."""
 
     @abstractmethod
     def _exported(self, layer: nn.Linear, part: Tensor) -> tuple[str, Tensor]:
-        """Return the parameter of a layer that holds its part, and what to add."""
+        """Return the name of the layer's exported parameter, and the value to add."""
 
     def exported_weights(
         self, stitch: Stitch, weights: Mapping[str, Tensor]
@@ -87,7 +87,7 @@ class StitchParameters(StitchPlugin):
 class StitchBiases(StitchParameters):
     """A set of biases ``b^s`` for every stitch: ``W x + b + b^s`` (ESTA, section 4.1).
 
-    They begin at zero; see :class:`StitchParameters`.
+    They are initialised to zero; see :class:`StitchParameters`.
     """
 
     def _new(self, layer: nn.Linear, anchor: int) -> Tensor:
@@ -108,12 +108,12 @@ class StitchBiases(StitchParameters):
 class StitchLoRA(StitchParameters):
     """A set of low-rank updates for every stitch: ``W x + b + B^s A^s x``.
 
-    What ESTA is compared with in its figure 12; see :class:`StitchParameters`. ``A``
-    begins as in :class:`LowRankUpdate`, ``B`` at zero. Nothing else freezes the
-    anchors: ``frozen_stages`` equal to their depth does.
+    The baseline in ESTA's figure 12; see :class:`StitchParameters`. ``A`` is
+    initialised as in :class:`LowRankUpdate`, ``B`` to zero. The plug-in does not freeze
+    the anchors: set ``frozen_stages`` to their depth.
 
     Args:
-        ranks: Rank of the updates of every anchor.
+        ranks: Rank of the updates for each anchor.
     """
 
     def __init__(self, backbone: StitchedBackbone, ranks: Sequence[int]) -> None:
@@ -146,11 +146,11 @@ class StitchLoRA(StitchParameters):
 
 
 def _layers_of(backbone: StitchedBackbone, stitch: Stitch) -> dict[str, nn.Linear]:
-    """Return the layers that a stitch adds to, by their names in the backbone."""
+    """Return the layers that a stitch updates, by their names in the backbone."""
     layers = {}
     for number, begin, end in stitch.segments:
         anchor = backbone.anchors[number]
-        # What leads into a stage may be joined to a block, or be one by itself.
+        # The transition into a stage may be part of a block, or a block of its own.
         names = tuple(f'.{name}' for name in anchor.biased_layers)
         for block in range(begin, end):
             for name, layer in anchor.blocks[block].named_modules(prefix=f'{block}'):

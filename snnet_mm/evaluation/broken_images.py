@@ -1,4 +1,4 @@
-"""Images of a test that cannot be loaded are named."""
+"""Errors that name the test image that cannot be loaded."""
 
 from mmengine.hooks import Hook
 from mmengine.runner import Runner
@@ -20,10 +20,10 @@ class BrokenImageError(ValueError):
 
 
 class NamingPipeline:
-    """A pipeline of test data whose errors name the image.
+    """Wraps a test pipeline so that its errors name the image.
 
     Args:
-        pipeline: The pipeline.
+        pipeline: The wrapped pipeline.
     """
 
     def __init__(self, pipeline) -> None:
@@ -44,7 +44,7 @@ class NamingPipeline:
 
 
 class BrokenImagesHook(Hook):
-    """Names the image that ends a test."""
+    """Makes a test name the image that it fails to load."""
 
     def before_test(self, runner: Runner) -> None:
         _name_broken_images(runner.test_loop.dataloader.dataset)

@@ -1,4 +1,4 @@
-"""What metrics are made of, image by image, so that intervals can be computed."""
+"""Per-image statistics of metrics, from which intervals are computed."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from snnet_mm.utils import atomic_path, check, digest
 Array = NDArray[np.float64]
 T = TypeVar('T')
 NUM_RESAMPLES = 1000
-ROUNDING = 0.006  # mmseg rounds percentages to two digits
+ROUNDING = 0.006  # mmseg rounds percentages to two decimals
 
 
 @dataclass(frozen=True)
 class ImageScores:
-    """What a metric is made of, image by image, for several stitches of a model.
+    """Per-image statistics of a metric for several stitches of a model.
 
     The metric is ``scale`` times the mean over columns of the ratio of sums over
     images: intersections over unions by class for mIoU, hits over 1 for top-1, a
-    mean over images for depth. Columns without a denominator are left out.
+    mean over images for depth. Columns whose denominator is 0 are skipped.
 
     Args:
         metric: Name of the metric.
         ids: Stitch ids.
-        numerators: Of shape (stitches, images, columns).
-        denominators: Of the same shape.
-        scale: 100 for percent.
-        names: Digest of the images' names, in their order.
+        numerators: Array of shape (stitches, images, columns).
+        denominators: Array of the same shape.
+        scale: 100 for percent. Default: 1.
+        names: Digest of the names of all images, in order.
         results: Digest of the metrics of these stitches; see :func:`results_digest`.
     """
 
@@ -63,9 +63,9 @@ class ImageScores:
             return self.scale * ratios.sum(axis=-1) / seen.sum(axis=-1)
 
     def difference_from(self, other: ImageScores) -> tuple[float, float]:
-        """Return the 95 % interval of this metric minus that of another model.
+        """Return the 95 % interval of this metric minus the metric of another model.
 
-        Both are of one stitch on the same images, which a bootstrap draws in pairs.
+        The bootstrap is paired: both scores are of one stitch and the same images.
         """
         number, rng = self.numerators.shape[1], np.random.default_rng(0)
         weights = resampled_images(number, NUM_RESAMPLES, rng)[1:]
@@ -74,7 +74,7 @@ class ImageScores:
         return low, high
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write an npz file, whole or not at all."""
+        """Write an npz file atomically."""
         with atomic_path(path) as temporary, temporary.open('wb') as file:
             np.savez_compressed(file, **vars(self))
 
@@ -99,7 +99,7 @@ class ImageScores:
     def read(
         cls, path: str | os.PathLike, results: StitchResults | None = None
     ) -> ImageScores:
-        """Read what :meth:`save` wrote, and check that it belongs to some results."""
+        """Read a file of :meth:`save`, and check that it matches given results."""
         try:
             with np.load(path) as data:
                 parts = {key: data[key] for key in data.files}
@@ -124,15 +124,16 @@ class ImageScores:
 
 
 def image_names(outputs: Sequence) -> list[str]:
-    """Return a name of every predicted image: the last three parts of its path."""
+    """Return the name of every predicted image: the last three parts of its path."""
     paths = (getattr(sample, 'img_path', '') for sample in outputs)
     return ['/'.join(PurePath(str(path)).parts[-3:]) for path in paths]
 
 
 def gathered(parts: Sequence[T], num_images: int) -> list[T]:
-    """Return what all processes have for their images, in the order of the data set.
+    """Gather per-image values of all processes in the order of the data set.
 
-    Images of a data set of ``num_images`` that a sampler has repeated are left out.
+    Values beyond ``num_images`` belong to images that a sampler repeated, and are
+    dropped.
     """
     turns = chain.from_iterable(zip_longest(*all_gather_object(list(parts))))
     return [part for part in turns if part is not None][:num_images]
@@ -150,9 +151,9 @@ def results_digest(results: StitchResults, ids: Sequence[int]) -> str:
 def save_image_scores(
     parts: Sequence[ImageScores | None], results: StitchResults, path: Path
 ) -> None:
-    """Write the scores of some stitches image by image, if they rank the results.
+    """Write the per-image scores of stitches, if their metric ranks the results.
 
-    Else a file of earlier results is removed.
+    Otherwise remove the file of earlier results.
     """
     if all(part and part.metric == results.metric for part in parts):
         scores = ImageScores.stack(parts)
@@ -164,7 +165,7 @@ def save_image_scores(
 def resampled_images(
     number: int, num_resamples: int, rng: np.random.Generator
 ) -> Array:
-    """Return weights of images: a row of ones, then rows drawn with replacement."""
+    """Return weights of images: a row of ones, then one row per bootstrap draw."""
     drawn = rng.multinomial(number, np.full(number, 1 / number), num_resamples)
     return np.concatenate([np.ones((1, number)), drawn])
 
@@ -177,20 +178,20 @@ def image_scores(
     wanted: str | None = None,
     names: Sequence[str] = (),
 ) -> ImageScores | None:
-    """Return the per-image statistics of the ranking metric, if its task knows them.
+    """Return the per-image statistics of the ranking metric, if its task has any.
 
-    All processes call it. Statistics that do not make up the value, as of a metric with
-    a threshold, are left out.
+    All processes must call this. If the statistics do not reproduce the value of the
+    metric, as with a threshold, return None.
 
     Args:
-        stitch_id: The stitch.
+        stitch_id: Id of the stitch, or name of the exported file.
         metrics: The metrics.
-        results: What each of them collected in this process.
-        values: All that they gave for the images of all processes.
-        wanted: The ranking metric, by default that of :func:`key_metric`.
+        results: Results that each metric collected in this process.
+        values: Values of all metrics for the images of all processes.
+        wanted: The ranking metric, by default the result of :func:`key_metric`.
         names: Names of all images.
     """
-    # mmdet's give nothing where nothing was found.
+    # mmdet's metrics return no values if nothing was detected.
     wanted = wanted or (key_metric(values) if values else '')
     above, below, scale = (), (), 1
     for metric, found in zip(metrics, results, strict=True):

@@ -38,7 +38,7 @@ class StitchValLoop(ValLoop):
         super().__init__(*args, **kwargs)
         self.selection = Selection(stitches)
         if isinstance(self.runner.model, nn.Module):  # FlexibleRunner builds it later
-            self._selected_ids()  # at once: the first validation may be hours away
+            self._selected_ids()  # fail early: the first validation may be hours away
 
     def run(self) -> dict[str, float]:
         runner, ids = self.runner, self._selected_ids()
@@ -67,31 +67,33 @@ class StitchValLoop(ValLoop):
 
 @register(LOOPS)
 class StitchTestLoop(TestLoop):
-    """Tests the listed stitches in one pass and reports them with their costs.
+    """Tests the listed stitches in shared passes, and reports scores and costs.
 
-    Prints a table and writes ``stitches.json``, ``pareto.png`` and, for metrics that
-    are known image by image, ``per_image.npz``; see :class:`ImageScores`. Scores of an
-    interrupted test stay in ``partial_test.pth`` of the work directory.
+    Prints a table and writes ``stitches.json`` and ``pareto.png``. For metrics with
+    per-image statistics, also writes ``per_image.npz``; see :class:`ImageScores`. The
+    work directory keeps scores of an interrupted test in ``partial_test.pth``.
 
     Args:
         runner: The runner.
         *args, **kwargs: See mmengine's ``TestLoop``.
         stitches, results, costs, metric, lower_is_better: See :class:`Selection`.
         input_size: See :func:`cost_table`.
-        sizes: Heights and widths to test at, one after the other: images, of the
-            largest size or above, are resized, and every size has a folder such as
-            ``168x238``. By default images are as they are.
-        out_dir: Folder of the report; by default that of the log.
-        quiet: Whether to write the report without printing it.
-        stitches_per_pass: Stitches in one pass over the data, which bounds the memory.
-        resume: Whether to keep the scores of an interrupted test of the same model,
-            data and config.
-        limit: Use only so many images, evenly spread over the data set.
-        screen: First look at all stitches on so many images, evenly spread, then
-            evaluate the anchors and the best of every budget group on everything.
-        keep: How many stitches of a budget group (ten equal parts of the FLOPs range)
-            pass the screening.
-        show_dir: Folder for pictures of all predictions, with a folder per stitch.
+        sizes: Heights and widths to test at. Images are resized; they must not be
+            smaller than the largest size. Every size has a report folder, such as
+            ``168x238``. Default: no resizing.
+        out_dir: Folder of the report. Default: the log folder.
+        quiet: Whether to write the report without printing it. Default: False.
+        stitches_per_pass: Stitches per pass over the data, which bounds the memory.
+            Default: 32.
+        resume: Whether to reuse the scores of an interrupted test of the same model,
+            data and config. Default: False.
+        limit: Number of images to test, evenly spread over the data set. Default: all.
+        screen: Number of images, evenly spread, on which all stitches are screened.
+            The anchors and the best of every budget group are then tested on all
+            images, or on ``limit`` images. Default: no screening.
+        keep: Stitches per budget group (a tenth of the FLOPs range) that pass the
+            screening. Default: 3.
+        show_dir: Folder for pictures of all predictions, with a subfolder per stitch.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Results of metrics that are kept apart for several stitches."""
+"""Metric results, buffered separately for each of several stitches."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ from .image_scores import ImageScores, gathered, image_names, image_scores
 
 
 class StitchScores(NamedTuple):
-    """Metrics of a stitch, the number of images, and its scores image by image."""
+    """Metrics of a stitch, the number of tested images, and its per-image scores."""
 
     metrics: dict[str, float]
     num_images: int
@@ -25,15 +25,15 @@ class StitchScores(NamedTuple):
 
 
 class MetricBuffers:
-    """The results that metrics keep per image, one set for each of several stitches.
+    """Per-image results of metrics, one set for each of several stitches.
 
-    mmengine's metrics collect in ``metric.results`` and compute at the end. The lists
-    are exchanged whenever another stitch is evaluated, so that one evaluator, with its
-    data set's annotations, serves all.
+    mmengine's metrics collect in ``metric.results`` and compute at the end. Switching
+    the stitch swaps these lists, so that one evaluator, with its data set's
+    annotations, serves all stitches.
 
     Args:
         evaluator: The evaluator.
-        ids: Stitches, or names of exported files, that are evaluated together.
+        ids: Stitch ids, or names of exported files, that are evaluated together.
     """
 
     def __init__(self, evaluator: Evaluator, ids: Sequence[int | str]) -> None:
@@ -47,7 +47,7 @@ class MetricBuffers:
 
     @contextmanager
     def of(self, stitch_id: int | str) -> Iterator[None]:
-        """Let the metrics of the evaluator collect for a stitch."""
+        """Redirect the evaluator's metrics to the buffers of a stitch."""
         metrics = self.evaluator.metrics
         for metric, buffer in zip(metrics, self._collected[stitch_id], strict=True):
             metric.results = buffer
@@ -63,9 +63,9 @@ class MetricBuffers:
         data_batch: dict,
         switch: Callable[[int | str], object],
     ) -> Iterator[tuple[int | str, Predictions]]:
-        """Yield the predictions of a batch by each stitch, which metrics then process.
+        """Yield each stitch's predictions of a batch, once metrics have processed them.
 
-        The batch is preprocessed once. Every stitch is switched to before it predicts.
+        The batch is preprocessed once. ``switch`` activates each stitch.
         """
         predict = prepare(model, data_batch)
         for i in self.ids:
@@ -79,14 +79,15 @@ class MetricBuffers:
     def scores(
         self, logger: Logger, num_images: int, metric: str | None = None
     ) -> dict[int | str, StitchScores]:
-        """Compute the metrics of all stitches over the images that all processes saw.
+        """Compute the metrics of all stitches over the images of all processes.
 
-        Tables of classes go to the log file only.
+        Per-class tables go to the log file only.
 
         Args:
             logger: The logger.
-            num_images: Images of the data set, beyond which a sampler has padded.
-            metric: The ranking metric, whose scores are kept image by image.
+            num_images: Size of the data set; images repeated by a sampler are dropped.
+            metric: Metric whose per-image scores are kept, by default the one that
+                ranks stitches.
         """
         names = gathered(self.names, num_images)
         scores, of_all = {}, self.evaluator.metrics
@@ -106,7 +107,7 @@ class MetricBuffers:
 def numbers_of(
     metrics: Sequence[BaseMetric], values: Mapping[str, object]
 ) -> dict[str, float]:
-    """Return the values that are single numbers, NaN where they are undefined."""
+    """Return the scalar values of metrics; undefined values are NaN."""
     for metric in metrics:
         values = task_of(metric).metric_values(metric, values)
     return {

@@ -1,4 +1,4 @@
-"""Several stitches over the data once."""
+"""Evaluation of several stitches in one pass over the data."""
 
 import time
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from .metric_buffers import MetricBuffers, numbers_of
 
 SECONDS_BETWEEN_LOGS = 10
 
-# Called with a stitch id, the batch as loaded, and the predictions.
+# Called with a stitch id, the loaded batch, and the predictions.
 OnPrediction = Callable[[int, dict, Predictions], None]
 
 
@@ -31,20 +31,20 @@ def run_one_pass(
     fp16: bool = False,
     on_prediction: OnPrediction | None = None,
 ) -> None:
-    """Run all stitches of some buffers over the data once.
+    """Run all stitches of ``buffers`` in one pass over the data.
 
-    Each batch is loaded and preprocessed once. In the order of :func:`visiting_order` a
-    block never runs twice on the same activations: the 134 stitches of a 12/24 space
-    run 894 blocks per image instead of 2412. The predictions of a stitch go to the
-    metrics before the next one runs. The active stitch is the same afterwards.
+    Each batch is loaded and preprocessed once. In the order of :func:`visiting_order`,
+    no block runs twice on the same activations: the 134 stitches of a 12/24 space run
+    894 blocks per image instead of 2412. Metrics process the predictions of a stitch
+    before the next stitch runs. The active stitch is restored afterwards.
 
     Args:
         runner: The runner.
-        mode: ``'val'`` or ``'test'``, whose iteration hooks are called per batch.
+        mode: ``'val'`` or ``'test'``: selects the iteration hooks to call per batch.
         dataloader: The data.
-        buffers: The stitches, and what the metrics collect for them.
-        fp16: Whether to run with autocast.
-        on_prediction: Called for every stitch and batch.
+        buffers: The stitches, and the results that metrics collect for them.
+        fp16: Whether to use autocast. Default: False.
+        on_prediction: Called for every stitch and batch. Default: None.
     """
     model, ids = runner.model, buffers.ids
     backbone = find_stitched_backbone(model)
@@ -76,10 +76,10 @@ def run_one_pass(
 def check_metric(
     runner: Runner, dataloader: DataLoader, evaluator: Evaluator, metric: str
 ) -> None:
-    """Raise if an evaluator does not give a metric, before any pass over the data.
+    """Raise if an evaluator does not return a metric, before any pass over the data.
 
-    The active stitch predicts the first image. Where its metrics cannot be computed,
-    nothing is raised.
+    The active stitch predicts the first image. If the metrics of one image cannot be
+    computed, skip the check.
     """
     model = runner.model
     ids = [find_stitched_backbone(model).active_stitch.id]
@@ -92,7 +92,7 @@ def check_metric(
         for part in metrics:
             try:
                 values = part.compute_metrics(part.results)
-            except ValueError:  # as for one class alone
+            except ValueError:  # such as for a single class
                 values = None
             if not values:
                 return

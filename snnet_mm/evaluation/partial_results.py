@@ -1,4 +1,4 @@
-"""Scores on disk, from which an interrupted test goes on."""
+"""Scores on disk, from which an interrupted test resumes."""
 
 from collections.abc import Mapping
 from logging import Logger
@@ -16,7 +16,7 @@ from snnet_mm.utils.base_checkpoint import digest_of
 from .image_scores import ImageScores
 from .metric_buffers import StitchScores
 
-# Parts of a config that change the scores of a stitch.
+# Keys of the config and of its ``test_cfg`` on which the scores of a stitch depend.
 CONFIG_KEYS = 'model', 'data_preprocessor', 'test_dataloader', 'test_evaluator'
 TEST_KEYS = 'type', 'fp16', 'metric'
 
@@ -24,14 +24,14 @@ TEST_KEYS = 'type', 'fp16', 'metric'
 class PartialResults:
     """Scores of the groups of stitches that a test has finished.
 
-    The main process keeps them in a file, from which an interrupted test is resumed.
-    Nothing in the file can run.
+    The main process saves them to a file, from which an interrupted test resumes.
+    Loading the file cannot execute code.
 
     Args:
-        path: The file, which one test at a time may use.
-        identity: Digest of what the scores depend on; see :func:`identify`.
-        resume: Whether to keep the scores of an interrupted test of the same identity.
-        logger: Gets a line about what is resumed.
+        path: The file; only one test may use it at a time.
+        identity: Digest of everything that affects the scores; see :func:`identify`.
+        resume: Whether to load the scores of an interrupted test of the same identity.
+        logger: Logger for a message about the resumed scores.
     """
 
     def __init__(self, path: Path, identity: str, resume: bool, logger: Logger) -> None:
@@ -47,7 +47,7 @@ class PartialResults:
         self.scores = known[0] | self.scores
 
     def add(self, scores: Mapping[tuple, StitchScores]) -> None:
-        """Keep the scores of a group, by stitch and what else tells them apart."""
+        """Save the scores of a group by stitch id, number of images and image size."""
         self.scores |= scores
         if is_main_process():
             rows = {
@@ -57,13 +57,13 @@ class PartialResults:
                 torch.save(dict(identity=self.identity, scores=rows), temporary)
 
     def remove(self) -> None:
-        """Remove the file: the test is complete."""
+        """Remove the file and the leftovers of interrupted writes."""
         if is_main_process():
             self.path.unlink(missing_ok=True)
             remove_leftovers(self.path.parent, self.path.name)
 
     def _read(self) -> tuple[dict[tuple, StitchScores], str]:
-        """Return the scores of the file, none if it does not fit, and what is said."""
+        """Return the scores of the file, if its identity matches, and a log message."""
         try:
             found = load_weights_only(self.path)
         except ValueError as error:
@@ -81,15 +81,15 @@ class PartialResults:
 
 
 def identify(runner: Runner, dataset: Dataset, statistics: Mapping) -> str:
-    """Return a digest of what the scores of a test depend on.
+    """Return a digest of everything that affects the scores of a test.
 
-    ``statistics`` of batch norms are given by stitch and name.
+    ``statistics`` are the batch norm statistics by stitch id and name.
     """
     cfg, images = runner.cfg, [len(dataset)]
     test_cfg = cfg.get('test_cfg') or {}
     settings = [cfg.get(key) for key in CONFIG_KEYS]
     settings += [test_cfg.get(key) for key in TEST_KEYS]
-    if isinstance(dataset, BaseDataset):  # whose subclasses may load or draw the image
+    if isinstance(dataset, BaseDataset):  # overrides may load or sample images
         infos = (BaseDataset.get_data_info(dataset, i) for i in range(len(dataset)))
         images = [info.get('img_path') for info in infos]
     weights = dict(runner.model.state_dict())

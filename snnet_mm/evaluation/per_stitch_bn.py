@@ -1,4 +1,4 @@
-"""Batch norm statistics of each stitch, where training mixes those of all."""
+"""Batch norm statistics per stitch; training mixes the statistics of all stitches."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,24 +32,24 @@ from snnet_mm.tasks import task_of
 from snnet_mm.utils import check, is_whole, isolated_rng, register
 
 KEYS = ('running_mean', 'running_var')
-STATISTICS = 'stitch_statistics'  # their key in a checkpoint
+STATISTICS = 'stitch_statistics'  # key in a checkpoint
 Statistics = dict[int, dict[str, Tensor]]  # by stitch id and name in the state dict
 Norms = Mapping[str, _BatchNorm]
 
 
 class PerStitchBN(nn.Module):
-    """Gives the batch norms of a model the statistics of the active stitch.
+    """Loads the statistics of the active stitch into the batch norms of a model.
 
-    As ``model.per_stitch_bn`` it is told by :func:`set_stitch`. It adds nothing to the
-    state dict. Stitches without statistics of their own have those that the model came
-    with. Where anchors have batch norms, stitches share no prefixes meanwhile.
+    While attached as ``model.per_stitch_bn``, it is called by :func:`set_stitch`. It
+    adds nothing to the state dict. Stitches without statistics of their own use the
+    model's original ones. If anchors have batch norms, it disables shared prefixes.
     """
 
     def __init__(self, model: nn.Module, statistics: Statistics) -> None:
         super().__init__()
         model = _plain(model)
         norms = batch_norms(model)
-        # In tuples, which hide modules that are registered elsewhere.
+        # Tuples keep torch from registering these modules a second time.
         self._model, self._norms, self.statistics = (model,), (norms,), statistics
         self._mixed = {
             f'{name}.{key}': getattr(norm, key).clone()
@@ -62,7 +62,7 @@ class PerStitchBN(nn.Module):
         self._write({**self._mixed, **self.statistics.get(stitch.id, {})})
 
     def attach(self) -> 'PerStitchBN':
-        """Become a part of the model, and serve its active stitch."""
+        """Register this in the model, and apply the statistics of its active stitch."""
         (model,) = self._model
         model.per_stitch_bn = self
         backbone = find_stitched_backbone(model)
@@ -71,7 +71,7 @@ class PerStitchBN(nn.Module):
         return self
 
     def detach(self) -> None:
-        """Leave the model with the statistics that it had."""
+        """Remove this from the model, and restore the original statistics."""
         (model,) = self._model
         del model.per_stitch_bn
         find_stitched_backbone(model).shares_prefixes = True
@@ -88,7 +88,7 @@ def attach_statistics(
 ) -> PerStitchBN | None:
     """Attach the statistics of a checkpoint for the norms and stitches of the model.
 
-    If the model has norms that the checkpoint lacks, warn and leave all mixed.
+    If the checkpoint lacks a norm that a stitch runs, warn and keep mixed statistics.
     """
     if not statistics or not (norms := batch_norms(model)):
         return None
@@ -110,11 +110,11 @@ def attach_statistics(
 def recalibrate_bn(
     model: BaseModel, batches: Iterable[dict], ids: Iterable[int], mode: str = 'tensor'
 ) -> Statistics:
-    """Estimate mean and variance of every batch norm that a stitch runs, for each.
+    """Estimate mean and variance of every batch norm that each stitch runs.
 
-    The model stays as it is. Statistics are means over batches of a data loader, of
-    equal number on every rank, and over ranks. ``mode`` is mm's mode of a forward that
-    reaches all batch norms: ``'predict'`` if some see detections.
+    The model is restored afterwards. Statistics are averaged over the batches of all
+    ranks, with the same number of batches on each. ``mode`` is the mode of mm's forward
+    that reaches all batch norms: ``'predict'`` if some of them run on detections.
     """
     model = _plain(model)
     backbone, norms = find_stitched_backbone(model), batch_norms(model)
@@ -122,11 +122,12 @@ def recalibrate_bn(
     check(norms, 'model', type(model).__name__, wanted)
     share = nullcontext if batch_norms(backbone) else backbone.sharing_prefixes
     stitches = visiting_order(backbone.space[i] for i in ids)
-    # Sums of mean, variance and 1 over batches: a detector's heads may not see all.
+    # Sums of mean, variance and 1 over batches: a detector's heads may skip batches.
     sizes = {n: 2 * norm.num_features + 1 for n, norm in norms.items()}
     zeros = next(iter(norms.values())).running_mean.new_zeros
     totals = {s.id: {n: zeros(size) for n, size in sizes.items()} for s in stitches}
-    # mmseg pads images that are smaller than a crop in training alone.
+    # mmseg pads images smaller than a crop only in training mode, which would also run
+    # batch augmentations.
     pads = not getattr(model.data_preprocessor, 'batch_augments', None)
     num_batches = 0
     with _observing(model, norms):
@@ -150,9 +151,9 @@ def recalibrate_bn(
 
 
 def batch_norms(model: nn.Module) -> dict[str, _BatchNorm]:
-    """Return the batch norms that prediction runs and training changes, by name.
+    """Return the batch norms that prediction runs and training updates, by name.
 
-    Frozen ones, such as in mmdet's ResNets (``norm_eval``), are left out.
+    Frozen norms, such as in mmdet's ResNets (``norm_eval``), are skipped.
     """
     model = _plain(model)
     modes = {module: module.training for module in model.modules()}
@@ -171,7 +172,7 @@ def batch_norms(model: nn.Module) -> dict[str, _BatchNorm]:
 
 
 def _plain(model: nn.Module) -> nn.Module:
-    """Return the mm model inside all wrappers, some of which hold a teacher."""
+    """Return the mm model inside all wrappers, some of which contain a teacher."""
     model = unwrapped(model)
     while isinstance(model, ModelWrapper):
         model = model.wrapped
@@ -181,7 +182,7 @@ def _plain(model: nn.Module) -> nn.Module:
 def _average(
     totals: Mapping[str, Tensor], stitch: Stitch, optional: set[str]
 ) -> dict[str, Tensor]:
-    """Divide sums over the batches of all ranks by the batches that reached a norm."""
+    """Average each norm over the batches of all ranks that reached it."""
     statistics = {}
     for name, total in totals.items():
         all_reduce(total)
@@ -196,7 +197,7 @@ def _average(
 
 
 def _norms_of_some_stitches(model: nn.Module, norms: Norms, stitch: Stitch) -> set[str]:
-    """Return the norms that a stitch may leave out: in the backbone, and idle ones."""
+    """Return the norms that a stitch may skip: backbone norms and its idle norms."""
     inside = set(find_stitched_backbone(model).modules())
     asked = [m for m in model.modules() if hasattr(type(m), 'idle_parameters')]
     idle = {id(p) for module in asked for p in module.idle_parameters(stitch)}
@@ -205,7 +206,7 @@ def _norms_of_some_stitches(model: nn.Module, norms: Norms, stitch: Stitch) -> s
 
 @contextmanager
 def _observing(model: nn.Module, norms: Norms) -> Iterator[None]:
-    """Put norms alone in training mode; afterwards restore everything."""
+    """Set only the norms to training mode; restore the model afterwards."""
     momentum = {norm: norm.momentum for norm in norms.values()}
     states = {norm: deepcopy(norm.state_dict()) for norm in momentum}
     active, training = find_stitched_backbone(model).active_stitch, model.training
@@ -224,20 +225,20 @@ def _observing(model: nn.Module, norms: Norms) -> Iterator[None]:
 
 @register(HOOKS)
 class StitchStatisticsHook(Hook):
-    """Gives batch norms statistics of each stitch, where training mixes those of all.
+    """Estimates batch norm statistics per stitch, because training mixes them.
 
-    They are estimated on training images: for validated stitches before a validation,
-    for all stitches after the last iteration. The last checkpoint holds them as
-    ``stitch_statistics``, the best one those of validated stitches; a test of that
-    checkpoint uses them. Training goes on with the mixed ones. Models without batch
-    norms are left alone.
+    The estimate uses training images: for validated stitches before each validation,
+    for all stitches after the last iteration. The last checkpoint stores all of them as
+    ``stitch_statistics``, the best checkpoint those of validated stitches; tests load
+    them from there. Training continues with mixed statistics. For models without batch
+    norms, the hook is a no-op.
 
     Args:
-        num_images: Training images of the estimate, of all processes together, in whole
-            batches. 0 leaves everything mixed, in tests too. Default: 200.
+        num_images: Number of training images over all processes, rounded up to whole
+            batches. 0 keeps mixed statistics, also in tests. Default: 200.
     """
 
-    priority = 'LOW'  # after a model average has moved, before a checkpoint is written
+    priority = 'LOW'  # after the EMA update, before a checkpoint is written
     stitched_only = True  # see StitchSamplingHook
 
     def __init__(self, num_images: int = 200) -> None:
@@ -251,16 +252,17 @@ class StitchStatisticsHook(Hook):
         self.statistics = checkpoint.get(STATISTICS, {}) if self.num_images else {}
 
     def before_train(self, runner: Runner) -> None:
-        self.statistics, self.trains = {}, True  # what was loaded is forgotten
+        self.statistics, self.trains = {}, True  # drop loaded statistics
 
     def before_train_iter(self, runner: Runner, **_) -> None:
-        self.statistics = {}  # the weights will be others
+        self.statistics = {}  # outdated by the next update
 
     def after_train_iter(self, runner: Runner, **_) -> None:
         if not self.is_last_train_iter(runner):
             return
         averages = [hook for hook in runner.hooks if isinstance(hook, EMAHook)]
-        # A checkpoint's weights are the average. mmpretrain's hook validates besides.
+        # Checkpoints store the average as weights. mmpretrain's overrides are not
+        # called, as they also validate.
         for hook in averages:
             EMAHook.before_val_epoch(hook, runner)
         self._estimate(runner, find_stitched_backbone(runner.model).space.ids)
@@ -275,7 +277,7 @@ class StitchStatisticsHook(Hook):
             }
 
     def of(self, runner: Runner, ids: Sequence[int]) -> Statistics:
-        """Return the statistics of the weights; training estimates missing ones."""
+        """Return the statistics; during training, estimate them if ids are missing."""
         if self.trains and not self.statistics.keys() >= {*ids}:
             self._estimate(runner, ids)
         return self.statistics
@@ -292,7 +294,7 @@ class StitchStatisticsHook(Hook):
         backbone = find_stitched_backbone(model)
         drawn = backbone.input_size
         with isolated_rng(runner.seed):
-            set_input_size(model, None)  # as images are tested
+            set_input_size(model, None)  # no resizing, as in tests
             try:
                 batches = self._batches(runner)
                 if self.mode is None:
@@ -300,9 +302,9 @@ class StitchStatisticsHook(Hook):
                     costs = cost_table(model, size_of_images(model, *data))
                     self.mode = _forward_mode(model, costs.scope)
                 self.statistics = recalibrate_bn(model, batches, ids, self.mode)
-            except Exception as error:  # no reason to lose a training
+            except Exception as error:  # must not abort the training
                 if get_world_size() > 1:
-                    raise  # the other processes wait for this one
+                    raise  # other processes would hang
                 why = f'not estimated: {type(error).__name__}: {error}'
                 runner.logger.warning(f'Batch norm statistics of stitches {why}')
             finally:
@@ -310,7 +312,7 @@ class StitchStatisticsHook(Hook):
 
     def _batches(self, runner: Runner) -> Iterator[dict]:
         loader, ranks = runner.train_dataloader, get_world_size()
-        # As many on every rank, and as large.
+        # Every rank gets the same number of batches, of the same size.
         share = len(loader.dataset) // ranks
         size = min(loader.batch_size or 1, share) or 1
         number = min(math.ceil(self.num_images / size / ranks), share // size) or 1
@@ -318,23 +320,23 @@ class StitchStatisticsHook(Hook):
 
 
 def _forward_mode(model: nn.Module, scope: str | None) -> str:
-    """Return the mode of mm's forward that reaches all norms, by the scope of costs."""
-    # Heads that images alone do not reach see what they need in this mode only.
+    """Return the mode of mm's forward that reaches all norms, given a cost scope."""
+    # Heads that need more than images, such as texts, get it only in this mode.
     return 'predict' if scope else task_of(model).full_mode
 
 
 def statistics_hook(runner: Runner) -> StitchStatisticsHook | None:
-    """Return the hook of a runner that holds the statistics of stitches."""
+    """Return the :class:`StitchStatisticsHook` of a runner, or None."""
     return next((h for h in runner.hooks if isinstance(h, StitchStatisticsHook)), None)
 
 
 @contextmanager
 def own_statistics(runner: Runner, ids: Sequence[int]) -> Iterator[None]:
-    """Let stitches run with the statistics that a hook holds for them."""
+    """Run stitches with the statistics that the runner's hook has for them."""
     model, hook, statistics = runner.model, statistics_hook(runner), None
     if hook is not None:
         statistics = hook.of(runner, ids)
-        # Budgets below a network that is not trained again run with its statistics.
+        # Without further training, elastic budgets use the statistics of the network.
         elastic = isinstance(find_stitched_backbone(model), ElasticBackbone)
         if not elastic and hook.num_images and not statistics and batch_norms(model):
             runner.logger.warning(

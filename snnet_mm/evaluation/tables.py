@@ -21,14 +21,14 @@ from snnet_mm.stitching import (
 
 from .pictures.pareto_plot import plot_pareto
 
-# rich falls back to 80 columns where the output is no terminal; the routes need more.
+# rich assumes 80 columns if the output is not a terminal; the routes need more.
 LOG_WIDTH = 160
-# COCO's metrics of small, medium and large objects, which would not fit.
+# COCO metrics of small, medium and large objects: the table would get too wide.
 LEFT_OUT = ('_s', '_m', '_l')
 
 
 def wide_console() -> Console:
-    """Return a console that does not cut tables where the output is no terminal."""
+    """Return a console that does not crop tables if the output is not a terminal."""
     console = Console()
     return console if console.is_terminal else Console(width=LOG_WIDTH)
 
@@ -55,7 +55,7 @@ def cost_report(space: StitchingSpace, costs: CostTable, ids: Sequence[int]) -> 
 
 
 def stitch_table(results: StitchResults) -> Table:
-    """Return a table of results, one row per stitch, ascending in FLOPs."""
+    """Return a table of results, one row per stitch, in ascending order of FLOPs."""
     others = [m for m in results.stitches[0].metrics if not m.endswith(LEFT_OUT)]
     metrics = [results.metric, *(m for m in others if m != results.metric)]
     mixed = len(results.complete) < len(results.stitches)  # some were only screened
@@ -71,12 +71,12 @@ def stitch_table(results: StitchResults) -> Table:
     table = _table(f'Stitches at {where}: {len(results.stitches)}{notes}', headings)
     try:
         front = results.front()
-    except ValueError:  # all are NaN, or nobody knows which way is better
+    except ValueError:  # all are NaN, or the metric's direction is unknown
         front = []
     for r in sorted(results.stitches, key=lambda r: (r.flops, r.id)):
         cells = [UNITS['flops'].cell(r.flops)]
         cells.append('' if r.params is None else UNITS['params'].cell(r.params))
-        # Shares and errors below 1 have three decimals.
+        # Shares and errors below 1 get three decimals.
         values = [r.metrics[m] for m in metrics]
         cells += [f'{v:.2f}' if v >= 1 else f'{v:.3f}' for v in values]
         cells += [str(r.num_images)] * mixed + ['*' if r.id in front else '']
@@ -104,7 +104,7 @@ def report_stitches(
     console.print(stitch_table(results))
     try:
         front = results.front()
-    except ValueError as error:  # the evaluation took its time: nothing is lost
+    except ValueError as error:  # results are saved: do not fail after a long test
         console.print(f'Wrote stitches.json to {out_dir}; no front: {error}')
         return
     if len(results.stitches) > 2:

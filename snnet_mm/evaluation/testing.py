@@ -1,4 +1,4 @@
-"""Tests of stitches, at one size of images after the other."""
+"""Tests of stitches at one or several image sizes."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ class OneSize:
     """A test of the stitches that a loop selects, and its report.
 
     Args:
-        loop: The loop, whose settings hold.
+        loop: The loop whose settings apply.
         size: Height and width that images are resized to; None leaves them as they are.
-        partial: The scores of stitches that are finished.
+        partial: Scores of finished stitches.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class OneSize:
             check_partial(loop.evaluator, '--limit, --screen')
 
     def run(self) -> StitchResults:
-        """Evaluate the stitches, or those that pass a screening, and report them."""
+        """Evaluate and report the stitches; with ``screen``, screen them first."""
         loop = self.loop
         folder = loop.out_dir / size_name(self.size) if self.size else loop.out_dir
         with own_statistics(self.runner, self.ids), self._watched_sizes():
@@ -119,7 +119,7 @@ class OneSize:
     def _evaluate(
         self, ids: Sequence[int], limit: int | None
     ) -> tuple[StitchResults, dict[int, StitchScores]]:
-        """Evaluate the stitches that have no scores yet, one group after the other."""
+        """Evaluate the stitches that have no scores yet, group by group."""
         loop, runner, partial, draw = self.loop, self.runner, self.partial, None
         loader = loop.dataloader if limit is None else spread(loop.dataloader, limit)
         number, total = len(loader.dataset), len(loop.dataloader.dataset)
@@ -145,7 +145,7 @@ class OneSize:
 
     @contextmanager
     def _watched_sizes(self) -> Iterator[None]:
-        """Warn if the network sees images of another size than costs are counted at."""
+        """Warn if all images have the same size, but costs are counted at another."""
         seen, counted = set(), self.costs.input_size
         with self.backbone.register_forward_pre_hook(
             lambda b, inputs: seen.add(b.input_size or tuple(inputs[0].shape[-2:]))

@@ -1,4 +1,4 @@
-"""Tests of models without stitches, such as an anchor alone, as baselines."""
+"""Tests of models without stitches, such as single anchors, for use as baselines."""
 
 from pathlib import Path
 
@@ -28,14 +28,14 @@ from .metric_buffers import numbers_of
 
 
 class ImagesHook(Hook):
-    """Keeps the names of the images that a test sees, and what metrics collected."""
+    """Records the names of tested images and the per-image results of metrics."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
         self.results: list[list] = []
 
     def after_test_iter(self, runner, batch_idx, data_batch=None, outputs=None):
-        """Add the names of a batch; of the last one all results are known."""
+        """Add the image names of a batch; after the last batch, copy all results."""
         self.names += image_names(outputs)
         if batch_idx + 1 == len(runner.test_dataloader):
             metrics = runner.test_evaluator.metrics
@@ -45,8 +45,8 @@ class ImagesHook(Hook):
 def evaluate_whole_model(runner: Runner) -> None:
     """Test a model, and write its costs and metrics to ``results.json``.
 
-    Plots and comparisons take it for a baseline. Beside it stands ``per_image.npz``, as
-    of stitches, where the metric is known image by image.
+    Plots and comparisons read the file as a baseline. If the metric has per-image
+    statistics, ``per_image.npz`` is written beside it, as for stitches.
     """
     tested, model, hook = runner.test_evaluator.metrics, runner.model, ImagesHook()
     runner.register_hook(hook)

@@ -1,4 +1,4 @@
-"""Stitches as models of their own, as graphs for other runtimes, and under a budget."""
+"""Export of stitches as standalone models and as graphs for other runtimes."""
 
 from snnet_mm.runtime import read_manifest
 

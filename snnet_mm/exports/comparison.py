@@ -1,4 +1,4 @@
-"""Images that exports are compared on, and the differences that are allowed."""
+"""Images to compare exports on, and the check of their differences."""
 
 import math
 import sys
@@ -17,23 +17,23 @@ from snnet_mm.tasks import task_of
 from snnet_mm.tasks.base import Predictions, as_tuple
 from snnet_mm.utils import check, isolated_rng
 
-SIZE = 224, 224  # of noise
+SIZE = 224, 224  # of noise images
 
 
 @torch.no_grad()
 def predict_loaded(model: nn.Module, images: Tensor) -> Predictions:
-    """Predict images ``(B, 3, H, W)`` as mm loads them."""
+    """Run a model on images ``(B, 3, H, W)`` as mm loads them."""
     model.eval()
-    # Preprocessors that pad note it in the samples.
+    # Preprocessors record their padding in the samples.
     samples = [BaseDataElement() for _ in images]
     data = dict(inputs=list(images), data_samples=samples)
     data = model.data_preprocessor(data, False)
-    with isolated_rng(0):  # some heads draw, as mmseg's LightHamHead its bases
+    with isolated_rng(0):  # some heads are random, such as the bases of LightHamHead
         return task_of(model).predict(model, data['inputs'], len(images))
 
 
 def load_images(dataset: Sized, number: int, size: tuple[int, int]) -> Tensor:
-    """Load images ``(number, 3, *size)``, evenly spread over a data set."""
+    """Load images, evenly spread over a data set, resized to ``(number, 3, *size)``."""
     total = len(dataset)
     images = [dataset[i * total // number]['inputs'] for i in range(number)]
     return torch.cat([F.interpolate(image[None].float(), size) for image in images])
@@ -42,7 +42,7 @@ def load_images(dataset: Sized, number: int, size: tuple[int, int]) -> Tensor:
 def sample_images(
     cfg: Config, number: int, size: tuple[int, int]
 ) -> tuple[Tensor, str]:
-    """Load images ``(number, 3, *size)`` of the test set, or draw noise; name them."""
+    """Return images ``(number, 3, *size)`` of the test set or noise, and their name."""
     try:
         dataset = _test_set(cfg)
     except ValueError as error:
@@ -53,9 +53,9 @@ def sample_images(
 
 
 def size_of_test_images(cfg: Config, model: nn.Module) -> tuple[int, int]:
-    """Return the size of a model's windows, else of its first test image.
+    """Return the size of a model's windows, or else of its first test image.
 
-    Where neither is known it is :data:`SIZE`, which all strides divide.
+    If neither is known, return :data:`SIZE`, a multiple of all strides.
     """
     settings = getattr(model, 'test_cfg', None) or {}
     if settings.get('crop_size'):
@@ -82,11 +82,11 @@ def check_parity(
     tolerance: float,
     reordered: float = 0.0,
 ) -> float:
-    """Return the largest difference of predictions; one above rounding is an error.
+    """Return the largest difference of predictions; raise if it exceeds rounding.
 
-    ``tolerance`` is relative to the largest prediction if that exceeds 1; with an
-    infinite one only NaN is an error. With a share ``reordered`` rows ``(B, n, ...)``
-    may have another order, and that share others.
+    ``tolerance`` is relative to the largest prediction, if this exceeds 1. If it is
+    infinite, only NaN and infinite differences raise. If ``reordered`` is positive,
+    rows ``(B, n, ...)`` may have another order, and that share of them may differ.
     """
     differences = []
     wanted = _nearest(got, wanted) if reordered else wanted
@@ -98,7 +98,7 @@ def check_parity(
         differences.append(apart.max().item())
         bound = tolerance * max(1.0, b.abs().max().item())
         bound = min(bound, sys.float_info.max)
-        # Written this way round, NaN is refused too.
+        # This form of the comparison also rejects NaN.
         if not differences[-1] <= bound:
             raise RuntimeError(
                 f'the export of {what} differs from the stitched '
@@ -109,7 +109,7 @@ def check_parity(
 
 
 def _nearest(got: Predictions, wanted: Predictions) -> Predictions:
-    """Return of each row ``(B, n, ...)`` of ``got`` the nearest one of ``wanted``."""
+    """Return the nearest row of ``wanted`` for each row ``(B, n, ...)`` of ``got``."""
     images = torch.arange(len(wanted[0]))[:, None]
     rows = [
         torch.cat([x.reshape(*x.shape[:2], -1) for x in found], 2)

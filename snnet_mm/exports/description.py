@@ -1,4 +1,4 @@
-"""What the graphs of a model take, do and give, and what is left to their caller."""
+"""Inputs and outputs of a model's graphs, and the steps left to the caller."""
 
 from collections.abc import Sequence
 
@@ -21,10 +21,10 @@ def describe_graphs(
     size: tuple[int, int],
     predictions: Predictions,
 ) -> dict:
-    """Return what the manifest says of a model's graphs for images of a size.
+    """Return the manifest's description of a model's graphs for images of a size.
 
-    ``before`` and ``after`` are the steps that a caller takes, on images as they are
-    read and on predictions; steps of a pipeline without a name of ours keep theirs.
+    ``before`` and ``after`` are the caller's steps, on images as read and on
+    predictions. Pipeline steps unknown to the manifest keep their mm names.
     """
     preprocessor = model_config(cfg).get('data_preprocessor') or {}
     task, meta = described_task(model), getattr(model, 'dataset_meta', None) or {}
@@ -36,14 +36,14 @@ def describe_graphs(
     images |= {key: preprocessor.get(key) for key in ('mean', 'std')}
     after = task_of(model).caller_steps(model, size)
     filled = _padding(pipeline) if task == 'detection' else None
-    if filled is not None:  # mm takes what it fills in for a part of the image
+    if filled is not None:  # mm treats padding by the pipeline as image content
         pipeline = [step for step in pipeline if _kind(step) != 'Pad']
         after = [step | dict(within='graph') for step in after]
     before = [*_steps_before(pipeline), dict(step='channels', order=channels)]
     padded = preprocessor.get('test_cfg') or {}
     fills = any(step.get('fills') for step in after)
     padded = dict(size=size) if task == 'detection' and not fills else padded
-    if padded:  # mm pads what it has normalised
+    if padded:  # mm pads after normalisation
         empty = preprocessor.get('pad_value', preprocessor.get('pad_val', 0))
         mean, scale = (images[key] or [n] * 3 for key, n in (('mean', 0), ('std', 1)))
         value = [m + empty * s for m, s in zip(mean, scale, strict=True)]
@@ -76,19 +76,19 @@ def output_names(model: nn.Module, number: int) -> list[str]:
 
 
 def described_task(model: nn.Module) -> str:
-    """Return the task of a manifest; models of other tasks are taken as classifiers."""
+    """Return the task for the manifest; models of other tasks count as classifiers."""
     name = task_of(model).name
     return name if name in TASKS else 'classification'
 
 
 def _steps_before(pipeline: Sequence[dict]) -> list[dict]:
-    """Return a test pipeline as the manifest says it, with sizes height first."""
+    """Convert a test pipeline to steps of the manifest, with sizes height first."""
     steps = []
     for step in pipeline:
         more = {key: value for key, value in step.items() if key != 'type'}
         name = _kind(step)
         known = name == 'Resize' and 'scale' in more
-        # Pillow resizes otherwise, and one step of a name is all that runtimes know.
+        # Pillow interpolates differently, and runtimes support only one resize step.
         known = known and more.get('backend', 'cv2') == 'cv2'
         if known and 'resize' not in [step['step'] for step in steps]:
             scale = more['scale']
@@ -100,7 +100,7 @@ def _steps_before(pipeline: Sequence[dict]) -> list[dict]:
             colour = more.get('color_type', 'color')
             key = 'test_dataloader.dataset.pipeline.color_type'
             check(colour != 'grayscale', key, colour, 'images of three channels')
-            if more.get('to_float32'):  # floats are not resized as bytes are
+            if more.get('to_float32'):  # resizing floats and bytes differs
                 steps.append(dict(step=name, to_float32=True))
         elif not name.startswith(('Load', 'Pack')):
             steps.append(dict(step=name, **more))
@@ -112,7 +112,7 @@ def _kind(step: dict) -> str:
 
 
 def _padding(pipeline: Sequence[dict]) -> list[float] | None:
-    """Return the pixel that a pipeline fills images up with, right and below."""
+    """Return the pixel with which a pipeline pads images, right and below, if any."""
     for step in pipeline:
         if _kind(step) == 'Pad' and step.get('padding_mode', 'constant') == 'constant':
             value = step.get('pad_val', 0)
@@ -122,7 +122,7 @@ def _padding(pipeline: Sequence[dict]) -> list[float] | None:
 
 
 def _passes(model: nn.Module, size: tuple[int, int]) -> list[dict]:
-    """Return the steps by which a segmentor predicts an image in several passes."""
+    """Return the steps of a segmentor that predicts an image in several passes."""
     settings = getattr(model, 'test_cfg', None) or {}
     mode, steps = settings.get('mode'), []
     ours = getattr(model, 'mirrors_images', False)
@@ -138,7 +138,7 @@ def _passes(model: nn.Module, size: tuple[int, int]) -> list[dict]:
 
 
 def check_windows(model: nn.Module, size: tuple[int, int]) -> None:
-    """Raise if graphs have another size than the model's sliding windows."""
+    """Raise if the model slides windows of another size than graphs take."""
     for _ in (step for step in _passes(model, size) if step['step'] == 'windows'):
         window = tuple(model.test_cfg['crop_size'])
         allowed = f'{size_name(window)}, its windows (model.test_cfg.crop_size)'
@@ -148,7 +148,7 @@ def check_windows(model: nn.Module, size: tuple[int, int]) -> None:
 def _steps_after(task: str, model: nn.Module) -> list[dict]:
     if task == 'detection':
         return [dict(step='heads', of='the mm model')]
-    if hasattr(getattr(model, 'head', None), 'thr'):  # of several labels for an image
+    if hasattr(getattr(model, 'head', None), 'thr'):  # multi-label heads
         above, number = model.head.thr, model.head.topk
         chosen = dict(step='threshold', above=above)
         chosen = dict(step='top', number=number) if above is None else chosen

@@ -1,4 +1,4 @@
-"""Export of one stitch, or of a bundle of several that share their weights."""
+"""Export of one stitch, or of a bundle of several stitches with shared weights."""
 
 import hashlib
 import json
@@ -48,22 +48,22 @@ from .request import PYTORCH, ExportRequest, judge
 from .single import anchors_of, single_stitch
 from .verification import Verified, results_by_kind, verify
 
-NUM_IMAGES = 2  # to compare on; tracing needs two or more
-UNFINISHED = '.export-'  # start of the names of folders that are written
-GRAPH_FILE = re.compile(  # or its weights
+NUM_IMAGES = 2  # of a comparison; tracing any batch size needs two or more
+UNFINISHED = '.export-'  # prefix of folders of unfinished exports
+GRAPH_FILE = re.compile(  # graphs and their weights
     rf'(stitch|weights)\w*-[0-9a-f]{{{DIGITS}}}'
     r'\.(onnx|safetensors|xml|bin|pt2)'
 )
 
 
 class StitchExporter:
-    """Writes stitches of one model, then reads every file and compares predictions.
+    """Exports stitches of one model, then reopens every file to compare predictions.
 
-    Predictions are compared with the stitched model's, on images of the test set
-    or on noise where there are none; after an error no file is left. All ways of
-    export return what they write to ``manifest.json``; see docs/how_to/export.md.
-    Graphs take images of ``size``, by default that of the model's data preprocessor.
-    Checkpoints have no size: without one, costs are of the first test image's.
+    Predictions are compared with the stitched model's, on test images or, without a
+    test set, on noise. After an error, no new file is left. All export methods return
+    the content of ``manifest.json``; see docs/how_to/export.md. Graphs take images of
+    ``size``, by default the size of the model's data preprocessor. Checkpoints need no
+    size: if it is unknown, costs are counted at :func:`size_of_test_images`.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class StitchExporter:
         check(of_images, 'model.type', name, wanted)
         if results is not None:
             results.check_space(self.space)
-        # As mm loads them, in the order of channels BGR, and as graphs take them.
+        # ``images`` are BGR, as mm loads them; graphs may take RGB.
         self.images, source = sample_images(cfg, NUM_IMAGES, self.size)
         self.graph_images = self.images.flip(1) if takes_rgb(cfg) else self.images
         self.compared_on = f'{NUM_IMAGES} {source}'
@@ -114,16 +114,16 @@ class StitchExporter:
         precisions: Sequence[str] = ('fp32',),
         **options,
     ) -> dict:
-        """Write stitches, see :class:`Selection`, as graphs that share weights."""
+        """Write stitches (see :class:`Selection`) as graphs that share weights."""
         chosen = Selection(stitches, self.results)
         options |= dict(bundle=True)
         return self.export(ExportRequest(chosen, formats, precisions, **options))
 
     def export(self, request: ExportRequest) -> dict:
-        """Write what is asked for, compare every file, then put all in its place.
+        """Write the requested files, compare each, then move all into place.
 
-        Evaluated files that lose more than the tolerance are left out; a stitch of
-        which a format has none left is written in fp32.
+        Evaluated files that lose more than the tolerance are left out. If this leaves
+        a format without a file of a stitch, the stitch is written in fp32.
         """
         formats = [FORMATS[name] for name in request.formats]
         right = self.has_size or not any(format.is_graph for format in formats)
@@ -136,13 +136,13 @@ class StitchExporter:
             allowed = f'mm and safetensors; {lacks}'
             check(lacks is None, '--format', request.formats, allowed)
         with folder_lock(self.out_dir, '--out', 'exporting'):
-            for folder in self.out_dir.glob(f'{UNFINISHED}*'):  # a killed export's
+            for folder in self.out_dir.glob(f'{UNFINISHED}*'):  # of a killed export
                 shutil.rmtree(folder, ignore_errors=True)
             with TemporaryDirectory(prefix=UNFINISHED, dir=self.out_dir) as folder:
                 manifest = self._write_all(ids, request, Path(folder))
                 for path in Path(folder).iterdir():
                     os.replace(path, self.out_dir / path.name)
-            # Until here the manifest and the graphs of the earlier export are there.
+            # Until this write, manifest and graphs of the earlier export stay valid.
             write_json(self.out_dir / MANIFEST, manifest)
             kept = {file['name'] for file in files_of(manifest)}
             for path in self.out_dir.iterdir():
@@ -153,7 +153,7 @@ class StitchExporter:
     def _write_all(
         self, ids: Sequence[int], request: ExportRequest, folder: Path
     ) -> dict:
-        """Write all files but the manifest into a folder; return the manifest."""
+        """Write all files except the manifest to a folder; return the manifest."""
         pairs = [*product(request.formats, request.precisions)]
         found, left_out, wanted, rows = {}, {}, {}, defaultdict(dict)
         for n, i in enumerate(ids, start=1):
@@ -181,7 +181,7 @@ class StitchExporter:
             by_kind = results_by_kind(self.space, self.costs, rows)
             for (name, precision), measured in by_kind.items():
                 measured.save(folder / f'stitches_{name}_{precision}.json')
-            # Those of the stitches in PyTorch.
+            # Without given results, the manifest lists those of PyTorch.
             results = by_kind[PYTORCH, 'fp32'] if results is None else results
         described = self.cfg, self.model, self.size, wanted[ids[0]]
         about = describe_graphs(*described)
@@ -216,10 +216,10 @@ class StitchExporter:
         request: ExportRequest,
         rows: dict[tuple[str, str], dict[int, Verified]],
     ) -> tuple[dict[Written, dict], list[dict]]:
-        """Evaluate files beside their stitch, and remove those that lost too much.
+        """Evaluate files against their stitch; remove those that lose too much.
 
-        ``rows`` get the metrics by format, precision and stitch id. Returns what the
-        manifest says of the evaluation of every file that is left, and of the others.
+        Adds the scores to ``rows`` by format, precision and stitch id. Returns the
+        ``verified`` entries of kept files and the ``left_out`` entries of the others.
         """
         place = f'on {request.verify_on}'
         print_log(f'Evaluating stitch {stitch_id} {place}', logger='current')
@@ -254,7 +254,7 @@ class StitchExporter:
         wanted: Predictions,
         shared: Mapping | None,
     ) -> dict:
-        """Open a file of a stitch again; return what the manifest says of it."""
+        """Reopen and compare a file of a stitch; return its entry in the manifest."""
         format, got = FORMATS[file.format], file.open()(self.graph_images)
         reordered = task_of(self.model).reordered(self.model)
         bound = format.tolerance if file.precision == 'fp32' else math.inf
@@ -311,7 +311,7 @@ class StitchExporter:
 
 
 def _rename(file: dict, folder: Path) -> None:
-    """Name a graph, and weights that it has alone, by their content."""
+    """Rename a graph, and weights that it does not share, by their content."""
     parts = [file, *filter(None, (file['weights'],))]
     own = [part for part in parts if not GRAPH_FILE.fullmatch(part['name'])]
     digest = file['sha256']

@@ -1,4 +1,4 @@
-"""Formats of exported stitches as plain data, and the loader of all of them."""
+"""Formats of exported stitches as plain data, and one loader for all of them."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ from .openvino_files import write_openvino
 from .single import load_checkpoint, save_single
 
 PRECISIONS = ('fp32', 'int8')
-# Predicts images (B, 3, H, W) as the manifest says that graphs take them.
+# Predicts images (B, 3, H, W), in the layout that the manifest specifies for graphs.
 Run = Callable[[Tensor], Predictions]
 
 
@@ -31,18 +31,18 @@ class Format:
     """A format of exported stitches.
 
     Args:
-        suffix: End of its files.
-        write: Called with a build, the path and the precision.
+        suffix: Suffix of its files.
+        write: Writer, called with a build, the path and the precision.
         load: Opens a file, with the ``options`` of its precision.
-        packages: What writing and reading need, and for ``int8`` what that needs.
-        extra: Extra of this package that brings them.
-        casts: Why it has no precision but fp32, if so.
-        options: What its runtime is told, by precision.
-        is_graph: Whether files are graphs for one size of images.
-        shares_weights: Whether files of a bundle do.
-        weights_suffix: End of a second file with the weights.
+        packages: Packages required under ``'any'``, and additionally by precision.
+        extra: Extra of this package that installs them.
+        casts: Reason why fp32 is the only precision, or empty.
+        options: Options of its runtime by precision.
+        is_graph: Whether files are graphs for one size of images. Default: True.
+        shares_weights: Whether files of a bundle share weights. Default: False.
+        weights_suffix: Suffix of a second file with the weights. Default: none.
         tolerance: Largest difference of predictions in fp32, relative to the largest
-            prediction if that exceeds 1.
+            prediction if this exceeds 1. Default: 1e-4.
     """
 
     suffix: str
@@ -59,7 +59,7 @@ class Format:
 
 
 def _load_graph(opener: Callable, path: Path, options: Mapping) -> Run:
-    """Open a graph on the CPU, with as many threads as torch has."""
+    """Open a graph on the CPU, with as many threads as torch uses."""
     run = opener(path, torch.get_num_threads(), options)
 
     def predict(images: Tensor) -> Predictions:
@@ -93,7 +93,7 @@ FORMATS = {
         extra='onnx',
         shares_weights=True,
     ),
-    # Its int8 weights are scaled by the activations of their stitch: none are shared.
+    # int8 weights are scaled by the activations of their stitch: none are shared.
     'openvino': Format(
         '.xml',
         write_openvino,
@@ -102,7 +102,7 @@ FORMATS = {
         extra='openvino',
         weights_suffix='.bin',
         tolerance=1e-3,
-        # Unless it is told, it computes in bf16 on a CPU that can.
+        # By default, OpenVINO computes in bf16 on CPUs that support it.
         options=dict.fromkeys(PRECISIONS, {'INFERENCE_PRECISION_HINT': 'f32'}),
     ),
     'torch-export': Format(
@@ -115,14 +115,14 @@ FORMATS = {
 
 
 class Written(NamedTuple):
-    """A file that was written."""
+    """A written file of a stitch."""
 
     format: str
     precision: str
     path: Path
 
     def paths(self) -> list[Path]:
-        """Return the file and, of some formats, the one with its weights."""
+        """Return the file and, for some formats, the second file with its weights."""
         suffix = FORMATS[self.format].weights_suffix
         return [self.path, self.path.with_suffix(suffix)] if suffix else [self.path]
 
@@ -133,13 +133,13 @@ class Written(NamedTuple):
 
 
 def runtime_setup(runtime: str, precision: str) -> Setup:
-    """Describe what the times of files are measured on."""
+    """Return the device, batch size and precision of times measured on files."""
     device = f'{runtime} on a cpu, threads: {torch.get_num_threads()}'
     return Setup(device, 1, precision)
 
 
 def load_export(path: str | os.PathLike) -> Run:
-    """Open a file of an export, of any format, if it is what was exported."""
+    """Open an exported file of any format, after a check of its digest."""
     path = Path(path)
     stitches = read_manifest(path.parent)['stitches']
     files = {f['name']: f for stitch in stitches for f in stitch['files']}

@@ -1,4 +1,4 @@
-"""A model as a graph: images as they are loaded go in, predictions come out."""
+"""A model as a graph that maps loaded images to predictions."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -24,7 +24,7 @@ from .description import INPUT
 
 
 class PredictionGraph(nn.Module):
-    """Normalisation, a copy of an exported model, and what prediction does next."""
+    """Normalises images and predicts them with a copy of an exported model."""
 
     def __init__(
         self, model: nn.Module, size: tuple[int, int], preprocessor: Mapping
@@ -36,7 +36,7 @@ class PredictionGraph(nn.Module):
             if isinstance(module, SingleStitch):
                 module.fix_input_size(size)
         for module in self.model.modules():
-            # Checkpointing has nothing to save here, and cannot be traced.
+            # Activation checkpointing saves nothing here and cannot be traced.
             if getattr(module, 'with_cp', False):
                 module.with_cp = False
         self.model.data_preprocessor = None
@@ -49,14 +49,14 @@ class PredictionGraph(nn.Module):
 
 
 def trace(graph: PredictionGraph, images: Tensor) -> torch.export.ExportedProgram:
-    """Trace a graph for images of a size: for one on one, for any number on more."""
-    # Without a bound torch 2.6 says that 2 ** 63 - 1 images are not allowed.
+    """Trace a graph at the size of the images; one image fixes the batch size to 1."""
+    # Without a bound, torch 2.6 rejects its own limit of 2 ** 63 - 1 images.
     shapes = {INPUT: {0: torch.export.Dim('batch', max=2**31 - 1)}}
     shapes = shapes if len(images) > 1 else None
-    # With gradients enabled, a relative position bias stays a table and its lookup;
-    # kept for one size, it would be stored once per block, many times as large. The
-    # first run makes the index of the lookup, which tracing takes as it is. No weight
-    # may need a gradient: attention is then decomposed into another layout.
+    # With gradients enabled, a relative position bias is traced as a table and its
+    # lookup. The cached bias would be stored once per block, many times as large. The
+    # first run fills other caches, which tracing takes as constants. No weight may need
+    # a gradient: attention would be decomposed into another layout.
     graph.requires_grad_(False)
     with torch.enable_grad(), _constant_shapes():
         graph(images)
@@ -65,9 +65,9 @@ def trace(graph: PredictionGraph, images: Tensor) -> torch.export.ExportedProgra
         )
     same = torch.ops.aten.type_as.default
     for node in [*program.graph.nodes]:
-        # A file that is given away names no lines of code and holds no images.
+        # Exported files must contain neither lines of code nor images.
         node.meta.pop('stack_trace', None)
-        # Of a buffer, as in GFL's head, torch 2.12 writes none that does nothing.
+        # torch 2.12 cannot export a no-op of this kind on a buffer, as in GFL's head.
         if node.target is same and _dtype(node) == _dtype(node.args[0]):
             node.replace_all_uses_with(node.args[0])
             program.graph.erase_node(node)
@@ -82,11 +82,11 @@ def _dtype(node: torch.fx.Node) -> torch.dtype:
 
 @contextmanager
 def _constant_shapes() -> Iterator[None]:
-    """Trace tensors made of the sizes of maps as constants.
+    """Trace tensors of map sizes as constants.
 
-    mmdet's transformers read sizes of maps from tensors. When torch traces, it
-    knows the values of tensors with one element alone (as of torch 2.12), a constant of
-    two of its modules; tests/test_exports/test_whole_detectors.py fails if they change.
+    mmdet's transformers read the sizes of maps from tensors. As of torch 2.12, tracing
+    keeps the values of tensors with one element only. The limit is a constant of two
+    torch modules; tests/test_exports/test_whole_detectors.py fails if they change.
     """
     with ExitStack() as stack:
         for module in ('_subclasses.fake_tensor', 'fx.experimental.proxy_tensor'):
@@ -98,15 +98,15 @@ def _constant_shapes() -> Iterator[None]:
 
 
 def _shape_as_tensor(x: Tensor) -> Tensor:
-    """Return the shape of maps, without the number of images that may vary."""
+    """Return the shape of maps, with 0 for the batch size, which may vary."""
     return torch.tensor([0, *x.shape[1:]])
 
 
 @dataclass
 class StitchBuild:
-    """A stitch as a model of its own, traced when a format asks for it.
+    """A stitch as a standalone model, traced on demand.
 
-    ``images`` are as graphs take them. ``onnx`` is the ONNX model once there is one.
+    ``images`` are as graphs take them. ``onnx`` caches the ONNX model.
     """
 
     cfg: Config

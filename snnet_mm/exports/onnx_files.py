@@ -1,4 +1,4 @@
-"""Graphs as ONNX files that point to their weights in one safetensors file."""
+"""Graphs as ONNX files, whose weights may be shared in one safetensors file."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from .graph import StitchBuild
 if TYPE_CHECKING:
     import onnx_ir
 
-# What is no weight, such as shapes and scales, stays in the graph up to this size:
-# onnxruntime must know it to infer the shapes of the rest.
+# Constants of up to this size that are not weights, such as shapes and scales, stay in
+# the graph: onnxruntime needs their values for shape inference.
 SMALL = 64
-WEIGHTS = 'weights.safetensors'  # of a bundle, with a digest in its name
+WEIGHTS = 'weights.safetensors'  # of a bundle; a digest is added to the name
 
 
 def to_onnx(build: StitchBuild) -> onnx_ir.Model:
-    """Turn a build into an ONNX model.
+    """Convert a build to an ONNX model.
 
-    Weights have the names that they have in the checkpoint, ``.T`` if transposed.
+    Weights keep their names in the checkpoint, with the suffix ``.T`` if transposed.
     """
-    if build.onnx is None:  # torch cannot convert data-dependent shapes again
+    if build.onnx is None:  # torch cannot convert data-dependent shapes twice
         build.onnx = _convert(build)
     return build.onnx.clone()
 
@@ -56,7 +56,7 @@ def _convert(build: StitchBuild) -> onnx_ir.Model:
                 program, (build.images,), dynamo=True, verbose=False, **settings
             )
         except torch.onnx.OnnxExporterError as error:
-            # Such as torch 2.6 with batch norm.
+            # For example, torch 2.6 cannot export batch norm.
             allowed = (
                 'what torch can write, such as torch of requirements/constraints.txt'
             )
@@ -68,7 +68,7 @@ def _convert(build: StitchBuild) -> onnx_ir.Model:
 
 
 def _register_constants(model: onnx_ir.Model) -> None:
-    """Register constants that the optimizer dropped for others of the same name."""
+    """Register constants that the optimizer displaced by others of the same name."""
     known = model.graph.initializers
     for node in model.graph:
         for value in node.inputs:
@@ -92,13 +92,13 @@ def _name_weights(model: onnx_ir.Model, program: torch.export.ExportedProgram) -
 
 
 def _to_int8(model: onnx_ir.Model) -> onnx_ir.Model:
-    """Quantise linear layers of the backbone; scales of activations are dynamic."""
+    """Quantise linear layers of the backbone, with dynamic scales of activations."""
     import onnx_ir as ir
     from onnxruntime.quantization import QuantType, quantize_dynamic
     from onnxruntime.quantization.quant_utils import add_pre_process_metadata
 
     linear = [node for node in model.graph if node.op_type in ('MatMul', 'Gemm')]
-    for node in linear:  # each is named by its output
+    for node in linear:  # the quantiser selects nodes by name
         node.name = node.name or node.outputs[0].name
     chosen = [n.name for n in linear if n.inputs[1].name.startswith('backbone.')]
     check(chosen, '--precision', 'int8', 'a backbone with linear layers')
@@ -106,12 +106,12 @@ def _to_int8(model: onnx_ir.Model) -> onnx_ir.Model:
     with TemporaryDirectory() as folder:
         path = Path(folder, 'model.onnx')
         proto = ir.to_proto(model)
-        # Weights are transposed, and their shapes must not be given beside them.
+        # The quantiser transposes weights, so their recorded shapes would be wrong.
         given = proto.graph.value_info
         shapes = [v for v in given if v.name not in model.graph.initializers]
         del given[:]
         given.extend(shapes)
-        # The exporter has inferred all shapes; without this a warning asks for it.
+        # The exporter has inferred all shapes; without this mark, onnxruntime warns.
         add_pre_process_metadata(proto)
         quantize_dynamic(proto, path, nodes_to_quantize=chosen, **settings)
         quantised = ir.load(path)
@@ -120,13 +120,13 @@ def _to_int8(model: onnx_ir.Model) -> onnx_ir.Model:
 
 
 def write_onnx(build: StitchBuild, path: Path, precision: str) -> None:
-    """Write an ONNX file of a precision."""
+    """Write an ONNX file in a precision."""
     model = to_onnx(build)
     save_onnx(_to_int8(model) if precision == 'int8' else model, path)
 
 
 def save_onnx(model: onnx_ir.Model, path: str | os.PathLike) -> None:
-    """Write one graph."""
+    """Write one graph atomically."""
     import onnx_ir as ir
 
     with atomic_path(path) as temporary:
@@ -134,26 +134,26 @@ def save_onnx(model: onnx_ir.Model, path: str | os.PathLike) -> None:
 
 
 def share_weights(files: Sequence[Path]) -> dict:
-    """Move the weights of ONNX files to one file beside them, each stored once.
+    """Move the weights of ONNX files to one file beside them, without duplicates.
 
-    Returns what the manifest says of the file of weights.
+    Returns the entry of the weights file in the manifest.
     """
     import onnx_ir as ir
     from onnx_ir.passes.common import DeduplicateInitializersPass
 
     arrays, stored, graphs = {}, {}, {}  # by name; names by content; by path
     for file in files:
-        # Zero points of int8 are all alike.
+        # All int8 zero points are equal.
         merge = DeduplicateInitializersPass(size_limit=2**31)
         graphs[file] = model = merge(ir.load(file)).model
         for value in list(model.graph.initializers.values()):
             array = value.const_value.numpy()
-            # Those of a checkpoint have dots in their names.
+            # Only names of weights from a checkpoint contain dots.
             if array.size <= SMALL and '.' not in value.name:
                 continue
             content = _digest(array)
             if content not in stored:
-                # Another graph may call a result as this one calls a constant.
+                # Another graph may use the name of this constant for a node output.
                 base = value.name if '.' in value.name else 'constant'
                 numbered = (f'{base}@{n}' if n > 1 else base for n in count(1))
                 stored[content] = next(n for n in numbered if n not in arrays)

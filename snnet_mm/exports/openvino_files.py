@@ -1,4 +1,4 @@
-"""Stitches as OpenVINO's intermediate representation: ``.xml`` and ``.bin``."""
+"""Stitches in OpenVINO's intermediate representation: ``.xml`` and ``.bin``."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from .onnx_files import save_onnx, to_onnx
 
 
 def write_openvino(build: StitchBuild, path: Path, precision: str) -> None:
-    """Write the two files of a graph; int8 is calibrated on training images.
+    """Write the two files of a graph; calibrate int8 on training images.
 
-    Layers of the head stay float, and so do norms and the softmax of attention.
+    NNCF quantises the head, too. Norms and the softmax of attention stay in float.
     """
     import openvino
 

@@ -1,4 +1,4 @@
-"""Export options, checked once, and what an exported file may lose."""
+"""Export options, validated once, and the allowed loss of exported files."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ PYTORCH = 'pytorch'
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """Stitches to export, and as what.
+    """Stitches to export, with formats, precisions and verification.
 
     Args:
-        stitches: Which stitches.
-        formats: Some of :data:`FORMATS`.
-        precisions: Some of :data:`PRECISIONS`; every format has each.
-        bundle: Whether formats that can share the weights of all stitches do.
-        verify_on: ``'val'`` or ``'test'``, to evaluate files on that data; None not to.
-        limit: Evaluate on only so many images, evenly spread.
-        tolerance: What a file may lose; see :func:`lost_points`.
+        stitches: The stitches.
+        formats: Keys of :data:`FORMATS`. Default: ``'mm'``.
+        precisions: Some of :data:`PRECISIONS`, for every format. Default: ``'fp32'``.
+        bundle: Whether all stitches share weights, in formats that support it.
+            Default: False.
+        verify_on: Data to evaluate files on, ``'val'`` or ``'test'``. Default: None,
+            which skips the evaluation.
+        limit: Number of images to evaluate on, evenly spread. Default: all.
+        tolerance: Largest allowed loss; see :func:`lost_points`. Default: 0.5.
     """
 
     stitches: Selection
@@ -65,9 +67,10 @@ class ExportRequest:
 
 
 def lost_points(value: float, wanted: float, higher_is_better: bool) -> float:
-    """Return what a metric lost: points of 100, or of an error percent of it.
+    """Return the loss of a metric in points of 100, or of an error in percent.
 
-    Shares, from 0 to 1, count as points of 100. NaN lost everything.
+    Shares from 0 to 1 are converted to points. NaN is an infinite loss, or none if
+    ``wanted`` is NaN, too.
     """
     if math.isnan(value):
         return 0.0 if math.isnan(wanted) else math.inf
@@ -77,17 +80,18 @@ def lost_points(value: float, wanted: float, higher_is_better: bool) -> float:
 
 
 def tolerance_for(lost: float) -> float:
-    """Return the least tolerance of two digits that allows a loss."""
+    """Return the smallest tolerance of two decimals that allows a loss."""
     return math.ceil(100 * lost - 1e-6) / 100 if math.isfinite(lost) else lost
 
 
 def judge(
     stitch_id: int, file: Written, found: Mapping[str, Verified], request: ExportRequest
 ) -> tuple[dict, bool]:
-    """Return the manifest's entry of an evaluated file, and whether it may stay.
+    """Return the manifest's entry of an evaluated file, and whether to keep it.
 
     Raises:
-        ValueError: If a file in fp32, in whose place there is none, lost too much.
+        ValueError: If an fp32 file, which has no fallback, loses too much, or if the
+            direction of the metric is unknown.
     """
     (own, ms), (wanted, wanted_ms) = found[file.path.name], found[PYTORCH]
     metric = key_metric(wanted.metrics)

@@ -1,4 +1,4 @@
-"""One stitch of a stitched model as a plain mm model: its config and weights."""
+"""One stitch of a stitched model as a plain mm model, with config and weights."""
 
 import inspect
 import os
@@ -34,23 +34,23 @@ from snnet_mm.utils.timm_models import licence_of, origin_of
 
 from .comparison import predict_loaded
 
-TRAINING_KEYS = ('lora', 'pretrained')  # of an anchor
-# What mm's tools read of a config besides the arguments of a runner.
+TRAINING_KEYS = ('lora', 'pretrained')  # in the config of an anchor
+# Config keys that mm's tools read besides the arguments of a runner.
 TOOL_KEYS = ('custom_imports', 'model_wrapper_cfg', 'tta_model', 'tta_pipeline')
 
 
 def single_stitch(
     cfg: Config, model: nn.Module, stitch_id: int
 ) -> tuple[Config, nn.Module]:
-    """Build one stitch of a stitched model as its own model, in eval mode.
+    """Build one stitch of a stitched model as a standalone model, in eval mode.
 
-    The stitch is then active. ``exported_from`` of the new model names the stitch, its
+    This activates the stitch. ``exported_from`` of the new model names the stitch, its
     route and the space.
     """
     set_stitch(model, stitch_id)
     exported = single_stitch_config(cfg, model)
     init_default_scope(exported.get('default_scope', 'mmengine'))
-    single = MODELS.build(deepcopy(exported.model))  # DETRs write into theirs
+    single = MODELS.build(deepcopy(exported.model))  # DETRs modify their config
     state = merged_state(model)
     single.load_state_dict({name: state[name] for name in single.state_dict()})
     if hasattr(model, 'dataset_meta'):
@@ -65,19 +65,19 @@ def single_stitch(
 def single_stitch_config(cfg: Config, model: nn.Module) -> Config:
     """Return the config of the active stitch of a stitched model as a plain model.
 
-    A part of the model with a method ``config_of_stitch(config, stitch)`` gives its own
-    config for the stitch. Auxiliary heads, hooks with ``stitched_only = True``,
-    pretrained weights and variables of the files are left out.
+    A part of the model with a method ``config_of_stitch(config, stitch)`` returns its
+    own config for the stitch. Auxiliary heads, hooks with ``stitched_only = True``,
+    pretrained weights and variables of the config files are dropped.
     """
     kept = {*inspect.signature(Runner.__init__).parameters, *TOOL_KEYS} - {'work_dir'}
     out = {k: deepcopy(v) for k, v in cfg.items() if k in kept}
     config = out['model'] = model_config(cfg)
     backbone = find_stitched_backbone(model)
     stitch = backbone.active_stitch
-    # Not always ``backbone``: the encoder of a retriever is a list.
+    # The path is not always ``backbone``: a retriever's encoder is a list.
     holder, place = _place(config, _path(model, backbone))
     holder[place] = _backbone_config(holder[place], backbone, stitch)
-    done = ()  # what is inside has its settings from there
+    done = ()  # submodules of these parts are already configured
     for name, part in model.named_modules():
         if hasattr(type(part), 'config_of_stitch') and not name.startswith(done):
             holder, place = _place(config, name.split('.'))
@@ -100,10 +100,10 @@ def single_stitch_config(cfg: Config, model: nn.Module) -> Config:
 
 
 def anchors_of(cfg: Config, model: nn.Module) -> list[dict]:
-    """Return the name of every anchor, its depth, pretrained weights and their licence.
+    """Return the name, depth, pretrained weights and their licence of every anchor.
 
-    The root key ``weights_origin`` names weights of anchors that were trained alone.
-    Weights and licences are None where they are unknown.
+    The root key ``weights_origin`` names the weights of anchors that were trained
+    separately. Unknown weights and licences are None.
     """
     backbone = find_stitched_backbone(model)
     holder, place = _place(model_config(cfg), _path(model, backbone))
@@ -124,7 +124,7 @@ def _stitched_only(hook: dict | None) -> bool:
 
 
 def save_single(cfg: Config, single: nn.Module, path: str | os.PathLike) -> None:
-    """Write config and checkpoint, ``.pth`` or ``.safetensors``, of a stitch."""
+    """Write the config and checkpoint (``.pth`` or ``.safetensors``) of a stitch."""
     path = Path(path)
     state = single.state_dict()
     with atomic_path(path) as temporary:
@@ -141,7 +141,7 @@ def save_single(cfg: Config, single: nn.Module, path: str | os.PathLike) -> None
 
 
 def load_single(path: str | os.PathLike) -> nn.Module:
-    """Build the model that :func:`save_single` wrote."""
+    """Build a model from the files of :func:`save_single`."""
     cfg = Config.fromfile(Path(path).with_suffix('.py'))
     init_default_scope(cfg.get('default_scope', 'mmengine'))
     single = MODELS.build(cfg.model)
@@ -150,7 +150,7 @@ def load_single(path: str | os.PathLike) -> nn.Module:
 
 
 def load_checkpoint(path: Path, options: Mapping) -> Callable[[Tensor], Predictions]:
-    """Open what :func:`save_single` wrote, for images as graphs take them."""
+    """Open a file of :func:`save_single` to predict images as graphs take them."""
     model = load_single(path)
     # mm loads BGR.
     flip = takes_rgb(Config.fromfile(path.with_suffix('.py')))
@@ -158,7 +158,10 @@ def load_checkpoint(path: Path, options: Mapping) -> Callable[[Tensor], Predicti
 
 
 def merged_state(model: nn.Module) -> dict[str, Tensor]:
-    """Return all weights, with low-rank updates and plug-ins of the active stitch."""
+    """Return all weights, with low-rank updates merged, for the active stitch.
+
+    Its parts and plug-ins take the names that they have in a plain model.
+    """
     state = model.state_dict()
     for name, module in model.named_modules():
         if hasattr(type(module), 'merged'):
@@ -181,7 +184,7 @@ def merged_state(model: nn.Module) -> dict[str, Tensor]:
 
 
 def _place(config: dict, path: list[str]) -> tuple[dict | list, str | int]:
-    """Return what holds a part of a model in its config, and under which key."""
+    """Return the config that contains the config of a part of a model, and its key."""
     *above, place = [int(part) if part.isdigit() else part for part in path]
     return reduce(getitem, above, config), place
 
@@ -203,7 +206,7 @@ def _backbone_config(
     layers = backbone.stitching_layers.items()
     anchors = [None] * len(config.anchors)
     for i in {segment.anchor for segment in stitch.segments}:
-        # Without settings that only training needs.
+        # Drop settings that only training uses.
         plain = {k: v for k, v in config.anchors[i].items() if k not in TRAINING_KEYS}
         for name in backbone.plugins:
             plain |= getattr(backbone, name).exported_settings

@@ -1,4 +1,4 @@
-"""The task's metric of exported files, beside that of the stitch in PyTorch."""
+"""Metrics of exported files compared with the same stitch in PyTorch."""
 
 import time
 from collections import defaultdict
@@ -26,11 +26,11 @@ from snnet_mm.utils import check
 from .formats import Run, runtime_setup
 from .request import PYTORCH
 
-WARM_UP = 2  # first images, whose times say little
+WARM_UP = 2  # first calls, whose times are discarded
 
 
 class Verified(NamedTuple):
-    """Scores over some images, and the median milliseconds of an image."""
+    """Scores over some images, and the median time per image in milliseconds."""
 
     scores: StitchScores
     ms: float
@@ -45,16 +45,16 @@ def verify(
     mode: str = 'val',
     limit: int | None = None,
 ) -> dict[str, Verified]:
-    """Evaluate a model, and files in place of its network, in turn on every image.
+    """Evaluate a model, then files that replace its network, alternating per batch.
 
     Args:
         cfg: Config with the data and the metric of the mode.
-        model: A stitch alone, which is changed; its results have the name
+        model: Model of a single stitch, modified in place. Its results have the key
             ``'pytorch'``.
         runs: Opened files by name.
-        size: Height and width that the files take.
-        mode: ``'val'`` or ``'test'``.
-        limit: Use only so many images, evenly spread.
+        size: Height and width of images that the files take.
+        mode: ``'val'`` or ``'test'``. Default: ``'val'``.
+        limit: Number of images to use, evenly spread. Default: all.
     """
     loader, evaluator = _data(cfg, mode, limit)
     network = _Network(model, runs, size)
@@ -75,7 +75,7 @@ def results_by_kind(
     """Collect results, latencies included, by format and precision."""
     results = {}
     for (name, precision), rows in found.items():
-        if not rows:  # all of them lost too much
+        if not rows:  # all files lost too much
             continue
         latency = {i: row.ms for i, row in rows.items()}
         table = costs.measured(runtime_setup(name, precision), latency)
@@ -90,7 +90,7 @@ def _data(cfg: Config, mode: str, limit: int | None) -> tuple[DataLoader, Evalua
     settings, metric = cfg.get(f'{mode}_dataloader'), cfg.get(f'{mode}_evaluator')
     check(settings, '--verify-on', mode, f'a config with {mode}_dataloader')
     check_data_folders(settings, f'{mode}_dataloader')
-    # Workers would take time from what is timed.
+    # Workers would compete with the timed network for cores.
     settings = dict(settings, num_workers=0, persistent_workers=False)
     loader = Runner.build_dataloader(deepcopy(settings), seed=0)
     evaluator = Evaluator(deepcopy(metric))
@@ -102,7 +102,7 @@ def _data(cfg: Config, mode: str, limit: int | None) -> tuple[DataLoader, Evalua
 
 
 class _Network:
-    """The network of a model, which is timed, and in whose place files are run."""
+    """Replaces a model's network, to run and time it or an exported file."""
 
     def __init__(
         self, model: nn.Module, runs: Mapping[str, Run], size: tuple[int, int]
@@ -113,7 +113,7 @@ class _Network:
         task_of(model).replace_network(model, self._timed)
 
     def switch(self, name: str) -> None:
-        """Run a file, or the network itself, from now on."""
+        """Select the file, or the network itself, to run from now on."""
         self.active = name
 
     def _timed(
@@ -125,10 +125,10 @@ class _Network:
             fits = run is None or found == self.size
             check(fits, '--shape', size_name(self.size), allowed)
             if run is not None and 'mean' in self._norm:
-                # Graphs normalise images, and padding is what becomes zero then.
+                # Undo the normalisation, which graphs repeat: padding is zero again.
                 images = images * self._norm['std'] + self._norm['mean']
             start = time.perf_counter()
-            # Graphs get images alone.
+            # Graphs take no other arguments.
             result = network(images, *args) if run is None else run(images)
             if run is not None and conclude is not None:
                 result = conclude(result, *args)

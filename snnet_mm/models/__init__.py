@@ -1,4 +1,4 @@
-"""Stitching layers, backbones, the switch of the stitch, wrappers and necks."""
+"""Stitched backbones, stitching layers, stitch switching, wrappers and necks."""
 
 from .backbones.chain_blocks import ChainBlocks
 from .backbones.elastic_backbone import ElasticBackbone

@@ -16,10 +16,10 @@ VITDET_NORM = dict(type='MapLayerNorm')
 
 @register(MODELS)
 class MapLayerNorm(nn.LayerNorm):
-    """Layer norm over the channels of every place of a map.
+    """Layer norm over the channels at each position of a map.
 
-    In mm configs ``norm_cfg=dict(type='MapLayerNorm')``; ViTDet has it in its pyramid
-    and heads. Unlike batch norm it does not mix the statistics of stitches.
+    Selected in mm configs by ``norm_cfg=dict(type='MapLayerNorm')``. ViTDet uses it in
+    its pyramid and heads. Unlike batch norm, it does not mix statistics of stitches.
     """
 
     def __init__(self, num_channels: int, eps: float = 1e-6) -> None:
@@ -29,7 +29,7 @@ class MapLayerNorm(nn.LayerNorm):
         """Normalise maps ``(B, C, H, W)``."""
         x = x.permute(0, 2, 3, 1)
         x = F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
-        # mmcv's RoIAlign reads memory as if it were in this order.
+        # mmcv's RoIAlign assumes contiguous (B, C, H, W) memory.
         return x.permute(0, 3, 1, 2).contiguous()
 
 
@@ -37,7 +37,7 @@ class MapLayerNorm(nn.LayerNorm):
 class NormPerMap(BaseModule):
     """Layer norms between a backbone and a dense head, one per map.
 
-    Swin has them after its stages in mmseg and mmdet. They may precede another neck:
+    In mmseg and mmdet, Swin has them after its stages. They may precede another neck:
     ``neck=[dict(type='NormPerMap', ...), dict(type='FPN', ...)]``.
 
     Args:
@@ -57,24 +57,24 @@ class NormPerMap(BaseModule):
         )
 
     def forward(self, maps: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
-        """Normalise maps ``(B, C, H, W)``; one that nothing reads, None, stays so."""
+        """Normalise maps ``(B, C, H, W)``; None, for an unread map, stays None."""
         pairs = zip(self.norms, maps, strict=True)
         return tuple(None if x is None else norm(x) for norm, x in pairs)
 
 
 @register(MODELS)
 class SimpleFeaturePyramid(BaseModule):
-    """A feature pyramid of the last map of a plain backbone (ViTDet, section 3).
+    """A feature pyramid from the last map of a plain backbone (ViTDet, section 3).
 
-    Levels are deconvolved or max-pooled from the map and get a 1x1 and a 3x3
-    convolution with norms; further levels subsample. Images must be padded to multiples
-    of the largest stride (``data_preprocessor.pad_size_divisor``).
+    Each level deconvolves or max-pools the map, then applies a 1x1 and a 3x3
+    convolution with norms. Further levels subsample the previous one. Images must be
+    padded to multiples of the largest stride (``data_preprocessor.pad_size_divisor``).
 
     Args:
         in_channels: Channels of the map: the slow anchor's width.
         out_channels: Channels of every level. Default: 256.
         in_stride: Stride of the map: the anchors' patch size. Default: 16.
-        strides: Strides of the levels, each twice the one before it.
+        strides: Strides of the levels, each twice the previous one.
         norm_cfg: Config of the norms.
     """
 
@@ -91,7 +91,7 @@ class SimpleFeaturePyramid(BaseModule):
         self.strides = tuple(strides)
         first = self.strides[0] if strides else 0
         doubled = all(s == first * 2**i for i, s in enumerate(self.strides))
-        # Halves and doubles lead from the stride of the map to the first one.
+        # The first level doubles the map's stride, keeps it or halves it repeatedly.
         steps = 2 * in_stride / first if first > 0 else 0
         reached = steps >= 1 and math.log2(steps).is_integer()
         wanted = f'strides that double, from {2 * in_stride} divided by a power of two'
@@ -103,7 +103,7 @@ class SimpleFeaturePyramid(BaseModule):
         )
 
     def forward(self, maps: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """Make all levels of the last map ``(B, in_channels, H, W)``, finest first."""
+        """Return levels of the last map ``(B, in_channels, H, W)``, finest first."""
         levels = [level(maps[-1]) for level in self.levels]
         while len(levels) < len(self.strides):
             levels.append(F.max_pool2d(levels[-1], kernel_size=1, stride=2))
@@ -113,7 +113,7 @@ class SimpleFeaturePyramid(BaseModule):
 def _level(
     dim: int, out_dim: int, in_stride: int, stride: int, norm_cfg: dict
 ) -> nn.Sequential:
-    """One level: resampling of the map, then two convolutions."""
+    """Return one level: resampling of the map, then two convolutions."""
 
     def norm(channels: int) -> nn.Module:
         return MODELS.build(dict(norm_cfg, num_channels=channels))

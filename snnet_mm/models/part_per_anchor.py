@@ -9,7 +9,7 @@ from torch import nn
 from snnet_mm.stitching import SKIP_KIND, Stitch, StitchingSpace
 from snnet_mm.utils import check, register
 
-# Settings of a head that models read, the same for all stitches.
+# Head settings that models read; they must be equal for all stitches.
 OF_THE_MODEL = (
     *('align_corners', 'ignore_index', 'num_classes', 'out_channels', 'threshold'),
     *('with_bbox', 'with_mask', 'with_shared_head'),
@@ -18,17 +18,17 @@ OF_THE_MODEL = (
 
 @register(MODELS, passes_on=True)
 class PartPerAnchor(BaseModule):
-    """A part of an mm model, such as a decode head or a neck, for each anchor.
+    """A separate part of an mm model, such as a decode head or a neck, for each anchor.
 
-    It replaces the part: ``forward``, ``loss`` and ``predict`` run the part of the
-    anchor in which the active stitch ends, in a new model that of the last anchor. All
-    else of the active part is at :attr:`active`. With ``maps_of='end'`` in the backbone
-    each part reads the maps of its own anchor, and starts from what the anchor was
-    trained with. An exported stitch has its plain part.
+    Replaces the single part: ``forward``, ``loss`` and ``predict`` run the part of the
+    active stitch's end anchor. A new model runs the last anchor's part. Everything else
+    of the active part is available on :attr:`active`. If the backbone has
+    ``maps_of='end'``, each part reads the maps of its own anchor and can start from the
+    weights trained with that anchor. An exported stitch contains its plain part.
 
     Args:
-        parts: Configs of the part for every anchor, fast -> slow.
-        **common: Settings of all parts, in place of which a part may have its own.
+        parts: Configs of the parts, one per anchor, fast -> slow.
+        **common: Settings shared by all parts; each part may override them.
     """
 
     def __init__(self, parts: Sequence[dict], **common) -> None:
@@ -49,15 +49,15 @@ class PartPerAnchor(BaseModule):
         return self.parts[self._active]
 
     def place_of(self, stitch: Stitch) -> int:
-        """Return the place of the part that a stitch runs."""
+        """Return the index in ``parts`` of the part that a stitch runs."""
         return stitch.end_anchor
 
     def on_stitch(self, stitch: Stitch) -> None:
-        """Do as the part that a stitch runs."""
+        """Activate the part that a stitch runs."""
         self._active = self.place_of(stitch)
 
     def check_space(self, space: StitchingSpace) -> None:
-        """Raise unless there is one part for each anchor."""
+        """Raise unless each anchor has one part and shared settings are equal."""
         wanted = f'one for each of the {len(space.depths)} anchors of the backbone'
         fits = len(self.parts) == len(space.depths)
         check(fits, 'PartPerAnchor.parts', f'{len(self.parts)} parts', wanted)
@@ -76,7 +76,7 @@ class PartPerAnchor(BaseModule):
                 yield from part.parameters()
 
     def config_of_stitch(self, config: dict, stitch: Stitch) -> dict:
-        """Return the config of the part that a stitch runs, which needs no others."""
+        """Return the config of the part that a stitch runs, without other parts."""
         common = {k: v for k, v in config.items() if k not in ('type', 'parts')}
         place = self.place_of(stitch)
         config, part = common | config['parts'][place], self.parts[place]
@@ -91,7 +91,7 @@ class PartPerAnchor(BaseModule):
         return self.active.loss(*args, **kwargs)
 
     def predict(self, *args, **kwargs) -> object:
-        """Return what the active part predicts."""
+        """Return the predictions of the active part."""
         return self.active.predict(*args, **kwargs)
 
     def loss_and_predict(self, *args, **kwargs) -> object:
@@ -106,17 +106,18 @@ class PartPerAnchor(BaseModule):
 
 @register(MODELS, passes_on=True)
 class PartPerChain(PartPerAnchor):
-    """A part of an mm model for the network, and others for chains of its blocks.
+    """One part of an mm model for the network, and one for each group of chains.
 
     For models with an :class:`ElasticBackbone`; see :class:`PartPerAnchor`.
 
     Args:
-        parts: Configs of the network's part, and of one for each group of chains.
-        chains: The stitch ids of each group.
-        **common: Settings of all parts, in place of which a part may have its own.
+        parts: Config of the network's part, then one config per group of chains.
+        chains: Stitch ids of each group.
+        **common: Settings shared by all parts; each part may override them.
 
     Raises:
-        ValueError: If the groups do not fit the parts, or list a stitch twice.
+        ValueError: If the numbers of groups and parts do not match, or if a stitch is
+            listed twice.
     """
 
     def __init__(
@@ -134,12 +135,12 @@ class PartPerChain(PartPerAnchor):
         return self._places.get(stitch.id, 0)
 
     def copy_network(self) -> None:
-        """Give all parts the weights of the network's."""
+        """Copy the weights of the network's part to all other parts."""
         for part in self.parts[1:]:
             part.load_state_dict(self.parts[0].state_dict())
 
     def check_space(self, space: StitchingSpace) -> None:
-        """Raise unless all chains have a part other than the network's."""
+        """Raise unless every chain is in a group and shared settings are equal."""
         chains = [stitch.id for stitch in space if stitch.kind == SKIP_KIND]
         known = {*chains} <= {*self._places}
         check(known, 'PartPerChain.chains', [*self._places], f'all of {chains}')

@@ -1,4 +1,4 @@
-"""Finding the stitched backbone in a model, and switching its stitch."""
+"""Find the stitched backbone in a model and switch its stitch."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -16,9 +16,9 @@ from .backbones.stitched_backbone import StitchedBackbone
 
 
 class _FairLock:
-    """A reentrant lock that a waiting thread gets before its last holder.
+    """A reentrant lock that serves a waiting thread before its last holder.
 
-    With an RLock a switch may wait for many forwards of a loop.
+    With an RLock, a loop of forwards may starve a switch in another thread.
     """
 
     def __init__(self) -> None:
@@ -39,38 +39,38 @@ class _FairLock:
             self._now.release()
 
 
-# Of forwards and switches. By backbone, so that copies of a model have their own.
+# Locks of forwards and switches, keyed by backbone: copies of a model have their own.
 _LOCKS: WeakKeyDictionary[StitchedBackbone, _FairLock] = WeakKeyDictionary()
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
-    """Return the model inside wrappers such as DDP's and test-time augmentation's."""
+    """Return the model inside wrappers such as DDP and test-time augmentation."""
     while is_model_wrapper(model) or isinstance(model, BaseTTAModel):
         model = model.module
     return model
 
 
 def find_stitched_backbone(model: nn.Module) -> StitchedBackbone:
-    """Return the one stitched backbone in a model, inside any wrappers."""
+    """Return the only stitched backbone of a model, looking inside wrappers."""
     return _Tree(model).backbone
 
 
 def set_stitch(model: nn.Module, stitch_id: int) -> None:
-    """Switch a model to another stitch, and tell modules with ``on_stitch(stitch)``.
+    """Switch a model to a stitch and notify modules that have ``on_stitch(stitch)``.
 
-    It is safe from any thread: every forward runs the stitch that was active when it
-    began, in all parts of the model. Forwards and switches of a model take turns, so
-    that a switch waits for the end of a forward of another thread. This begins with
-    the first switch, or with :func:`init_model`. A forward may switch its own model, as
-    :class:`SandwichWrapper` does, but must not wait for another thread that runs or
-    switches this model.
+    Thread-safe: every forward runs the stitch that was active when it began, in all
+    parts of the model. A lock serialises forwards and switches, so a switch waits until
+    another thread's forward ends. The lock is installed by the first switch or by
+    :func:`init_model`. A forward may switch its own model, as :class:`SandwichWrapper`
+    does, but must not wait for another thread that runs or switches this model.
 
     Args:
         model: A model with one stitched backbone.
         stitch_id: Id of the stitch.
 
     Raises:
-        ValueError: If the model has no stitched backbone, or no such stitch.
+        ValueError: If the model does not have exactly one stitched backbone, or no such
+            stitch.
 
     Examples:
         >>> set_stitch(model, 3)
@@ -79,10 +79,10 @@ def set_stitch(model: nn.Module, stitch_id: int) -> None:
 
 
 def set_input_size(model: nn.Module, size: tuple[int, int] | None) -> None:
-    """Let the backbone run at another height and width than its images have.
+    """Make the backbone resize its images to another height and width.
 
-    It resizes them, and heads bring what they predict back to the size of the images,
-    as those for segmentation, depth and classes do. None runs images as they are.
+    Heads must resize their predictions back to the image size, as segmentation, depth
+    and classification heads do. None disables resizing.
     """
     backbone = find_stitched_backbone(model)
     with _lock_of(backbone):
@@ -90,11 +90,11 @@ def set_input_size(model: nn.Module, size: tuple[int, int] | None) -> None:
 
 
 def set_stitches(model: nn.Module, ids: Sequence[int]) -> dict[str, Stitch]:
-    """Choose the stitches that the next training iteration trains, one or several.
+    """Select one or more stitches for the next training iteration.
 
-    A wrapper model that has a method ``on_stitches(stitches)`` gets them all, and runs
-    them in one forward; any other model takes one. They are returned by the prefix of
-    their losses, ``'<role>.'``, or ``''`` where there is only one.
+    A wrapper with a method ``on_stitches(stitches)`` receives all of them and runs them
+    in one forward; any other model accepts one. Returns the stitches by the prefix of
+    their losses: ``'<role>.'``, or ``''`` for a single stitch.
     """
     tree = _Tree(model)
     stitches = [tree.backbone.space[i] for i in ids]
@@ -109,9 +109,9 @@ def set_stitches(model: nn.Module, ids: Sequence[int]) -> dict[str, Stitch]:
 
 
 class _Tree:
-    """The modules of a model, from one walk, and the stitched backbone among them.
+    """The modules of a model, collected in one pass, and its stitched backbone.
 
-    ``model.modules()`` nests a generator per level: too slow for a switch at run time.
+    ``model.modules()`` nests one generator per level: too slow for run-time switches.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -134,7 +134,7 @@ class _Tree:
         (self.backbone,) = found
 
     def having(self, method: str) -> Iterator[nn.Module]:
-        """Yield the modules with a method."""
+        """Yield the modules whose class defines a method."""
         for kind, modules in self._by_class.items():
             if hasattr(kind, method):
                 yield from modules
@@ -148,13 +148,13 @@ class _Tree:
                 module.on_stitch(self.backbone.active_stitch)
 
     def _lock_forwards(self) -> None:
-        """Let the forwards of all modules around the backbone hold its lock.
+        """Make the forwards of all modules around the backbone acquire its lock.
 
-        Hooks of torch would not release it after an interrupt (Ctrl-C).
+        Torch hooks would not release it after an interrupt (Ctrl-C).
         """
         module = self.backbone
         while (module := self._parents[module]) is not None:
-            # With test-time augmentation a step has several forwards.
+            # A step of test-time augmentation consists of several forwards.
             name = 'test_step' if isinstance(module, BaseTTAModel) else 'forward'
             run = getattr(module, name)
             known = isinstance(run, partial) and run.func is _locked

@@ -1,4 +1,4 @@
-"""Checkpoints of the authors' released code, in our key names."""
+"""Conversion of checkpoints of the authors' released code to our key names."""
 
 import re
 from collections import Counter
@@ -21,8 +21,8 @@ from snnet_mm.utils import check
 
 from .backbones.stitched_backbone import SPACE_RECORD, as_space_record
 
-# Names within networks with stages, after their blocks are counted, applied in this
-# order: Swin, ResNet, LeViT.
+# Patterns for names of networks with stages (Swin, ResNet, LeViT), applied in this
+# order after their blocks are numbered.
 _IN_STAGE = re.compile(r'layers\.(\d+)\.blocks\.(\d+)\.(.+)')
 _STAGED = (
     (r'^(conv1|bn1)\.', r'stem.\1.'),
@@ -33,7 +33,7 @@ _STAGED = (
     (r'\.(q|proj)\.1\.', r'.\1.ln.'),
     (r'\.c\.weight$', '.linear.weight'),
 )
-# Their classifier is one module; ours has a backbone and a head.
+# The authors' classifier is one module; ours has a backbone and a head.
 _CLASSIFIER = re.compile(r'(norm|head|head_dist|fc)\.')
 _HEAD = (
     (r'^fc\.', 'head.'),  # ResNet
@@ -46,12 +46,12 @@ Weights = dict[str, Tensor]
 
 
 def convert_ziplab(state_dict: Mapping[str, Tensor]) -> Weights:
-    """Rename the weights of the authors' SN-Netv1 or v2 to ours.
+    """Rename weights of the authors' SN-Netv1 or SN-Netv2 to our names.
 
-    They fit a backbone, a segmentor that holds it under ``backbone.``, or
-    their classifier, for ours with a ``StitchedClsHead``; of networks with stages
-    for ``share_layers=True``. Where they tell their stitching space its record is
-    added: of sliding windows, they tell those of two blocks with stride one.
+    They then fit a backbone, a segmentor with the prefix ``backbone.``, or, from the
+    authors' classifier, our classifier with a ``StitchedClsHead``. Networks with stages
+    require ``share_layers=True``. If the weights determine the stitching space, its
+    record is added. Sliding windows are recognised with ``kernel=2, stride=1`` only.
     """
     prefix = 'backbone.' if any(k.startswith('backbone.') for k in state_dict) else ''
     converted, layers = {}, {}
@@ -77,11 +77,11 @@ def convert_ziplab(state_dict: Mapping[str, Tensor]) -> Weights:
         of_stages, weights = _convert_anchor(weights)
         depths.append(of_stages)
         converted |= {f'{ours}anchors.{a}.{k}': v for k, v in weights.items()}
-    # Stages of a ResNet are stitched from the second on.
+    # ResNets are stitched from the second stage on.
     first = int(any(k.startswith('layer1.') for k in anchors[0]))
     space, names = _space_and_names(depths, {place for place, _ in layers}, first)
     for (place, kind), value in layers.items():
-        value = value.flatten(1) if kind == 'weight' else value  # of a convolution
+        value = value.flatten(1) if kind == 'weight' else value  # 1x1 convolution
         converted[f'{ours}stitching_layers.{names[place]}.{kind}'] = value
     converted[f'{ours}stitching_initialized'] = torch.tensor(True)
     if space is not None:
@@ -90,7 +90,7 @@ def convert_ziplab(state_dict: Mapping[str, Tensor]) -> Weights:
 
 
 def _convert_anchor(weights: Weights) -> tuple[tuple[int, ...], Weights]:
-    """Return the depths of the stages of an anchor, and its weights in our names."""
+    """Return the stage depths of an anchor, and its weights under our names."""
     kv = (re.match(r'blocks\.(\d+)\.kv\.c', name) for name in weights)
     leading = [int(found[1]) // 2 for found in kv if found]
     weights = {_staged_name(name, leading): v for name, v in weights.items()}
@@ -117,10 +117,10 @@ def _convert_anchor(weights: Weights) -> tuple[tuple[int, ...], Weights]:
 
 
 def _staged_name(name: str, leading: Collection[int]) -> str:
-    """Return a name of a ResNet or LeViT as Swin's authors would have it.
+    """Convert a weight name of a ResNet or LeViT to the naming scheme of Swin.
 
-    LeViT numbers attentions and MLPs, in pairs, some of which are ``leading`` to the
-    next stage.
+    LeViT numbers attentions and MLPs alternately, in pairs. ``leading`` lists the pairs
+    that lead into the next stage.
     """
     if found := re.match(r'layer(\d+)\.(\d+)\.(.+)', name):
         return f'layers.{int(found[1]) - 1}.blocks.{found[2]}.{found[3]}'
@@ -138,7 +138,7 @@ def _staged_name(name: str, leading: Collection[int]) -> str:
 def _space_and_names(
     depths: Sequence[tuple[int, ...]], places: Collection[tuple[int, ...]], first: int
 ) -> tuple[StitchingSpace | None, dict[tuple[int, ...], str]]:
-    """Return the space that weights are of, if they tell, and our names of layers."""
+    """Return the space of the weights, None if unknown, and our layer names."""
     k, names = len(depths), {}
     if len(depths[0]) > 1:
         stages = sorted({place[0] + first for place in places})

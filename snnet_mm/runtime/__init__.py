@@ -1,6 +1,7 @@
-"""Exported stitches at run time, with numpy and onnxruntime or OpenVINO alone.
+"""Runtime of exported stitches, which requires only numpy and an inference library.
 
-Neither torch nor an mm package need be there; snnet_mm imports this package.
+The library is onnxruntime or OpenVINO; neither torch nor mm packages are required. The
+rest of ``snnet_mm`` imports this package, never the reverse.
 """
 
 from .budget_controller import BudgetController

@@ -12,21 +12,21 @@ from .budgets import pareto_front
 from .checks import check, is_number
 
 # Relative; together they keep a settled controller within 10 % of its target.
-TOO_SLOW = 0.05  # above the target: a cheaper stitch is chosen
-HEADROOM = 0.03  # below the target: what a better stitch must leave free
-STEP = 0.15  # a change of the recent load that makes older measurements worthless
-ERROR = 3.7  # two standard errors of a median of n times, as median deviation / sqrt(n)
-RECENT = 5  # calls that a decision needs, and whose median is the recent load
-MEMORY = 30  # calls that the load is averaged over while it does not change
-WARM_UP = 1  # first calls, whose times say little
+TOO_SLOW = 0.05  # excess over the target that triggers a cheaper stitch
+HEADROOM = 0.03  # margin below the target that a better stitch must leave
+STEP = 0.15  # relative change of the recent load that invalidates older measurements
+ERROR = 3.7  # two standard errors of a median of n times, in units of MAD / sqrt(n)
+RECENT = 5  # calls that a decision requires; their median is the recent load
+MEMORY = 30  # maximum number of calls in the median of a stable load
+WARM_UP = 1  # first calls, whose times are discarded
 
 
 class BudgetController:
-    """Chooses the stitch of every call such that calls take a target time.
+    """Selects the stitch for every call so that calls meet a target time.
 
-    A call of stitch i is expected to take ``load * costs[i]``. The load is the median
-    ratio of measured times to costs since the last switch or change of the load. The
-    best stitch that meets the target is run::
+    The expected time of stitch i is ``load * costs[i]``. The load is the median ratio
+    of measured times to costs since the last switch or load change. The best stitch
+    that meets the target is run::
 
         controller = BudgetController(latencies, target_fps=25, load=1)
         for image in images:
@@ -34,18 +34,18 @@ class BudgetController:
             with controller.measure():
                 predict(image)
 
-    Against swinging, noisy times must show more before anything changes, a better
-    stitch must leave some headroom, and one that had to be taken back is tried again
-    after twice as many calls, until the load changes.
+    To avoid oscillation, the tolerances grow with the noise of the times, and a better
+    stitch must leave some headroom. Whenever a better stitch proves too slow, the next
+    attempt waits for twice as many calls, until the load changes.
 
     Args:
         costs: Cost of every candidate by stitch id, in any unit proportional to time:
             milliseconds of a latency table, or FLOPs.
-        scores: Scores of the candidates; those that another one beats at an equal or
-            lower cost are never run. By default the costlier is the better one.
-        target_ms: Time that a call may take, in milliseconds, or else ``target_fps``.
-        load: Milliseconds per unit of cost, if known, such as 1 for a latency table;
-            it decides what runs first. By default the cheapest stitch does.
+        scores: Scores of the candidates, of which only the Pareto front is run. By
+            default the costs are the scores, and higher is better.
+        target_ms: Target time of a call in milliseconds; exclusive with ``target_fps``.
+        load: Milliseconds per unit of cost, if known, such as 1 for a latency table. It
+            determines the first stitch; by default the cheapest one runs first.
     """
 
     def __init__(
@@ -68,10 +68,10 @@ class BudgetController:
         if scores is None:
             scores, higher_is_better = costs, True
         self._ids = pareto_front(costs, scores, higher_is_better)
-        # Ascending: the last is the best.
+        # Ascending in cost and score: the last one is the best.
         self.costs = {i: costs[i] for i in self._ids}
         self._clock = clock
-        self.load = load  # milliseconds per unit of cost, as far as known
+        self.load = load  # milliseconds per unit of cost, None if unknown
         self._index = 0 if load is None else self._best_within(self.target_ms)
         self._ratios: deque[float] = deque(maxlen=MEMORY)
         self._calls_to_skip = WARM_UP
@@ -84,18 +84,18 @@ class BudgetController:
         return self._ids[self._index]
 
     def expected_ms(self, stitch_id: int) -> float | None:
-        """Milliseconds of a stitch under the load seen last; None before the first."""
+        """Expected milliseconds of a stitch under the current load; None if unknown."""
         return None if self.load is None else self.load * self.costs[stitch_id]
 
     @contextmanager
     def measure(self) -> Iterator[None]:
-        """Time a call of the active stitch, which waits for its result, and learn."""
+        """Time a call of the active stitch, which must block, and update the load."""
         start = self._clock()
         yield
         self.update((self._clock() - start) * 1000)
 
     def update(self, elapsed_ms: float) -> int:
-        """Learn from the time of a call of :attr:`stitch`; return the next stitch."""
+        """Record the time of a call of :attr:`stitch` and return the next stitch."""
         positive = 0 < elapsed_ms < math.inf
         check(positive, 'elapsed_ms', elapsed_ms, 'positive times')
         if self._calls_to_skip:
@@ -107,7 +107,7 @@ class BudgetController:
             return self.stitch
         recent = median(list(self._ratios)[-RECENT:])
         if abs(recent / median(self._ratios) - 1) > STEP + self._error(RECENT):
-            # The load has changed: what was learned before does not count.
+            # The load has changed, so older measurements are obsolete.
             self._ratios = deque(list(self._ratios)[-RECENT:], maxlen=MEMORY)
             self._patience, self._stepped_up = RECENT, False
         self.load = median(self._ratios)
@@ -135,7 +135,7 @@ class BudgetController:
             self._switch(wanted, stepped_up=True)
 
     def _error(self, number: int) -> float:
-        """Relative error that the median of a number of calls may have."""
+        """Return the relative error expected of the median of a number of calls."""
         middle = median(self._ratios)
         deviation = median(abs(r - middle) for r in self._ratios) / middle
         return ERROR * deviation / math.sqrt(number)
@@ -146,5 +146,5 @@ class BudgetController:
 
     def _switch(self, index: int, stepped_up: bool) -> None:
         self._index, self._stepped_up, self._waited = index, stepped_up, 0
-        # Costs are never quite right: what comes is measured for itself.
+        # Costs are approximate, so times of other stitches do not count.
         self._ratios.clear()

@@ -1,4 +1,4 @@
-"""Budgets, the units of costs, and what is worth its cost."""
+"""Budgets, units of costs, and the Pareto front."""
 
 import math
 import re
@@ -9,24 +9,24 @@ from .checks import check
 
 
 class CostUnit(NamedTuple):
-    """Unit that a cost is printed in and that budgets have."""
+    """Unit of a cost in budgets and printed tables."""
 
-    symbol: str  # end of a budget
-    factor: float  # one unit, in the unit of cost tables
+    symbol: str  # suffix of a budget
+    factor: float  # one unit, expressed in the unit of cost tables
     heading: str
-    digits: int  # after the point, in a column
-    meaning: str  # of the unit of cost tables
+    digits: int  # decimals in a column
+    meaning: str  # description of the unit of cost tables
 
     def cell(self, value: float) -> str:
-        """A cost of a cost table as the cell of a printed table."""
+        """Format a cost of a cost table for a cell of a printed table."""
         number = value / self.factor
         return f'{number:.3g}' if 0 < number < 1 else f'{number:.{self.digits}f}'
 
     def budget(self, value: float) -> str:
-        """A cost of a cost table as a budget that buys it: ``'33.5G'``."""
+        """Format a cost of a cost table as a budget that allows it: ``'33.5G'``."""
         number = value / self.factor
         step = 10 ** (math.floor(math.log10(number)) - 3) if number > 0 else 1
-        # Four digits, rounded up but for the error of floats, and no exponent.
+        # Four significant digits without exponent, rounded up except for float errors.
         rounded = f'{math.ceil(round(number / step, 6)) * step:.12f}'
         return rounded.rstrip('0').rstrip('.') + self.symbol
 
@@ -54,7 +54,7 @@ class Budget(NamedTuple):
 
     @property
     def meaning(self) -> str:
-        """The quantity that is bounded: ``'parameters'``."""
+        """The bounded quantity, such as ``'parameters'``."""
         return UNITS[self.cost].meaning
 
     def __str__(self) -> str:
@@ -62,22 +62,22 @@ class Budget(NamedTuple):
 
 
 def is_budget(text: object) -> bool:
-    """Return whether a value ends in the unit of a cost."""
+    """Return whether a value is a string that ends in the unit of a cost."""
     return isinstance(text, str) and text.endswith(tuple(_COSTS))
 
 
 def parse_budget(text: str, key: str = '--budget') -> Budget:
-    """Read a budget such as ``'120G'``, ``'60M'`` or ``'25ms'``."""
+    """Parse a budget such as ``'120G'``, ``'60M'`` or ``'25ms'``."""
     match = re.fullmatch(r'\s*(\d+\.?\d*|\.\d+)\s*([A-Za-z]+)\s*', str(text))
     right = match and match[2] in _COSTS and float(match[1]) > 0
     check(right, key, text, BUDGETS)
     cost = _COSTS[match[2]]
-    # Not 4099999.9999999995 of 4.1M.
+    # Without rounding, 4.1M becomes 4099999.9999999995.
     return Budget(cost, round(float(match[1]) * UNITS[cost].factor, 6))
 
 
 def drop_nan(scores: Mapping[int, float], name: str = 'score') -> dict[int, float]:
-    """Leave out stitches whose score is NaN, which is neither good nor bad."""
+    """Remove stitches whose score is NaN, as they cannot be ranked."""
     numbers = {i: score for i, score in scores.items() if not math.isnan(score)}
     if scores and not numbers:
         raise ValueError(
@@ -91,10 +91,10 @@ def pareto_front(
     scores: Mapping[int, float],
     higher_is_better: bool = True,
 ) -> list[int]:
-    """Stitch ids on the Pareto front, ascending in cost.
+    """Return the stitch ids on the Pareto front, ascending in cost.
 
-    Their score is strictly better than the score of every stitch of equal or lower
-    cost; of stitches equal in both it is the smallest id. NaN is never on the front.
+    Each has a strictly better score than every other stitch of equal or lower cost. Of
+    stitches equal in both, the smallest id is returned. NaN scores are excluded.
     """
     unknown = sorted(set(scores) - set(costs))
     if unknown:

@@ -1,4 +1,4 @@
-"""Files of a bundle, opened in their runtime if their digests match the manifest."""
+"""Validation of bundle files against the manifest, and opening of graphs."""
 
 import hashlib
 import os
@@ -17,7 +17,7 @@ Run = Callable[[np.ndarray], list[np.ndarray]]
 
 
 def digest_of(path: str | os.PathLike) -> str:
-    """Return the SHA-256 digest of a file, computed again once it was written to."""
+    """Return the SHA-256 digest of a file, cached until the file changes."""
     found = os.stat(path)
     return _digest(os.fspath(path), found.st_ino, found.st_size, found.st_mtime_ns)
 
@@ -32,15 +32,15 @@ def _digest(path: str, *_: int) -> str:
 
 
 def describe_file(path: Path) -> dict:
-    """Return what a manifest holds of a file: its name, size and digest."""
+    """Return the manifest entry of a file: its name, size and digest."""
     about = dict(name=path.name, bytes=path.stat().st_size)
     return about | dict(sha256=digest_of(path))
 
 
 def name_by_content(name: str, digest: str) -> str:
-    """Return the name of a file with the first digits of its digest.
+    """Return a file name extended by the first digits of the file's digest.
 
-    Another export has other names, so that a bundle stays whole while the next one is
+    Names then differ between exports, so a bundle stays intact while the next one is
     written into its folder.
     """
     stem, suffix = os.path.splitext(name)
@@ -48,17 +48,18 @@ def name_by_content(name: str, digest: str) -> str:
 
 
 def files_of(manifest: Mapping) -> Iterator[Mapping]:
-    """Yield every file that a manifest names, shared weights once for each graph."""
+    """Yield every file of a manifest; shared weights are yielded once per graph."""
     for stitch in manifest['stitches']:
         for file in stitch['files']:
             yield from filter(None, (file, file['weights']))
 
 
 def check_size(folder: str | os.PathLike, file: Mapping) -> Path:
-    """Return the path of a file of a manifest.
+    """Return the path of a file of a manifest after checking its size.
 
     Raises:
-        ValueError: If it lies outside the folder, as by a link, or has another size.
+        ValueError: If the file is outside the folder, for example through a link, or
+            its size differs from the manifest.
     """
     path = Path(folder, file['name'])
     inside = path.resolve().parent == Path(folder).resolve()
@@ -75,7 +76,7 @@ def check_whole(folder: str | os.PathLike, file: Mapping) -> Path:
     """Return the path of a file after checking its digest and its weights' digest.
 
     Raises:
-        ValueError: As :func:`check_size`, or if it is not what was exported.
+        ValueError: As in :func:`check_size`, or if a digest differs.
     """
     for about in filter(None, (file.get('weights'), file)):
         path = check_size(folder, about)
@@ -88,10 +89,10 @@ def check_whole(folder: str | os.PathLike, file: Mapping) -> Path:
 def open_graph(
     folder: str | os.PathLike, kind: str, file: Mapping, threads: int
 ) -> Run:
-    """Open a graph of a manifest; see :func:`check_whole`."""
+    """Validate and open a graph of a manifest; see :func:`check_whole`."""
     path = check_whole(folder, file)
     run = OPENERS[kind](path, threads, file.get('options', {}))
-    check_whole(folder, file)  # nor was it replaced meanwhile
+    check_whole(folder, file)  # it may have been replaced meanwhile
     return run
 
 
@@ -101,11 +102,11 @@ def open_onnx(path: Path, threads: int, options: Mapping) -> Run:
 
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = threads
-    try:  # onnxruntime raises for weights outside of the folder
+    try:  # onnxruntime raises for weights outside the folder
         session = onnxruntime.InferenceSession(
             path, settings, providers=['CPUExecutionProvider']
         )
-    except Exception as error:  # its classes of errors have no public base
+    except Exception as error:  # its exception classes have no public base
         raise ValueError(f'{path} cannot be opened: {error}') from error
     (images,) = session.get_inputs()
 
@@ -120,7 +121,7 @@ def open_onnx(path: Path, threads: int, options: Mapping) -> Run:
 
 
 def open_openvino(path: Path, threads: int, options: Mapping) -> Run:
-    """Open an OpenVINO file, with the precision that the manifest says."""
+    """Open an OpenVINO file with the manifest's options, such as the precision."""
     import openvino
 
     settings = {'INFERENCE_NUM_THREADS': threads, **options}
@@ -130,7 +131,7 @@ def open_openvino(path: Path, threads: int, options: Mapping) -> Run:
         raise ValueError(f'{path} cannot be opened: {error}') from error
 
     def run(array: np.ndarray) -> list[np.ndarray]:
-        # A request of its own, for calls of several threads.
+        # One request per call, because threads may call concurrently.
         found = model.create_infer_request().infer([array])
         return [found[output].copy() for output in model.outputs]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def check(ok: object, key: str, value: object, allowed: str | Collection) -> None:
-    """Raise if a value of a user is wrong; see :func:`refusal`."""
+    """Raise a ValueError if a user-supplied value is wrong; see :func:`refusal`."""
     if not ok:
         raise refusal(key, value, allowed)
 
@@ -16,13 +16,13 @@ def check(ok: object, key: str, value: object, allowed: str | Collection) -> Non
 def refusal(
     key: str, value: object, allowed: str | Collection, misspelt: object = None
 ) -> ValueError:
-    """Return an error that names a value, what is allowed, and where it is set.
+    """Return an error with a value, the allowed values, and the key that sets it.
 
     Args:
-        key: Config key or, with leading dashes, option of a tool; several by commas.
-        value: The value.
-        allowed: What would be right: words, or the allowed values.
-        misspelt: What to name the nearest allowed one of; by default the value.
+        key: Config key or, with leading dashes, tool option. Several: comma-separated.
+        value: The rejected value.
+        allowed: Description of the allowed values, or the values themselves.
+        misspelt: Word to suggest the nearest allowed value for. Default: ``value``.
     """
     hint, word = '', value if misspelt is None else misspelt
     if not isinstance(allowed, str):
@@ -36,15 +36,15 @@ def refusal(
 
 
 def is_whole(value: Any, least: int | None = None) -> bool:
-    """Return whether a value is a whole number, no bool, and not below ``least``."""
+    """Return whether a value is an integer, not a bool, and at least ``least``."""
     whole = isinstance(value, Integral) and not isinstance(value, bool)
     return whole and (least is None or value >= least)
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value is a finite number and no bool."""
+    """Return whether a value is a finite number and not a bool."""
     real = isinstance(value, Real) and not isinstance(value, bool)
     try:
         return real and math.isfinite(value)
-    except OverflowError:  # a whole number beyond all floats
+    except OverflowError:  # an integer too large for a float
         return False

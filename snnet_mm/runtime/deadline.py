@@ -1,4 +1,4 @@
-"""The stitch for a request that others wait behind."""
+"""Selection of the stitch for a request while others are queued."""
 
 from collections.abc import Hashable, Mapping
 from typing import TypeVar
@@ -9,20 +9,20 @@ Key = TypeVar('Key', bound=Hashable)
 def choose(
     front: Mapping[Key, float], slack: float, waiting: int, rate: float = 0.0
 ) -> Key | None:
-    """Choose the best stitch with which all that wait can be in time.
+    """Choose the best stitch that lets all queued requests meet their deadlines.
 
-    If a request takes ``t``, ``rate * t`` more arrive meanwhile. The slack of the most
-    urgent request must be enough for one stitch to run as often as there are requests.
+    If a request takes ``t``, ``rate * t`` more arrive meanwhile. The stitch must be
+    able to run once per request, new ones included, within the most urgent slack.
 
     Args:
-        front: Time of every stitch on the Pareto front, from the fastest on.
+        front: Time of every stitch on the Pareto front, fastest first.
         slack: Time until the deadline of the most urgent request.
-        waiting: Requests that wait, this one included.
+        waiting: Number of queued requests, including the current one.
         rate: Requests that arrive per unit of time.
 
     Returns:
-        The fastest stitch if none is fast enough for all, None if it is too slow for
-        the most urgent request alone.
+        The best such stitch. If none is fast enough for all requests, the fastest one;
+        if that is too slow even for the most urgent request alone, None.
     """
     times = [(key, t) for key, t in front.items() if t <= slack]
     within = [key for key, t in times if t * (waiting + rate * t) <= slack]

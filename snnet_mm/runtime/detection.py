@@ -1,4 +1,4 @@
-"""Objects and segments from the outputs of a detector's graph, as mmdet has them."""
+"""Objects and segments from the outputs of a detector's graph, as in mmdet."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     import supervision
 
 
-OFFSET = 1000  # of instances in the segments of mmdet
+OFFSET = 1000  # factor of instance numbers in mmdet's panoptic segments
 
 
 class Detections(NamedTuple):
     """Objects of an image, sorted by score.
 
-    ``boxes`` are ``(n, 4)``, left, top, right and bottom in pixels of the image,
-    ``scores`` and ``labels`` ``(n,)``, ``masks`` bool ``(n, H, W)`` or None.
+    ``boxes`` ``(n, 4)`` are left, top, right and bottom in pixels of the image.
+    ``scores`` and ``labels`` are ``(n,)``, ``masks`` bool ``(n, H, W)`` or None.
     """
 
     boxes: np.ndarray
@@ -27,7 +27,7 @@ class Detections(NamedTuple):
     masks: np.ndarray | None
 
     def to_supervision(self) -> 'supervision.Detections':
-        """Return the objects for ``supervision``, which draws, tracks and counts."""
+        """Convert the objects for ``supervision``, which draws, tracks and counts."""
         import supervision
 
         found = dict(xyxy=self.boxes, confidence=self.scores, class_id=self.labels)
@@ -35,17 +35,17 @@ class Detections(NamedTuple):
 
 
 class Panoptic(NamedTuple):
-    """The segments of an image, and its objects where the model predicts them, too.
+    """The segments of an image, and its objects if the model also predicts them.
 
-    ``segments`` ``(H, W)`` are classes, of things plus 1000 times the number of the
-    instance, from 1 on. Pixels of none have the number of all classes.
+    ``segments`` ``(H, W)`` are class indices; things add 1000 times their instance
+    number, counted from 1. Pixels without a segment are set to the number of classes.
     """
 
     segments: np.ndarray
     objects: Detections | None
 
     def as_detections(self, num_classes: int) -> Detections:
-        """Return the objects, else all segments as objects with the score 1."""
+        """Return the objects or, if not predicted, all segments with a score of 1."""
         if self.objects is not None:
             return self.objects
         ids = np.unique(self.segments)
@@ -61,9 +61,9 @@ def place_objects(
     size: tuple[int, int],
     factors: Sequence[float],
 ) -> Detections:
-    """Place the objects of a graph, see the step ``instances``, in an image of a size.
+    """Place the objects of a graph in an image, as the step ``instances`` specifies.
 
-    The image was resized by ``factors`` ``(x, y)``.
+    The image has the height and width ``size``; it was resized by ``factors`` (x, y).
     """
     number = (found[1] >= 0).sum()
     boxes, scores, labels, *inside = (x[:number] for x in found)
@@ -82,9 +82,10 @@ def choose_objects(
     factors: Sequence[float],
     within: tuple[int, int],
 ) -> Detections:
-    """Choose among the boxes and scores of a graph, as its step ``objects`` says.
+    """Choose among the boxes and scores of a graph, as its step ``objects`` specifies.
 
-    The image was resized by ``factors`` ``(x, y)``. Boxes end at the size ``within``.
+    The image was resized by ``factors`` ``(x, y)``. If the step sets ``clip``, boxes
+    are clipped to the height and width ``within`` before they are scaled back.
     """
     boxes, scores, *multipliers = found
     rows, labels, begin = [], [], 0
@@ -98,7 +99,7 @@ def choose_objects(
         else:
             row, label = np.nonzero(own > step['above'])
         best = np.argsort(-own[row, label], kind='stable')
-        best = best[: min(step['per_level'], len(best))]  # as mmdet, also of -1
+        best = best[: min(step['per_level'], len(best))]  # as in mmdet, also for -1
         rows.append(begin + row[best])
         labels.append(label[best])
         begin += number
@@ -127,9 +128,9 @@ def choose_queries(
     size: tuple[int, int],
     within: tuple[int, int],
 ) -> Detections | Panoptic:
-    """Choose among the scores and masks of queries, as the step ``queries`` says.
+    """Choose among the scores and masks of queries, as the step ``queries`` specifies.
 
-    The image of a size covers the part ``within`` of the masks.
+    Masks are cropped to the height and width ``within`` and resized to ``size``.
     """
     scores, masks = found
     masks = masks[:, : within[0], : within[1]]
@@ -181,7 +182,7 @@ def _masked_objects(
 
 
 def box_of(mask: np.ndarray) -> tuple[int, int, int, int]:
-    """Return the box around a mask ``(H, W)``, zeros if that is empty."""
+    """Return the bounding box of a mask ``(H, W)``, zeros if the mask is empty."""
     y, x = (np.flatnonzero(mask.any(axis)) for axis in (1, 0))
     return (x[0], y[0], x[-1] + 1, y[-1] + 1) if len(x) else (0, 0, 0, 0)
 
@@ -195,7 +196,7 @@ def suppress(
 ) -> np.ndarray:
     """Return the indices of the boxes that NMS keeps, sorted by score.
 
-    Boxes of other groups are moved apart, as in mmcv's batched NMS.
+    Boxes of different groups are moved apart, as in mmcv's batched NMS.
     """
     order = np.argsort(-scores, kind='stable')
     away = groups.astype(np.float32) * (boxes.max(initial=0) + np.float32(1))
@@ -210,14 +211,14 @@ def suppress(
         height = np.minimum(bottom[rest], bottom[first])
         height = np.maximum(height - np.maximum(top[rest], top[first]), 0)
         common = width * height
-        with np.errstate(invalid='ignore'):  # boxes without an area
+        with np.errstate(invalid='ignore'):  # boxes of zero area
             overlap = common / (areas[first] + areas[rest] - common)
         rest = rest[~(overlap > iou)]
     return order[kept]
 
 
 def _paste(whole: np.ndarray, box: np.ndarray, part: np.ndarray, above: float) -> None:
-    """Draw the mask of a box, between whose pixels it is linear, into an image."""
+    """Resize the mask of a box bilinearly, threshold it and paste it into ``whole``."""
     spans, weights = [], []
     for axis, length in enumerate(part.shape):
         low, high = box[1 - axis], box[3 - axis]

@@ -4,13 +4,13 @@ import os
 import platform
 from pathlib import Path
 
-# Virtual machines name a maker alone, as 'AMD EPYC', and ARM has no names.
+# Names are not enough: VMs may report only 'AMD EPYC', and ARM reports none.
 NUMBERS = 'cpu family', 'model', 'stepping', 'CPU implementer', 'CPU variant'
 NUMBERS += ('CPU part',)
 
 
 def processor() -> str:
-    """Return the name of the CPU and, on Linux, the numbers of its model."""
+    """Return the name of the CPU and, on Linux, its model numbers."""
     info, found = Path('/proc/cpuinfo'), {}
     for line in info.read_text().splitlines() if info.exists() else ():
         key, _, value = line.partition(':')
@@ -22,7 +22,7 @@ def processor() -> str:
 
 
 def usable_cores() -> int:
-    """Return how many cores this process may run on."""
+    """Return the number of cores that this process may run on."""
     if hasattr(os, 'sched_getaffinity'):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

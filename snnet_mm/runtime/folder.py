@@ -1,4 +1,4 @@
-"""Predictions of a folder of images as files; an interrupted run is continued."""
+"""Prediction of a folder of images to files, resumable after an interruption."""
 
 import csv
 import json
@@ -18,15 +18,15 @@ from .checks import check, is_number, is_whole
 from .detection import Detections, Panoptic
 
 SUFFIXES = '.bmp', '.jpeg', '.jpg', '.png', '.ppm', '.tif', '.tiff', '.webp'
-STATE = '.predict'  # start of the names of folders with the state of a shard
+STATE = '.predict'  # prefix of the folders that contain a shard's state
 LOG = 'predictions.jsonl'
-MOST_OBJECTS = 10**5  # of an image, which ids of annotations leave room for
-MARGIN = 0.95  # share of the time left that is planned with
-RECENT = 5  # batches whose median time per image is the expected one
+MOST_OBJECTS = 10**5  # per image, the range reserved for annotation ids
+MARGIN = 0.95  # fraction of the remaining time that is planned for
+RECENT = 5  # batches whose median time per image is extrapolated
 
 
 class ImageFile(NamedTuple):
-    """An image, its name below the folder, and the name of its outputs."""
+    """An image, its path relative to the folder, and the stem of its outputs."""
 
     path: Path
     name: str
@@ -34,7 +34,7 @@ class ImageFile(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """Numbers of images predicted now and before, and why others were skipped."""
+    """Counts of images predicted now and before, and why others were skipped."""
 
     predicted: int
     before: int
@@ -42,13 +42,13 @@ class Summary(NamedTuple):
 
 
 class Deadline:
-    """Chooses, after every batch, the best stitch that is fast enough for the rest.
+    """Selects, after every batch, the best stitch fast enough for the remaining images.
 
     The cheapest stitch runs first. Others are expected to take the measured time per
-    image in proportion to their costs. After the deadline the cheapest one runs.
+    image, scaled by the ratio of costs. After the deadline, the cheapest stitch runs.
 
     Args:
-        seconds: Time for all images, from now on.
+        seconds: Time for all images, counted from the construction.
         costs: Cost of every stitch on the Pareto front, ascending.
         switch: Called with the stitch to run next.
     """
@@ -67,7 +67,7 @@ class Deadline:
         switch(self.stitch)
 
     def update(self, elapsed: float, number: int, left: int) -> None:
-        """Learn from the seconds of a number of images; choose for those left."""
+        """Record the seconds of ``number`` images; choose for the ``left`` others."""
         self._seconds.append(elapsed / number)
         per_cost = median(self._seconds) / self.costs[self.stitch]
         seconds = MARGIN * (self._end - self._clock()) / max(left, 1)
@@ -80,7 +80,7 @@ class Deadline:
 
 
 def parse_duration(text: str) -> float:
-    """Return the seconds of a duration such as ``'8h'``, ``'30m'`` or ``'90s'``."""
+    """Parse the seconds of a duration such as ``'8h'``, ``'30m'`` or ``'90s'``."""
     number, factor = text[:-1], dict(h=3600, m=60, s=1).get(text[-1:])
     right = factor and number.replace('.', '', 1).isdecimal() and float(number) > 0
     check(right, '--deadline', text, "positive durations such as '8h', '30m', '90s'")
@@ -88,9 +88,9 @@ def parse_duration(text: str) -> float:
 
 
 def list_images(source: str | os.PathLike, out: str | os.PathLike) -> list[ImageFile]:
-    """List the images below a folder but for those in ``out``, or of a text file.
+    """List the images in a text file, or below a folder except those in ``out``.
 
-    The text file has one path per line, relative to its own folder.
+    The text file contains one path per line, relative to the folder of the file.
     """
     source, out = Path(source), Path(out).resolve()
     is_list = source.is_file() and source.suffix.lower() not in SUFFIXES
@@ -118,7 +118,7 @@ def list_images(source: str | os.PathLike, out: str | os.PathLike) -> list[Image
 
 
 def read_image(path: Path | BinaryIO) -> np.ndarray:
-    """Read an image as uint8 RGB ``(H, W, 3)``, turned as its EXIF data demands."""
+    """Read an image as uint8 RGB ``(H, W, 3)``, oriented by its EXIF data."""
     from PIL import Image, ImageOps
 
     with Image.open(path) as image:
@@ -140,21 +140,21 @@ def predict_folder(
 ) -> Summary:
     """Predict all images that have no prediction in ``out`` yet.
 
-    Masks are 8-bit PNG files of class indices, depths 16-bit PNG files of millimetres,
-    boxes ``predictions.json`` in COCO's format, classes ``predictions.csv``. Every file
-    is written under another name first. Images that cannot be read or predicted are
-    listed in ``unreadable.txt``.
+    Masks are written as PNG files of class indices (16-bit above 255, else 8-bit),
+    depths as 16-bit PNG files in millimetres. Boxes are written to ``predictions.json``
+    in COCO format, classes to ``predictions.csv``. All files are written atomically.
+    Images that cannot be read or predicted are listed in ``unreadable.txt``.
 
     Args:
-        predict: Predicts images, as :meth:`StitchRuntime.predict_batch`.
+        predict: Predicts a list of images, like :meth:`StitchRuntime.predict_batch`.
         task: Task of the manifest.
         classes: Names of the classes.
-        source: As in :func:`list_images`.
-        out: Output folder, which the shards share.
-        batch_size: Images of a call.
-        shard: ``(i, n)`` for every n-th image from the i-th on, counted from 1.
+        source: See :func:`list_images`.
+        out: Output folder, shared by all shards.
+        batch_size: Images per call.
+        shard: ``(i, n)`` for every n-th image starting at the i-th, counted from 1.
         deadline: Switches stitches between batches.
-        report: Called with the images done and all images of the shard.
+        report: Called with the finished and the total number of images of the shard.
     """
     index, number = shard
     right = is_whole(number, 1) and is_whole(index, 1) and index <= number
@@ -169,7 +169,7 @@ def predict_folder(
     batches = [left[i : i + batch_size] for i in range(0, len(left), batch_size)]
     begin, done = time.perf_counter(), before
     report(done, len(own))
-    with ThreadPoolExecutor(1) as reader:  # reads a batch while one is predicted
+    with ThreadPoolExecutor(1) as reader:  # reads the next batch meanwhile
         reading = [reader.submit(_read, batch) for batch in batches[:1]]
         for n, batch in enumerate(batches, start=1):
             pixels = reading.pop().result()
@@ -213,14 +213,14 @@ def _read(images: Sequence[ImageFile]) -> list[np.ndarray | Exception]:
     def attempt(path: Path) -> np.ndarray | Exception:
         try:
             return read_image(path)
-        except Exception as error:  # decoders raise errors of all kinds
+        except Exception as error:  # decoders raise arbitrary exceptions
             return error
 
     return [attempt(image.path) for image in images]
 
 
 def _predict(predict: Callable, pixels: Sequence[np.ndarray | Exception]) -> list:
-    """Predict what was read; if images cannot be predicted, return their errors."""
+    """Predict the images that were read; return errors for those that fail."""
     found = list(pixels)
     good = [i for i, image in enumerate(found) if isinstance(image, np.ndarray)]
     try:
@@ -236,7 +236,7 @@ def _predict(predict: Callable, pixels: Sequence[np.ndarray | Exception]) -> lis
 
 
 class _Maps:
-    """A PNG file for every image."""
+    """Store with one PNG file per image."""
 
     def __init__(self, out: str | os.PathLike, suffix: str) -> None:
         self.out, self.suffix = Path(out), suffix
@@ -244,7 +244,7 @@ class _Maps:
         self.state.mkdir(parents=True, exist_ok=True)
 
     def write(self, path: Path, save: Callable[[Path], object]) -> None:
-        """Write a file that is whole or absent."""
+        """Write a file atomically."""
         temporary = self.state / f'unfinished{path.suffix}'
         save(temporary)
         with temporary.open('rb') as file:
@@ -270,7 +270,7 @@ class _Maps:
 
 
 class _Records(_Maps):
-    """A line of a log for every image, and one file of all when they are done."""
+    """Store with one log line per image, converted to a single file at the end."""
 
     def __init__(self, out: str | os.PathLike, suffix: str) -> None:
         super().__init__(out, suffix)
@@ -298,7 +298,7 @@ class _Records(_Maps):
         self.write(path, lambda temporary: save(temporary, ids, classes))
 
     def _read(self, names: Collection[str] | None = None) -> Iterator[dict]:
-        """Yield records of all shards, by default of all images."""
+        """Yield records of all shards, optionally only of the named images."""
         for log in sorted(self.out.glob(f'{STATE}*/{LOG}')):
             with log.open(encoding='utf-8') as file:
                 for record in (json.loads(x) for x in file if x.endswith('\n')):
@@ -315,7 +315,7 @@ class _Records(_Maps):
                 rows.writerow([name, label, names.get(label, label), record['score']])
 
     def _coco(self, path: Path, ids: Mapping, classes: Sequence[str]) -> None:
-        """Write COCO's format record by record; ids are of the whole list."""
+        """Write COCO JSON record by record; image ids are unique across shards."""
         parts = dict(
             categories=(dict(id=i, name=n) for i, n in enumerate(classes, start=1)),
             images=(
@@ -342,7 +342,7 @@ class _Records(_Maps):
 
 
 def to_pixels(found: np.ndarray) -> np.ndarray:
-    """Return a map as pixels: classes in 8 or 16 bits, depths in millimetres."""
+    """Convert a map to pixels: classes in 8 or 16 bits, depths in millimetres."""
     if found.dtype.kind == 'f':
         millimetres = np.nan_to_num(found * 1000.0).round()
         return millimetres.clip(0, 65535).astype(np.uint16)
@@ -350,7 +350,7 @@ def to_pixels(found: np.ndarray) -> np.ndarray:
 
 
 def describe(found: np.ndarray | Detections) -> dict:
-    """Return a prediction as JSON: the most probable class, or objects as in COCO."""
+    """Convert a prediction to JSON types: the top class, or objects as in COCO."""
     if not isinstance(found, Detections):
         label = int(found.argmax())
         return dict(label=label, score=round(float(found[label]), 6))
@@ -367,7 +367,7 @@ def describe(found: np.ndarray | Detections) -> dict:
 
 
 def _run_lengths(mask: np.ndarray) -> dict:
-    """Return COCO's uncompressed run lengths, column by column, zeros first."""
+    """Return COCO's uncompressed run lengths, column-major and zeros first."""
     pixels = np.concatenate([[False], mask.ravel(order='F')])
     changes = np.flatnonzero(pixels[1:] != pixels[:-1])
     counts = np.diff(changes, prepend=0, append=mask.size).tolist()

@@ -1,16 +1,16 @@
-"""Resizing as OpenCV and torch do it, and windows, in numpy."""
+"""Resizing as in OpenCV and torch, and sliding windows, in numpy."""
 
 from collections.abc import Iterator
 
 import numpy as np
 
-FIXED = 2048  # one, in OpenCV's weights of 8-bit images
+FIXED = 2048  # fixed-point one of OpenCV's weights for 8-bit images
 
 
 def fit_size(
     size: tuple[int, int], bounds: tuple[int, int], keep_ratio: bool
 ) -> tuple[int, int]:
-    """Return the height and width that an mm ``Resize`` step gives an image."""
+    """Return the height and width of an image after an mm ``Resize`` step."""
     if not keep_ratio:
         return bounds
     factor = min(max(bounds) / max(size), min(bounds) / min(size))
@@ -18,7 +18,7 @@ def fit_size(
 
 
 def resize_image(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Resize an 8-bit image ``(H, W, C)`` bilinearly, bit for bit as ``cv2.resize``."""
+    """Resize an 8-bit image ``(H, W, C)`` bilinearly, bit-exact with ``cv2.resize``."""
     if image.shape[:2] == size:
         return image
 
@@ -64,7 +64,7 @@ def best_class(
 ) -> np.ndarray:
     """Return the argmax over maps ``(C, H, W)`` resized as by :func:`resize_maps`.
 
-    A few rows at a time are resized, as all of them often take hundreds of MB.
+    Only a few rows are resized at a time, as full maps often take hundreds of MB.
     """
     wide = resize_maps(maps, (maps.shape[1], size[1]), align_corners)
     begin, end, share = _neighbours(maps.shape[1], size[0], align_corners)
@@ -82,7 +82,7 @@ def best_class(
 
 
 def _neighbours(length: int, wanted: int, align_corners: bool) -> tuple:
-    """Return, per place, both neighbours and the share of the second."""
+    """Return, per output position, both neighbours and the weight of the second."""
     place = np.arange(wanted, dtype=np.float32)
     if align_corners:
         place *= np.float32((length - 1) / max(wanted - 1, 1))
@@ -96,7 +96,7 @@ def _neighbours(length: int, wanted: int, align_corners: bool) -> tuple:
 def windows(
     size: tuple[int, int], window: tuple[int, int], stride: tuple[int, int]
 ) -> Iterator[tuple[slice, slice]]:
-    """Yield windows that cover an image, the last ones moved inside, as mmseg does."""
+    """Yield windows that cover an image, the last ones shifted inwards, as in mmseg."""
     begins = []
     for length, part, step in zip(size, window, stride, strict=True):
         number = -(-max(length - part, 0) // step) + 1

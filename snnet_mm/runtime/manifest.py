@@ -1,4 +1,4 @@
-"""The manifest of an export: its layout, and the one reader that validates it."""
+"""The manifest of an export: its layout, and its only reader, which validates it."""
 
 import json
 import os
@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 from .checks import is_number, is_whole
 
 MANIFEST = 'manifest.json'
-VERSION = 4  # of the layout; the first had no number
-DIGITS = 8  # of the digest in the name of a file
+VERSION = 4  # of the layout; the first layout had none
+DIGITS = 8  # hex digits of the digest in a file name
 TASKS = 'segmentation', 'depth', 'detection', 'classification'
-MOST_PIXELS = 2**14  # of a side of an image
+MOST_PIXELS = 2**14  # maximum height and width of an image
 MADE_BY = 'tools/export_stitch.py writes such folders'
 
 
 class Value(NamedTuple):
-    """A value without parts: a test of it, and the allowed ones in words."""
+    """A leaf value: its predicate, and a description of the allowed values."""
 
     is_right: Callable[[Any], bool]
     allowed: str
@@ -51,14 +51,14 @@ SIDE = Value(
 )
 BATCH = _one_of('batch', 1)
 DIMENSION = Value(lambda v: v == 'batch' or is_whole(v, 1), '"batch" or a length')
-# Nothing that a path could leave its folder with.
+# No separator or leading dot, so that a path cannot leave its folder.
 NAME = _matches(r'\w[\w.@-]*', 'the name of a file in the folder of the manifest')
 DIGEST = _matches('[0-9a-f]{64}', 'a SHA-256 digest')
 RGB = (NUMBER, NUMBER, NUMBER)
 SIZE = (SIDE, SIDE)
 
-# A layout is a value, an object by its keys (of any names: by ``str``), a list of one
-# layout, or a tuple of as many.
+# A layout is a Value, a Maybe, a dict of layouts by key (``str`` matches any key), a
+# list with the layout of all items, or a tuple with one layout per item.
 FILE = dict(name=NAME, bytes=COUNT, sha256=DIGEST)
 VERIFIED = dict(
     on=_one_of('val', 'test'),
@@ -113,7 +113,7 @@ def read_manifest(folder: str | os.PathLike) -> dict:
     """Read and validate the manifest of an export.
 
     Raises:
-        ValueError: If it cannot be read, is of another version or holds a wrong value.
+        ValueError: If it is unreadable, has another version or contains a wrong value.
     """
     path = Path(folder, MANIFEST)
     try:
@@ -125,7 +125,7 @@ def read_manifest(folder: str | os.PathLike) -> dict:
 
 
 def check_manifest(manifest: Any, path: Path) -> None:
-    """Raise a ValueError with the file, key and value of the first fault."""
+    """Raise a ValueError with the file, key and value of the first error."""
 
     def require(right: object, key: str, value: object, allowed: str) -> None:
         if not right:
@@ -139,7 +139,7 @@ def check_manifest(manifest: Any, path: Path) -> None:
 
 
 def _check(value: Any, layout: Any, place: str, require: Callable) -> None:
-    """Compare a value with its layout, parts included."""
+    """Validate a value against its layout, recursively."""
     if isinstance(layout, Maybe):
         if value is not None:
             _check(value, layout.layout, place, require)

@@ -7,8 +7,8 @@ import numpy as np
 
 from .detection import Detections, Panoptic
 
-GOLDEN = 0.618  # of the circle of hues, between two classes
-WIDTH = 2  # pixels of the outline of a box
+GOLDEN = 0.618  # hue step between classes, as a fraction of the circle
+WIDTH = 2  # pixels of a box outline
 
 
 def paint(
@@ -21,17 +21,17 @@ def paint(
 ) -> np.ndarray:
     """Return an image with its prediction painted on it.
 
-    Objects have outlines, masks, names and scores, drawn by ``supervision`` where it is
-    installed. Depths are grey, near ones bright. Probabilities of classes leave the
-    image as it is.
+    Objects are drawn with outlines, masks, names and scores, by ``supervision`` if it
+    is installed. Depths are painted in grey, near pixels bright. For class
+    probabilities, the image is returned unchanged.
 
     Args:
         image: uint8 RGB ``(H, W, 3)``.
-        found: What :class:`StitchRuntime` predicts for it.
+        found: Prediction of :class:`StitchRuntime` for the image.
         classes: Names of the classes.
-        palette: RGB colours of the classes. Default: hues.
-        opacity: Of maps and masks.
-        score_thr: Least score of an object that is drawn.
+        palette: RGB colours of the classes. Default: generated hues.
+        opacity: Opacity of maps and masks.
+        score_thr: Minimum score of drawn objects.
     """
     if isinstance(found, Panoptic):
         found = found.as_detections(len(classes))
@@ -54,7 +54,7 @@ def paint(
 
 
 def _colours(palette: Sequence[Sequence[int]], number: int) -> np.ndarray:
-    """Return RGB colours ``(classes, 3)``, of a palette as far as it goes."""
+    """Return RGB colours ``(classes, 3)``: the palette, then generated hues."""
     hues = (colorsys.hsv_to_rgb(GOLDEN * i % 1, 0.8, 1) for i in range(number))
     colours = (255 * np.array([*hues]).reshape(-1, 3)).astype(np.uint8)
     given = np.array(palette, np.uint8).reshape(-1, 3)
@@ -104,7 +104,7 @@ def _by_supervision(
     palette = supervision.ColorPalette(
         [supervision.Color(*map(int, colour)) for colour in colours]
     )
-    scene = np.ascontiguousarray(image[..., ::-1])  # its colours are BGR
+    scene = np.ascontiguousarray(image[..., ::-1])  # supervision expects BGR
     if found.masks is not None:
         masks = supervision.MaskAnnotator(color=palette, opacity=opacity)
         scene = masks.annotate(scene, objects)

@@ -1,4 +1,4 @@
-"""Exported stitches that predict images and are switched, without torch."""
+"""Prediction with exported, switchable stitches, without torch."""
 
 import hashlib
 import json
@@ -25,30 +25,30 @@ from .steps import Steps
 
 LATENCIES = 'latencies.json'
 REPEATS = 5  # timed calls of each stitch
-EQUAL = 0.5  # points of the metric that a file verified as equal may seem to lose
+EQUAL = 0.5  # maximum measured loss, in metric points, of a file that counts as equal
 Key = tuple[str, int]  # precision and stitch id
 
 
 class StitchRuntime:
-    """Predicts images by the stitches of a folder of ``tools/export_stitch.py``.
+    """Predicts images with the stitches exported by ``tools/export_stitch.py``.
 
-    Resizing, sliding windows and what follows the graph are as in the model's test
-    pipeline, so that predictions equal the predictions of mm's inferencer. Where mm
-    would run an image at another size than the graph's, as in a pipeline without
-    ``Resize``, the image is resized to the graph's size and predictions differ. Calls
-    are safe from any thread: each runs the stitch that is active when it begins.
+    Resizing, sliding windows and postprocessing follow the model's test pipeline, so
+    predictions equal the predictions of mm's inferencer. If mm would run an image at
+    another size than the graph's, as in a pipeline without ``Resize``, the image is
+    resized to the graph's size and predictions differ. Calls are thread-safe: each runs
+    the stitch that is active when it begins.
 
-    A graph is opened when its stitch is chosen, not in a call, and only if its SHA-256
-    digest equals the digest in the manifest as it was read: stitches exported into the
-    folder meanwhile are a ValueError.
+    A graph is opened when its stitch is selected, not in the next call. If its SHA-256
+    digest differs from the manifest read at construction, for example after another
+    export into the folder, a ValueError is raised.
 
     Args:
-        folder: Folder with ``manifest.json`` and the graphs, ONNX or OpenVINO.
-        threads: Threads of a call; by default as many as the runtime likes.
-        sessions: Graphs held in memory; the one used longest ago makes way for another.
-        precision: Precision of the graphs; by default the first, and besides all whose
-            files were evaluated (``--verify-on`` at export): :meth:`set_budget` and
-            :meth:`hold` choose a stitch and its precision at once.
+        folder: Folder with ``manifest.json`` and the ONNX or OpenVINO graphs.
+        threads: Threads per call. Default: chosen by the inference library.
+        sessions: Maximum number of open graphs; the least recently used is evicted.
+        precision: Precision of the graphs. By default the first one and all others with
+            evaluated files (``--verify-on`` at export); :meth:`set_budget` and
+            :meth:`hold` then choose a stitch together with its precision.
 
     Examples:
         >>> runtime = StitchRuntime('bundle')
@@ -69,13 +69,13 @@ class StitchRuntime:
         for file in files_of(manifest):
             if file.get('format', 'onnx') in OPENERS:
                 check_size(self.folder, file)
-        #: What the manifest says of every stitch, by its id.
+        #: Entries of the manifest by stitch id.
         self.stitches = {stitch['id']: stitch for stitch in manifest['stitches']}
         self._files = dict(self._choosable(precision))
         self._steps = Steps(self.manifest)
         self._sessions: OrderedDict[Key, Run] = OrderedDict()
         self._opening, self._measuring = threading.Lock(), threading.Lock()
-        self._lock = threading.RLock()  # of what is active
+        self._lock = threading.RLock()  # guards the active stitch and controller
         self._controller: BudgetController | None = None
         self._latencies: dict[Key, float] = {}
         self._set(max(self._scores()[0], key=self._column('flops').get))
@@ -87,28 +87,29 @@ class StitchRuntime:
 
     @property
     def active_precision(self) -> str:
-        """The precision that the next call runs in."""
+        """The precision of the next call."""
         return self._next()[0]
 
     def set_stitch(self, stitch_id: int, precision: str | None = None) -> None:
-        """Run one stitch from the next call on, by default in its first precision."""
+        """Select the stitch of the next calls, by default in its first precision."""
         self._set(self._key(stitch_id, precision))
 
     def set_budget(self, budget: str, fallback: str | None = None) -> int:
-        """Run, and return, the best stitch within a budget.
+        """Select the best stitch within a budget and return its id.
 
         ``'25ms'`` bounds the time of a call on this device, ``'2G'`` the
         multiply-accumulates and ``'3M'`` the parameters.
 
-        Every file counts with its own metric (``--verify-on`` at export). A file counts
-        as equal to its stitch in PyTorch if the 95 % interval of their difference holds
-        zero and it lost at most half a point. Of a stitch's files with the same score,
-        such as int8 and fp32 that are both equal, the fastest on this device runs.
+        Every file is ranked by its own metric (``--verify-on`` at export). A file
+        counts as equal to its stitch in PyTorch if the 95 % interval of their
+        difference contains zero and the loss is at most half a point. If files of a
+        stitch have the same score, such as int8 and fp32 that both count as equal, the
+        fastest on this device is selected.
 
         Args:
             budget: A number with a unit.
-            fallback: ``'cheapest'`` to run the cheapest stitch if none is within the
-                budget, which is a ValueError by default.
+            fallback: ``'cheapest'`` selects the cheapest stitch if none is within the
+                budget. Default: raise a ValueError.
         """
         cost, limit = parse_budget(budget, 'budget')
         known = 'latency', 'flops', 'params'
@@ -129,9 +130,9 @@ class StitchRuntime:
         return best[1]
 
     def hold(self, fps: float | None) -> None:
-        """Switch stitches between calls such that they keep a frame rate.
+        """Switch stitches between calls to maintain a frame rate.
 
-        It takes the best ones that do; None, or setting a stitch, ends it.
+        The best stitches that reach it are run. None, or selecting a stitch, ends it.
         """
         controller = None
         if fps is not None:
@@ -145,12 +146,12 @@ class StitchRuntime:
     def latencies(self) -> dict[Key, float]:
         """Milliseconds of a call on this device, by precision and stitch id.
 
-        They are measured once, on noise, and kept beside the graphs where possible.
+        They are measured once, on noise, and cached beside the graphs if possible.
         """
         return self._times(self._files)
 
     def front(self) -> dict[Key, float]:
-        """Milliseconds of the stitches on the Pareto front, from the fastest on."""
+        """Milliseconds of the stitches on the Pareto front, fastest first."""
         times, (scores, higher) = self.latencies(), self._scores()
         return {key: times[key] for key in pareto_front(times, scores, higher)}
 
@@ -160,26 +161,25 @@ class StitchRuntime:
         """Predict an image ``(H, W, 3)`` of uint8 RGB.
 
         Returns:
-            Of segmentors classes ``(H, W)``, of depth models metres ``(H, W)``, of
-            classifiers probabilities ``(classes,)``, of detectors :class:`Detections`,
-            of panoptic models :class:`Panoptic`. Of detectors whose heads have no graph
-            the maps of their pyramid.
+            Class indices ``(H, W)`` for segmentors, metres ``(H, W)`` for depth models,
+            probabilities ``(classes,)`` for classifiers, :class:`Detections` for
+            detectors, :class:`Panoptic` for panoptic models.
         """
         return self.predict_batch([image])[0]
 
     def predict_batch(
         self, images: Sequence[np.ndarray], stitch: int | None = None
     ) -> list:
-        """Predict images of any sizes; each as a call of its own would, but for floats.
+        """Predict images of any sizes, as in separate calls up to rounding errors.
 
-        Images that have the same size once prepared run through the graph as one batch,
-        windows likewise, so that a long list needs much memory. ONNX files in int8 run
-        image by image: their scales are of all the numbers in a batch.
+        Images of equal size after preprocessing run as one batch, as do their windows
+        at the same position, so long lists need much memory. ONNX files in int8 run
+        image by image, because their scales are computed over a whole batch.
 
         Args:
-            images: Images as in a call.
-            stitch: A stitch id, in its first precision, for these images alone; by
-                default the active one.
+            images: Images as in :meth:`__call__`.
+            stitch: Stitch id for these images only, in its first precision. Default:
+                the active stitch.
         """
         for image in images:
             self._steps.check_image(image)
@@ -216,7 +216,11 @@ class StitchRuntime:
             self._controller, self._active = None, key
 
     def _choosable(self, precision: str | None) -> Iterator[tuple[Key, dict]]:
-        """Yield the files that may be run: never one whose loss nobody measured."""
+        """Yield the files that may be selected.
+
+        These are files in the given precision or, without one, the first file of every
+        stitch and other precisions whose loss is known.
+        """
         for i, stitch in self.stitches.items():
             files = {}
             for file in stitch['files']:
@@ -230,7 +234,7 @@ class StitchRuntime:
                     yield (name, i), file
 
     def _loss(self, file: Mapping) -> float | None:
-        """Return what a file is known to lose of the metric that stitches rank by."""
+        """Return a file's loss in the ranking metric: 0 if equal, None if unknown."""
         ranked, found = self.manifest['ranked_by'], file['verified']
         if not (ranked and found and found['metric'] == ranked['metric']):
             return None
@@ -255,11 +259,11 @@ class StitchRuntime:
         return {key: self.stitches[key[1]][name] for key in self._files}
 
     def _scores(self) -> tuple[dict[Key, float], bool]:
-        """Return scores, and whether higher is better; without metrics, by FLOPs."""
+        """Return scores, or FLOPs without metrics, and whether higher is better."""
         ranked, scores = self.manifest['ranked_by'] or {}, {}
         for key, file in self._files.items():
             score = self.stitches[key[1]]['metrics'].get(ranked.get('metric'))
-            if score is not None:  # what was not measured is never chosen for it
+            if score is not None:  # unevaluated stitches are not ranked
                 scores[key] = score - (self._loss(file) or 0)
         return scores or self._column('flops'), ranked.get('higher_is_better', True)
 
@@ -287,7 +291,7 @@ class StitchRuntime:
         if new := {key: name for key, name in names.items() if name not in times}:
             times |= {name: self._measure(key) for key, name in new.items()}
             temporary = path.with_name(f'.{LATENCIES}.{os.getpid()}')
-            with suppress(OSError):  # where nothing can be written: measured each time
+            with suppress(OSError):  # read-only folder: measured again each time
                 temporary.write_text(json.dumps(kept | {setup: times}, indent=1))
                 temporary.replace(path)
         return {key: times[name] for key, name in names.items()}

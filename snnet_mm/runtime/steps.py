@@ -1,4 +1,4 @@
-"""What the caller of a graph does before and after it, as the manifest says."""
+"""Pre- and postprocessing of a graph, as the manifest specifies."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,13 +11,13 @@ from .checks import check
 from .detection import choose_objects, choose_queries, place_objects
 from .images import best_class, fit_size, resize_image, resize_maps, windows
 
-# Steps before the graph that are taken here; others stay those of the caller.
+# Preprocessing steps implemented here; others are left to the caller.
 KNOWN = {'resize', 'windows', 'flip_average', 'channels', 'pad', 'batch'}
 OF_OBJECTS = {'objects', 'queries', 'instances'}
 
 
 class Steps:
-    """Resizing, windows and decisions around a graph, as in mm's test pipeline."""
+    """Resizing, windows and postprocessing for a graph, as in mm's test pipeline."""
 
     def __init__(self, manifest: Mapping) -> None:
         self.size = tuple(manifest['input']['shape'][2:])
@@ -42,7 +42,7 @@ class Steps:
         check(not steps or image.shape[:2] == self.size, 'image', found, allowed)
 
     def predict(self, run: Run, images: Sequence[np.ndarray]) -> list:
-        """Predict images; images of equal size for the graph run as one batch."""
+        """Predict images; those of equal size after preprocessing run as one batch."""
         prepared, groups = [*map(self._prepare, images)], defaultdict(list)
         for i, (pixels, _) in enumerate(prepared):
             groups[pixels.shape].append(i)
@@ -54,7 +54,7 @@ class Steps:
         return predicted
 
     def _prepare(self, image: np.ndarray) -> tuple[np.ndarray, tuple[int, int]]:
-        """Return pixels ``(3, H, W)`` for graphs and the size before the padding."""
+        """Return the graph's input ``(3, H, W)`` and the size before padding."""
         pixels = resize_image(image, self._fit(image.shape[:2]))
         if self.before['channels']['order'] == 'BGR':
             pixels = pixels[..., ::-1]
@@ -81,7 +81,7 @@ class Steps:
             if 'queries' in steps:
                 return choose_queries(found, steps['queries'], size, within)
             return place_objects(found, steps['instances'], size, factors)
-        if 'resize' not in self.after:  # no maps: classifiers
+        if 'resize' not in self.after:  # classifiers output no maps
             if 'sigmoid' in self.after:
                 return 1 / (1 + np.exp(-found))
             exponents = np.exp(found - found.max())
@@ -99,7 +99,7 @@ class Steps:
     def _fit(self, size: tuple[int, int]) -> tuple[int, int]:
         """Return the size that an image is resized to."""
         step, fitted = self.before.get('resize'), size
-        if step and not self.left:  # else the caller resizes
+        if step and not self.left:  # otherwise the caller resizes
             fitted = fit_size(size, tuple(step['size']), step['keep_ratio'])
             allowed = f'what has pixels once resized, not {fitted}'
             check(min(fitted), 'image', size, allowed)
@@ -117,7 +117,7 @@ class Steps:
         return fitted
 
     def _padded(self, size: tuple[int, int]) -> tuple[int, int]:
-        """Return the size that a resized image is filled up to, right and below."""
+        """Return the size to which a resized image is padded, right and bottom."""
         step = self.before.get('pad', {})
         least, by = step.get('size') or (0, 0), step.get('size_divisor') or 1
         return tuple(
@@ -135,7 +135,7 @@ class Steps:
         return filled
 
     def _maps(self, run: Run, pixels: np.ndarray) -> np.ndarray:
-        """Return maps of images, or their mean with the maps of the mirrored images."""
+        """Return maps of images, averaged with their mirrored images if configured."""
         flip = self.before.get('flip_average')
         if flip and flip.get('of') == 'image' and 'windows' in self.before:
             both = (self._slide(run, image) for image in (pixels, pixels[..., ::-1]))
@@ -144,7 +144,7 @@ class Steps:
         return self._slide(run, pixels, bool(flip))
 
     def _slide(self, run: Run, pixels: np.ndarray, flip: bool = False) -> np.ndarray:
-        """Return the mean of all windows that cover a place, and of mirrored ones."""
+        """Return maps averaged over windows and, if ``flip``, over mirrored windows."""
         size, total, count = pixels.shape[2:], 0, np.zeros(pixels.shape[2:], np.float32)
         stride = self.before.get('windows', {}).get('stride', self.size)
         for y, x in windows(size, self.size, stride):

@@ -1,6 +1,6 @@
-"""Bundles on Ray: an HTTP service that holds deadlines, and folders of images.
+"""Bundles on Ray: a deadline-aware HTTP service, and prediction of image folders.
 
-It needs the extra ``ray``, neither torch nor mm.
+It requires the extra ``ray``, but neither torch nor mm packages.
 """
 
 from .cluster import start_ray

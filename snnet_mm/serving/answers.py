@@ -1,4 +1,4 @@
-"""Images of requests, and predictions as bodies of answers."""
+"""Validation of request images, and encoding of responses."""
 
 import io
 import json
@@ -16,7 +16,7 @@ TEXT = 'text/plain; charset=utf-8'
 
 
 class Answer(NamedTuple):
-    """An HTTP answer; ``about`` are headers, such as the stitch that ran."""
+    """An HTTP response; ``about`` contains headers, such as the stitch that ran."""
 
     status: int
     body: bytes
@@ -40,7 +40,7 @@ def check_body(body: bytes, max_pixels: int) -> Answer | None:
     try:
         with Image.open(io.BytesIO(body), formats=FORMATS) as image:
             width, height = image.size
-    except Exception:  # decoders raise errors of all kinds
+    except Exception:  # decoders raise arbitrary exceptions
         words = f'body of {len(body)} bytes; allowed: images of {", ".join(FORMATS)}'
         return reject(415, words)
     if width * height > max_pixels:
@@ -50,7 +50,7 @@ def check_body(body: bytes, max_pixels: int) -> Answer | None:
 
 
 def encode(found: np.ndarray | Detections | Panoptic) -> tuple[bytes, str]:
-    """Return a prediction as PNG, if it is a map, or JSON, and its media type."""
+    """Encode a map as PNG, other predictions as JSON; return it and its media type."""
     if isinstance(found, Panoptic):
         found = found.segments if found.objects is None else found.objects
     if isinstance(found, Detections) or found.ndim == 1:

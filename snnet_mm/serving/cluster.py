@@ -1,21 +1,21 @@
-"""Ray on this machine, or a cluster of several."""
+"""Connection to Ray on this machine or on a cluster."""
 
 import ray
 
-OBJECT_STORE = 2**28  # bytes, for images on their way between processes
+OBJECT_STORE = 2**28  # bytes, for images passed between processes
 TRIES = 3
 
 
 def start_ray(cpus: int, address: str | None = None) -> None:
-    """Connect to the Ray cluster at an address, by default start one on this machine.
+    """Connect to a Ray cluster or, without an address, start one on this machine.
 
     Args:
-        cpus: Processors that Ray may use on this machine.
+        cpus: CPUs that Ray may use if it is started on this machine.
         address: Address of a cluster, such as ``'10.0.0.1:6379'``.
 
     Raises:
-        ValueError: If Ray does not start. It stops if its own processes need more than
-            15 seconds, as on a machine whose processors are busy, and is started again.
+        ValueError: If Ray does not start in three attempts. An attempt fails if Ray's
+            own processes take more than 15 seconds, as on a machine with busy CPUs.
     """
     common = dict(log_to_driver=False, logging_level='warning')
     if address is not None:
@@ -26,7 +26,7 @@ def start_ray(cpus: int, address: str | None = None) -> None:
         try:
             ray.init('local', num_cpus=cpus, **size, **common)
             return
-        except Exception as error:  # Ray has no class for it
+        except Exception as error:  # Ray raises no specific class
             ray.shutdown()
             if not left:
                 reason = f'Ray did not start in {TRIES} attempts: {error}'

@@ -1,4 +1,4 @@
-"""Folders of images predicted by several processes, which Ray Data feeds."""
+"""Prediction of image folders by several processes, fed by Ray Data."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -8,11 +8,11 @@ from typing import Any
 from snnet_mm.runtime import predict_folder
 from snnet_mm.runtime.folder import Summary, count_done, list_images
 
-PARTS = 4  # shards of each worker, so that none waits long for the last
+PARTS = 4  # shards per worker, so that all workers finish at a similar time
 
 
 class Shards:
-    """Predicts the shards that Ray Data hands to one process."""
+    """Predicts the shards that Ray Data assigns to one process."""
 
     def __init__(self, build: Callable[[], Callable], arguments: Sequence) -> None:
         self._predict, self._arguments = build(), arguments
@@ -33,19 +33,19 @@ def predict_folder_on_ray(
     batch_size: int = 8,
     workers: int = 2,
 ) -> Summary:
-    """Predict a folder by several processes, on all machines of a Ray cluster.
+    """Predict a folder with several processes, on all machines of a Ray cluster.
 
-    Folders and files have the same place on all machines. A worker that dies is
-    replaced, and the new one goes on where it stopped.
+    Folders and files must have the same paths on all machines. If a worker dies, its
+    replacement resumes where it stopped.
 
     Args:
-        build: Returns, in every worker, what predicts images.
-        task: As in :func:`predict_folder`, like all but ``workers``.
+        build: Called in every worker; returns the callable that predicts images.
+        task: See :func:`predict_folder`, also for all arguments but ``workers``.
         classes: Names of the classes.
         source: Folder or list of images.
         out: Output folder.
-        batch_size: Images of a call.
-        workers: Processes with a callable each.
+        batch_size: Images per call.
+        workers: Number of processes, each with its own callable.
     """
     import ray.data
 
@@ -59,7 +59,7 @@ def predict_folder_on_ray(
         compute=ray.data.ActorPoolStrategy(size=workers), num_cpus=1,
     )  # fmt: skip
     assert done.materialize().count() == number
-    # What is left are images that cannot be read, and one file of all.
+    # Retries images that could not be read, and merges the outputs of the shards.
     found = predict_folder(build(), *arguments)
     for i in range(1, number + 1):
         for path in Path(out).glob(f'*_{i}of{number}.*'):

@@ -1,4 +1,4 @@
-"""An HTTP service on Ray Serve whose stitches are chosen by queue and deadline."""
+"""HTTP service on Ray Serve that chooses stitches by queue length and deadline."""
 
 import asyncio
 import io
@@ -36,25 +36,25 @@ from .answers import TEXT, Answer, check_body, encode, later, reject
 
 #: Settings that can be changed while the service runs.
 SETTINGS = dict(
-    deadline_ms=None,  # of requests that name none
-    budget=None,  # such as '25ms' or '2G': no stitch beyond it
-    stitches=None,  # ids of the Pareto front; by default all
-    max_queue=64,  # requests that are accepted and not yet answered
-    max_bytes=20_000_000,  # of a body
-    max_pixels=20_000_000,  # of an image
-    timeout_s=30,  # for a body to arrive, and for an answer
+    deadline_ms=None,  # default for requests that specify none
+    budget=None,  # limit of the allowed stitches, such as '25ms' or '2G'
+    stitches=None,  # allowed ids on the Pareto front; by default all
+    max_queue=64,  # accepted requests that are not yet answered
+    max_bytes=20_000_000,  # per body
+    max_pixels=20_000_000,  # per image
+    timeout_s=30,  # for receiving a body, and for answering
 )
-PIPE = 1000  # requests that Ray hands on; what is too much is shed here
-RECENT = 10  # requests whose arrivals give the rate
-MARGIN = 2  # mean errors of expected times that are planned with
-OWN, SHARED = 0.3, 0.1  # how fast times follow those measured, of one stitch and of all
+PIPE = 1000  # requests that Ray passes on; those beyond max_queue are shed here
+RECENT = 10  # requests from which the arrival rate is estimated
+MARGIN = 2  # safety margin, in mean errors of the expected times
+OWN, SHARED = 0.3, 0.1  # update rates of expected times: own stitch, other stitches
 
 
 def check_settings(settings: Mapping[str, Any], runtime: StitchRuntime) -> dict:
     """Validate settings of a service; return them with the defaults filled in.
 
     Raises:
-        ValueError: With the name and the value of the first wrong one.
+        ValueError: If a setting is wrong; the message contains its name and value.
     """
     for key in settings:
         check(key in SETTINGS, 'settings', key, SETTINGS)
@@ -70,7 +70,7 @@ def check_settings(settings: Mapping[str, Any], runtime: StitchRuntime) -> dict:
 
 
 def candidates(runtime: StitchRuntime, settings: Mapping[str, Any]) -> dict:
-    """Return milliseconds of the stitches that settings allow, the fastest first."""
+    """Return milliseconds of the stitches that the settings allow, fastest first."""
     front, ids, budget = runtime.front(), settings['stitches'], settings['budget']
     if ids is not None:
         known = sorted({key[1] for key in front})
@@ -100,8 +100,8 @@ class Work(NamedTuple):
 class Worker:
     """A replica: one runtime, one thread, and a queue ordered by deadlines.
 
-    Images are not batched: on a CPU a batch takes hardly less than its images one by
-    one, so that only another stitch saves time.
+    Images are not batched: on a CPU a batch takes hardly less time than its images one
+    by one, so only switching to another stitch saves time.
     """
 
     choose = staticmethod(choose)
@@ -110,7 +110,7 @@ class Worker:
         self, bundle: str, threads: int | None = None, precision: str | None = None
     ) -> None:
         self._runtime = StitchRuntime(bundle, threads, 1000, precision)
-        for key in self._runtime.front():  # opened now: the folder may go later
+        for key in self._runtime.front():  # the folder may be removed later
             self._runtime.set_stitch(*key[::-1])
         self._thread, self._numbers = ThreadPoolExecutor(1), itertools.count()
         self._arrivals: deque[float] = deque(maxlen=RECENT)
@@ -118,13 +118,13 @@ class Worker:
         self._queue: asyncio.PriorityQueue[Work] | None = None
 
     def reconfigure(self, settings: dict) -> None:
-        """Take settings of :func:`check_settings`, which come with every request."""
+        """Apply settings of :func:`check_settings`, which accompany every request."""
         if settings != self._settings:
             self._settings = settings
             self._times, self._error = candidates(self._runtime, settings), 0.1
 
     async def predict(self, body: bytes, slack: float | None, settings: dict) -> Answer:
-        """Predict an image file within some milliseconds, or return why not."""
+        """Predict an image file within ``slack`` milliseconds, or return an error."""
         self.reconfigure(settings)
         now, loop = time.monotonic() * 1000, asyncio.get_running_loop()
         if self._queue is None:
@@ -137,7 +137,7 @@ class Worker:
         return await work.answer
 
     def about(self) -> list[dict]:
-        """Return what may run here, and its milliseconds as now expected."""
+        """Return the allowed stitches with their currently expected milliseconds."""
         ranked, found = self._runtime.manifest['ranked_by'], []
         for (precision, i), ms in self._times.items():
             stitch = self._runtime.stitches[i]
@@ -147,11 +147,11 @@ class Worker:
         return found
 
     async def _work(self) -> None:
-        """Answer the most urgent request, again and again."""
+        """Answer queued requests in a loop, the most urgent first."""
         loop = asyncio.get_running_loop()
         while True:
             work = await self._queue.get()
-            if work.answer.done():  # the client has gone
+            if work.answer.done():  # the client has disconnected
                 continue
             now = time.monotonic() * 1000
             key = self._choose(work.deadline - now, self._queue.qsize() + 1, now)
@@ -168,21 +168,21 @@ class Worker:
                 work.answer.set_result(answer)
 
     def _choose(self, slack: float, waiting: int, now: float) -> tuple | None:
-        """Choose among the stitches; without a deadline the best one runs."""
+        """Choose a stitch: without deadline the best one, None if all are too slow."""
         if slack == math.inf:
             return list(self._times)[-1]
-        # The first arrival begins the time in which the others are counted.
+        # The first arrival starts the interval and is not counted.
         rate = (len(self._arrivals) - 1) / max(now - self._arrivals[0], 1)
         planned = slack / (1 + MARGIN * self._error)
         key = self.choose(self._times, planned, waiting, rate)
         return key or choose(self._times, slack, math.inf)
 
     def _run(self, body: bytes, key: tuple[str, int]) -> tuple[Answer, float]:
-        """Predict an image file by a stitch, in the thread; return milliseconds too."""
+        """Predict an image file in the thread; return the answer and milliseconds."""
         begin = time.perf_counter()
         try:
             image = read_image(io.BytesIO(body))
-        except Exception as error:  # decoders raise errors of all kinds
+        except Exception as error:  # decoders raise arbitrary exceptions
             words = f'image cannot be read: {type(error).__name__}: {error}'
             return reject(400, words), 0
         self._runtime.set_stitch(*key[::-1])
@@ -197,7 +197,7 @@ class Worker:
         return Answer(200, body, media_type, about), elapsed
 
     def _learn(self, key: tuple[str, int], elapsed: float) -> None:
-        """Correct expected times: of this stitch most, of all by the load."""
+        """Update the expected time of this stitch and, less, of the others (load)."""
         ratio = min(max(elapsed / self._times.get(key, elapsed), 0.5), 2)
         self._error += SHARED * (abs(ratio - 1) - self._error)
         for other in self._times:
@@ -205,7 +205,7 @@ class Worker:
 
 
 class Counts:
-    """What Prometheus reads of a service."""
+    """Prometheus metrics of a service."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
@@ -224,7 +224,7 @@ class Counts:
 
 
 class Front:
-    """The entrance of a service: limits, paths and counts; it never computes.
+    """HTTP front end: enforces limits, dispatches paths and counts; runs no model.
 
     Paths are ``POST /predict`` (``?deadline_ms=``), ``GET /stitches``, ``/metrics`` and
     ``/healthz``.
@@ -237,11 +237,11 @@ class Front:
         self._open, self._empty = True, asyncio.Event()
 
     def reconfigure(self, settings: dict) -> None:
-        """Take settings of :func:`check_settings`; Ray calls it at start, too."""
+        """Apply settings of :func:`check_settings`; Ray also calls it at start."""
         self._settings = settings
 
     async def drain(self) -> None:
-        """Accept no more images and return when all accepted ones are answered."""
+        """Reject new images and return once all accepted ones are answered."""
         self._open = False
         while self._waiting:
             self._empty.clear()
@@ -294,7 +294,7 @@ class Front:
                 self._empty.set()
 
     async def _body(self, request: Request) -> bytes | Answer:
-        """Read a body; stop where it is too long or too slow."""
+        """Read a body; return an error if it is too long, too slow or incomplete."""
         most, seconds = self._settings['max_bytes'], self._settings['timeout_s']
         too_long = reject(413, f'body; allowed: {most} bytes or fewer')
         length = request.headers.get('content-length', '')
@@ -315,9 +315,9 @@ class Front:
             return reject(400, 'body; allowed: a whole one')
 
     async def _ask(self, body: bytes, slack: float | None) -> Answer:
-        """Have a replica predict; one that dies is replaced by another, once."""
+        """Request a prediction from a replica; if the replica dies, retry once."""
         begin, seconds = time.monotonic(), self._settings['timeout_s']
-        if slack is not None:  # an answer that is later is of no use
+        if slack is not None:  # an answer much later is useless
             seconds = min(seconds, slack / 1000 + 1)
         answer = later('no replica answers')
         for _ in range(2):
@@ -378,13 +378,13 @@ def build_service(
     precision: str | None = None,
     worker: type[Worker] = Worker,
 ) -> serve.Application:
-    """Return what ``serve.run`` takes; ``reconfigure`` of its handle changes settings.
+    """Build an app for ``serve.run``; its handle's ``reconfigure`` changes settings.
 
     Args:
-        bundle: Folder of a bundle, at the same place on all machines.
-        settings: Settings of :func:`check_settings`, with all keys.
-        replicas: Processes with a runtime each.
-        threads: Threads of a call, which are also the CPUs that Ray counts for it.
+        bundle: Folder of a bundle, at the same path on all machines.
+        settings: Settings returned by :func:`check_settings`, with all keys.
+        replicas: Number of processes, each with its own runtime.
+        threads: Threads per call, and CPUs that Ray reserves for each replica.
         precision: As in :class:`StitchRuntime`.
         worker: Class of the replicas.
     """

@@ -1,4 +1,4 @@
-"""Figures of matplotlib, images in rows and columns, and legends of classes."""
+"""Matplotlib figures, grids of images, and class legends."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ FONT = cv2.FONT_HERSHEY_SIMPLEX
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Make an empty figure, in inches."""
-    # It takes longer to import than all of this package, and most runs draw nothing.
+    """Return an empty figure; width and height are in inches."""
+    # Importing matplotlib takes longer than this package; most runs draw nothing.
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout='constrained')
 
 
 def save_figure(figure: Figure, path: str | os.PathLike, dpi: int = 130) -> None:
-    """Write a figure, whole or not at all; the ending of the path tells the format."""
+    """Write a figure atomically; the suffix of the path determines the format."""
     with atomic_path(path) as temporary:
         figure.savefig(temporary, dpi=dpi)
 
@@ -39,13 +39,14 @@ def plot_images(
     path: str | os.PathLike,
     legend: Mapping[str, Sequence[int]] | None = None,
 ) -> None:
-    """Draw images in rows.
+    """Draw a grid of images.
 
     Args:
-        rows: Images ``(H, W, 3)``, uint8, RGB; rows are as high as their first image.
-        titles: One per column.
-        path: Picture to write; the ending tells the format.
-        legend: RGB colours of classes by name.
+        rows: Images ``(H, W, 3)``, uint8, RGB. The first image of a row sets the
+            aspect ratio of the row.
+        titles: One title per column.
+        path: Output file; the suffix determines the format.
+        legend: RGB colours of classes by name. Default: no legend.
     """
     from matplotlib.patches import Patch  # see new_figure
 
@@ -66,7 +67,7 @@ def plot_images(
 
 
 def add_legend(picture: np.ndarray, colors: Mapping[str, Sequence[int]]) -> np.ndarray:
-    """Put names of classes, and RGB colours, under a BGR picture ``(H, W, 3)``."""
+    """Append class names and their RGB colours below a BGR picture ``(H, W, 3)``."""
     width = picture.shape[1]
     scale = max(0.4, width / 1500)
     line, places, x, row = round(40 * scale), [], 0, 0

@@ -1,4 +1,4 @@
-"""The picture of an evaluation: metric over cost."""
+"""Plot of an evaluation: metric over cost."""
 
 import os
 import textwrap
@@ -10,7 +10,7 @@ from snnet_mm.stitching import UNITS, StitchResults
 
 from .figures import FAST, SLOW, new_figure, save_figure
 
-# The colour of a route is the anchor's that it ends in.
+# FS and SF have the colour of the anchor in which they end.
 KIND_STYLES = {
     'anchor': dict(color='white', marker='*', s=220, edgecolor='black', zorder=5),
     'FS': dict(color=SLOW, marker='o', s=36, zorder=3),
@@ -19,12 +19,12 @@ KIND_STYLES = {
     'SFS': dict(color='tab:purple', marker='v', s=30, zorder=2),
     'skip': dict(color=SLOW, marker='o', s=40, zorder=3),
 }
-# Of other fronts and of baselines.
+# Colours of other fronts and of baselines.
 OTHER_COLORS = ('dimgray', 'tab:cyan', 'tab:brown', 'tab:olive')
 
 
 class Baseline(NamedTuple):
-    """A network to compare with; its cost is in the unit of a cost table."""
+    """A network to compare with; ``cost`` has the unit of the cost table."""
 
     label: str
     cost: float
@@ -39,15 +39,15 @@ def plot_pareto(
     others: Sequence[tuple[str, StitchResults]] = (),
     title: str | None = None,
 ) -> None:
-    """Draw every stitch by kind, with the Pareto front as a line.
+    """Plot fully evaluated stitches by kind, with the Pareto front as a line.
 
     Args:
         results: The evaluated stitches.
-        path: Picture to write; the ending tells the format.
-        cost: The cost to draw the metric over; see :data:`UNITS`.
-        baselines: Points to draw besides.
-        others: Labels and results of other models, whose fronts are drawn.
-        title: Heading.
+        path: Output file; the suffix determines the format.
+        cost: Cost on the x-axis; see :data:`UNITS`. Default: ``'flops'``.
+        baselines: Additional points.
+        others: Labels and results of other models; only their fronts are drawn.
+        title: Title of the plot. Default: none.
     """
     figure = new_figure(8, 4.5)
     axes = figure.subplots()
@@ -80,7 +80,7 @@ def plot_pareto(
     if title:
         axes.set_title(textwrap.fill(title, 95), fontsize='small')
     axes.grid(alpha=0.3)
-    # Beside the axes: inside, it would hide stitches.
+    # Inside the axes, the legend would hide stitches.
     figure.legend(fontsize='small', loc='outside right upper')
     save_figure(figure, path, dpi=160)
 

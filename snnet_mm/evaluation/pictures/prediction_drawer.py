@@ -1,4 +1,4 @@
-"""Pictures of predictions, a folder for each stitch."""
+"""Pictures of predictions, in one folder per stitch."""
 
 import os
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ from snnet_mm.tasks import task_of
 
 
 class PredictionDrawer:
-    """Draws truth and prediction beside each other.
+    """Draws ground truth and prediction side by side.
 
     Args:
         visualizer: mm's visualizer of the task.
-        out_dir: Pictures go to ``out_dir/stitch_<id>/<name of the image>.png``; those
-            of classifiers to a folder in it that is named as the image's.
+        out_dir: Pictures are written to ``out_dir/stitch_<id>/<image name>.png``. For
+            classifiers, the image's parent folder is inserted before the name.
     """
 
     def __init__(self, visualizer: Visualizer, out_dir: str | os.PathLike) -> None:
@@ -30,12 +30,12 @@ class PredictionDrawer:
     ) -> None:
         """Draw the predictions of one stitch for one batch."""
         inputs = data_batch['inputs']
-        if not isinstance(inputs[0], Tensor):  # the first of several augmentations
+        if not isinstance(inputs[0], Tensor):  # several augmentations: draw the first
             inputs = inputs[0]
         for loaded, sample in zip(inputs, outputs, strict=True):
-            # Data sets in one file, such as CIFAR, have no paths.
+            # Images of single-file data sets, such as CIFAR, have no path.
             path = Path(sample.get('img_path') or f'{sample.get("sample_idx", 0)}')
-            # In the folders of two classes names may be the same.
+            # The folders of two classes may contain the same file name.
             group = path.parent.name if 'pred_label' in sample else ''
             folder = Path(self.out_dir, f'stitch_{stitch_id}', group)
             folder.mkdir(parents=True, exist_ok=True)
@@ -57,8 +57,8 @@ def draw_sample(
     sample: BaseDataElement,
     **settings,
 ) -> None:
-    """Let mm's visualizer of the task draw a sample on an RGB image ``(H, W, 3)``.
+    """Draw a sample on an RGB image ``(H, W, 3)`` with mm's visualizer of the task.
 
-    ``settings`` are arguments of the visualizer's method.
+    ``settings`` are passed to the visualizer's method.
     """
     task_of(visualizer).draw(visualizer, name, image, sample, **settings)

@@ -1,1 +1,1 @@
-"""Stitched backbones and what runs them."""
+"""Stitched backbones, their plug-ins and the walk along routes."""

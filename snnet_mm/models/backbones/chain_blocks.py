@@ -1,4 +1,4 @@
-"""Blocks that belong to one chain each, in place of the network's."""
+"""Copies of the network's blocks, each of which belongs to one chain."""
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -14,24 +14,24 @@ from snnet_mm.utils.checkpoints import ADDED
 from .stitch_plugin import StitchPlugin
 from .stitched_backbone import StitchedBackbone
 
-NAME = 'chain_blocks'  # of the plug-in in every backbone
+NAME = 'chain_blocks'  # the plug-in's name in every backbone
 ADDED[rf'(^|\.){NAME}\.'] = 'model.backbone.plugins'
 
 
 @register(MODELS)
 class ChainBlocks(StitchPlugin):
-    """Copies of the blocks of some chains, which run in place of the network's.
+    """Copies of the network's blocks that replace them in some chains.
 
-    A plug-in of an :class:`ElasticBackbone`, by the name of ``chain_blocks``. Embedding
-    and final norm stay the network's. No stitch of such a backbone shares its first
-    blocks with others in one pass over the data.
+    A plug-in of an :class:`ElasticBackbone`, registered as ``chain_blocks``. Embedding
+    and final norm remain the network's. The plug-in disables
+    :meth:`StitchedBackbone.sharing_prefixes` for all stitches of the backbone.
 
     Args:
         backbone: The backbone.
         stitches: Ids of the chains.
 
     Raises:
-        ValueError: If a stitch is no chain, or is listed twice.
+        ValueError: If a stitch is not a chain, or is listed twice.
     """
 
     def __init__(self, backbone: StitchedBackbone, stitches: Sequence[int]) -> None:
@@ -41,15 +41,15 @@ class ChainBlocks(StitchPlugin):
         key = 'backbone.plugins.stitches'
         check(known, key, stitches, f'some of the chains {chains}, each once')
         (anchor,) = backbone.anchors
-        self._anchor = (anchor,)  # in a tuple, as it is registered elsewhere
-        self._network: dict[str, nn.Module] = {}  # blocks that copies stand for now
+        self._anchor = (anchor,)  # a tuple, so as not to register it twice
+        self._network: dict[str, nn.Module] = {}  # blocks currently replaced
         for i in stitches:
             runs = [s.block for s in backbone.space[i].steps if not isinstance(s, str)]
             blocks = {str(b): deepcopy(self._block(b)) for b in runs if b >= 0}
             self.add_module(str(i), nn.ModuleDict(blocks))
 
     def copy_network(self) -> None:
-        """Give all copies the weights of the network's blocks."""
+        """Reset all copies to the weights of the network's blocks."""
         for copies in self.children():
             for number, block in copies.items():
                 block.load_state_dict(self._block(int(number)).state_dict())
@@ -69,7 +69,7 @@ class ChainBlocks(StitchPlugin):
         (anchor,) = self._anchor
         for number, block in self._copies(stitch):
             path = anchor.block_path(int(number))
-            # Not a copy that a forward left here which has not ended.
+            # An unfinished forward may have left a copy here: keep the first entry.
             self._network.setdefault(path, anchor.get_submodule(path))
             anchor.set_submodule(path, block)
 

@@ -15,15 +15,16 @@ from .stitched_backbone import StitchedBackbone, build_anchors
 class ElasticBackbone(StitchedBackbone):
     """A network and chains that skip some of its blocks.
 
-    A stitching layer replaces every run of skipped blocks; the network itself, stitch
-    0, is untouched. :func:`snnet_mm.make_elastic` chooses chains and fits their layers.
+    A stitching layer replaces each gap, a run of skipped blocks. The network itself,
+    stitch 0, is unchanged. :func:`snnet_mm.make_elastic` selects chains and fits their
+    layers.
 
     Args:
         anchors: The network or its config, in a list of one.
-        chains: Blocks that each chain keeps, in order of falling cost.
-        stitching_layer: Config of the stitching layers, without their widths; by
-            default prefix tokens have a map of their own where ``out='end'``.
-        out_indices: Blocks whose maps are returned. Default: the network's.
+        chains: Blocks that each chain keeps, with chains in order of decreasing cost.
+        stitching_layer: Config of the stitching layers, without widths. Default: affine
+            layers, which map prefix tokens separately if ``out='end'``.
+        out_indices: Blocks whose maps are returned. Default: the network's own.
         stitch_ids: Stitches to keep besides the network. Default: all.
         out, **kwargs: See :class:`StitchedBackbone`.
 
@@ -61,7 +62,7 @@ class ElasticBackbone(StitchedBackbone):
         super().__init__(anchors, space, layer, **more)
 
     def _load_from_state_dict(self, state_dict: Mapping, prefix: str, *args) -> None:
-        # Loaders that are not strict would keep random weights.
+        # A non-strict load would silently keep random weights of the network.
         held = {k.removeprefix(prefix).partition('.')[0] for k in state_dict}
         if 'stitching_layers' in held and 'anchors' not in held:
             raise ValueError(
@@ -73,9 +74,9 @@ class ElasticBackbone(StitchedBackbone):
 
 
 def skippable(anchor: Anchor) -> tuple[int, ...]:
-    """Return the blocks of a network that keep the width and the stride.
+    """Return the blocks that change neither the width nor the stride.
 
-    The first block of a network with stages is none of them.
+    They exclude the first block of a network with stages.
     """
     scales = list(zip(anchor.block_dims, anchor.block_strides, strict=True))
     first = [0] if len(set(scales)) == 1 else []

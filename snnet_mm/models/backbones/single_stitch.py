@@ -1,4 +1,4 @@
-"""One stitch by itself: the backbone of an exported model."""
+"""A single stitch: the backbone of an exported model."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,18 +16,19 @@ from .walk import Tap, walk
 
 @register(MODELS)
 class SingleStitch(BaseModule):
-    """Runs one route and holds only what it runs; trains as any backbone does.
+    """Runs one route and contains only what it needs; trains like any backbone.
 
-    Weights have their names in the stitched backbone; stitching layers are merged.
-    Configs are written by :func:`snnet_mm.exports.single_stitch_config`.
+    Weights keep their names from the stitched backbone; stitching layers are merged.
+    :func:`snnet_mm.exports.single_stitch_config` writes the config.
 
     Args:
-        anchors: Configs of the anchors in order; None for one that is not run.
-        segments: Anchor, first block and block after the last, per segment.
+        anchors: Configs of the anchors in order; None for an anchor that is not run.
+        segments: ``(anchor, first block, block after the last)`` per segment.
         joints: Names of the stitching layers between the segments.
-        stitching_layers: Input and output width, or config, of every layer by name.
-        maps: Anchor, block and projecting layer or None, per map; None for a map that
-            nothing reads. Without maps ``forward`` returns the final state.
+        stitching_layers: Config, or ``(in_dim, out_dim)``, of each layer by name.
+        maps: ``(anchor, block, layer)`` per map, where ``layer`` projects the map or is
+            None. A map that nothing reads is None. Without maps, ``forward`` returns
+            the final state.
         with_cls, init_cfg: See :class:`StitchedBackbone`.
     """
 
@@ -69,7 +70,7 @@ class SingleStitch(BaseModule):
         )
 
     def get_layer_depth(self, param_name: str, prefix: str = '') -> tuple[int, int]:
-        """Return the level of a parameter, for mmpretrain's layer-wise decay."""
+        """Return a parameter's level and the level count, for mmpretrain's decay."""
         return layer_depth_among(self.anchors, param_name.removeprefix(prefix))
 
     def fix_input_size(self, size: tuple[int, int]) -> None:

@@ -1,4 +1,4 @@
-"""SN-Netv1 and SN-Netv2: anchors stitched one way, and two ways."""
+"""SN-Netv1 and SN-Netv2: anchors stitched in one direction, and in both."""
 
 from collections.abc import Collection, Sequence
 
@@ -19,18 +19,18 @@ LOW_RANK = dict(type='LoRAStitchingLayer', rank=16)
 class SNNetv1(StitchedBackbone):
     """Networks stitched one way (Stitchable Neural Networks, section 3.2).
 
-    The space is a :class:`StagedSpace` for anchors with stages, also of different
-    families; a :class:`SlidingWindowSpace` for plain anchors of equal depth, with
-    ``out='end'`` only; else one direction of a :class:`TwoWaySpace`.
+    Anchors with stages, even of different families, get a :class:`StagedSpace`. Plain
+    anchors of equal depth get a :class:`SlidingWindowSpace`, with ``out='end'`` only.
+    Other anchors get one direction of a :class:`TwoWaySpace`.
 
     Args:
         anchors: The anchors or their configs, ordered fast -> slow.
-        stitching_layer: Config of the stitching layers, without their widths. Default:
-            fully trained ones.
+        stitching_layer: Config of the stitching layers, without widths. Default: fully
+            trained layers.
         kernel, stride, nearest: See :class:`SlidingWindowSpace`.
         direction: ``'FS'``, or ``'SF'`` for plain anchors (figure 9a of the paper).
         stitch_ids: Stitches to keep besides the anchors. Default: all.
-        stages, share_layers: See :class:`StagedSpace`, for anchors with stages.
+        stages, share_layers: For anchors with stages; see :class:`StagedSpace`.
         out, maps_of, **kwargs: See :class:`StitchedBackbone`.
     """
 
@@ -77,8 +77,8 @@ class SNNetv1(StitchedBackbone):
 class SNNetv2(StitchedBackbone):
     """Plain ViTs stitched two ways (Stitched ViTs are Flexible Vision Backbones).
 
-    Three or more are stitched as a chain of neighbours. By default stitching layers are
-    low-rank updates of rank 16, as in the paper.
+    Three or more ViTs form a chain in which only neighbours are stitched. By default,
+    stitching layers have low-rank updates of rank 16, as in the paper.
 
     Args:
         anchors, stitching_layer, stitch_ids: See :class:`SNNetv1`.

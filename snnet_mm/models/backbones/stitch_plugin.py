@@ -1,4 +1,4 @@
-"""Parts of a backbone that belong to one stitch each."""
+"""The base of backbone plug-ins that change how each stitch runs."""
 
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -15,16 +15,16 @@ from .stitched_backbone import StitchedBackbone
 class StitchPlugin(nn.Module, metaclass=ABCMeta):
     """Changes the blocks of anchors while a stitch runs.
 
-    The parameters of a stitch have names that begin with its id. Blocks are changed
-    while the backbone runs, and while a block runs again for its gradient
-    (``with_cp``), when other stitches may have run since.
+    Names of a stitch's parameters begin with its id. Blocks are changed during the
+    backbone's forward, and again while a block is recomputed for its gradient
+    (``with_cp``), as other stitches may have run since.
 
     Args:
         backbone: The backbone.
     """
 
     shares_prefixes = False  # stitches have no states in common
-    exported_settings: dict = {}  # of anchors; they hold what is exported
+    exported_settings: dict = {}  # anchor settings that exported weights require
 
     def __init__(self, backbone: StitchedBackbone) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class StitchPlugin(nn.Module, metaclass=ABCMeta):
             check(single, 'backbone.plugins', type(self).__name__, wanted)
             anchor.checkpoint_context = self._contexts
         self._running: Stitch | None = None
-        self.active = True  # not while a stitch is measured as it is shipped
+        self.active = True  # False while the cost of a merged stitch is measured
         backbone.register_forward_pre_hook(self._before_forward)
         backbone.register_forward_hook(self._after_forward, always_call=True)
 
@@ -42,7 +42,7 @@ class StitchPlugin(nn.Module, metaclass=ABCMeta):
     def exported_weights(
         self, stitch: Stitch, weights: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
-        """Return weights of the backbone, by name, that differ in an exported stitch.
+        """Return the backbone weights, by name, that differ in an exported stitch.
 
         Args:
             stitch: The stitch.
@@ -55,7 +55,7 @@ class StitchPlugin(nn.Module, metaclass=ABCMeta):
 
     @abstractmethod
     def _undo(self, stitch: Stitch) -> None:
-        """Leave the anchors as they were."""
+        """Restore the blocks of the anchors."""
 
     def idle_parameters(self, stitch: Stitch) -> list[nn.Parameter]:
         """Return the parameters of all other stitches."""

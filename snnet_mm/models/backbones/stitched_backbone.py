@@ -32,7 +32,7 @@ from ..layers.stitching_layer import StitchingLayer
 from .walk import PrefixCache, Tap, walk
 
 MAPS_OF = 'slowest', 'end'
-# Where torch keeps what ``get_extra_state`` gives: here, the record of the space.
+# Torch stores the result of ``get_extra_state``, the space record, under this key.
 SPACE_RECORD = '_extra_state'
 
 
@@ -43,26 +43,26 @@ class StitchedBackbone(BaseModule):
 
     Args:
         anchors: The anchors, ordered fast -> slow.
-        space: The stitching space of their depths, whose record is in the state dict.
+        space: Stitching space of the anchors' depths; its record is in the state dict.
         stitching_layer: Config of a stitching layer, without its widths.
-        out: ``'maps'`` for a tuple of feature maps of the slowest anchor's width, or
-            ``'end'`` for the final state of the end anchor.
+        out: ``'maps'`` for a tuple of feature maps, or ``'end'`` for the final state of
+            the end anchor.
         out_indices: Blocks of the slowest anchor whose maps are returned. If a route
-            lacks a block, the corresponding faster block is projected.
-        maps_of: ``'slowest'``, or ``'end'`` for maps of the end anchor, of its width;
-            see :class:`PartPerAnchor`.
-        with_cls: Whether every map comes with its cls token, as ``(map, cls)``.
-        eval_maps: Places in ``out_indices`` of maps needed outside training; others are
-            None. Default: all.
-        plugins: Configs of parts that change how stitches run, by name, such as
+            lacks a block, a stitching layer projects the map of its substitute.
+        maps_of: ``'slowest'`` for maps of the slowest anchor's width, or ``'end'`` for
+            maps of the end anchor, with its width; see :class:`PartPerAnchor`.
+        with_cls: Whether to return each map with its cls token, as ``(map, cls)``.
+        eval_maps: Positions in ``out_indices`` of the maps computed in eval mode; other
+            maps are None. Default: all.
+        plugins: Configs, by name, of plug-ins that change how stitches run, such as
             :class:`snnet_mm.esta.StitchBiases`.
     """
 
-    # Whether equal starts of routes have equal states: no, if blocks differ by stitch.
+    # Whether routes with the same first steps share states; False if blocks differ.
     shares_prefixes = True
     # Height and width that images are resized to, or None; see ``set_input_size``.
     input_size: tuple[int, int] | None = None
-    # Base class of the stitching layers that this kind of backbone takes.
+    # Base class of the stitching layers that this kind of backbone accepts.
     layer_class: type[nn.Module] = StitchingLayer
 
     def __init__(
@@ -88,14 +88,14 @@ class StitchedBackbone(BaseModule):
         self.maps_of = maps_of
         for block in self.out_indices if out == 'maps' else ():
             for a in self.map_anchors:
-                space.map_sources(block, a)  # raises if there are none
+                space.map_sources(block, a)  # raises if there is none
         places = range(len(self.out_indices))
         self.eval_maps = tuple(places if eval_maps is None else eval_maps)
         known = self.eval_maps and {*self.eval_maps} <= {*places}
         wanted = f'places 0 to {places[-1]} in out_indices'
         check(known, 'backbone.eval_maps', self.eval_maps, wanted)
         self.stitching_layers = self._build_layers(stitching_layer)
-        # Saved, so that weights which hold stitching layers are never fitted again.
+        # Saved, so that stitching layers of loaded weights are never fitted again.
         self.register_buffer('stitching_initialized', torch.tensor(False))
         self._prefixes: PrefixCache | None = None
         self.set_stitch(space.anchor_ids[-1])
@@ -109,13 +109,13 @@ class StitchedBackbone(BaseModule):
         return self._active_stitch
 
     def set_stitch(self, stitch_id: int) -> None:
-        """Choose the stitch; :func:`~snnet_mm.models.set_stitch` does so in models."""
+        """Activate a stitch; in models use :func:`~snnet_mm.models.set_stitch`."""
         self._active_stitch = self.space[stitch_id]
         if self._prefixes is not None:
             self._prefixes.rewind()
 
     def layer_arguments(self, spec: StitchingLayerSpec) -> dict:
-        """Return the arguments of a stitching layer that depend on what it joins."""
+        """Return the stitching layer's arguments that depend on the joined anchors."""
         source, target = spec
         return dict(in_dim=self.width_at(source), out_dim=self.width_at(target))
 
@@ -127,10 +127,9 @@ class StitchedBackbone(BaseModule):
         """Run the active stitch on images ``(B, 3, H, W)``.
 
         Returns:
-            With ``out='maps'`` one map ``(B, C, h, w)`` per out index, or one pair of
-            a map and a cls token ``(B, C)``, of the width of the slowest anchor or, as
-            ``maps_of`` says, of the end anchor; with ``out='end'`` the end anchor's own
-            final state.
+            With ``out='maps'``, one map ``(B, C, h, w)`` per out index, or one pair of
+            a map and a cls token ``(B, C)``; ``maps_of`` specifies the anchor whose
+            width they have. With ``out='end'``, the end anchor's final state.
         """
         stitch, kept = self.active_stitch, None
         if self.input_size not in (None, tuple(images.shape[-2:])):
@@ -161,10 +160,10 @@ class StitchedBackbone(BaseModule):
 
     @contextmanager
     def sharing_prefixes(self) -> Iterator[None]:
-        """Run blocks that stitches have in common once, for the same images.
+        """Run the common first blocks of stitches only once for the same images.
 
-        In eval mode a stitch goes on from where its route leaves that of the stitch
-        before it, in the order of :func:`snnet_mm.stitching.visiting_order` at best.
+        In eval mode, a stitch resumes where its route leaves the previous stitch's
+        route. Order them by :func:`snnet_mm.stitching.visiting_order` for best reuse.
         """
         parts = (self, *(getattr(self, name) for name in self.plugins))
         if all(part.shares_prefixes for part in parts):
@@ -175,30 +174,30 @@ class StitchedBackbone(BaseModule):
             self._prefixes = None
 
     def wanted_maps(self) -> tuple[int, ...]:
-        """Places in ``out_indices`` of the maps that are computed in this mode."""
+        """Return positions in ``out_indices`` of the maps computed in this mode."""
         if self.out == 'end':
             return ()
         return tuple(range(len(self.out_indices))) if self.training else self.eval_maps
 
     @property
     def map_anchors(self) -> tuple[int, ...]:
-        """Anchors that maps are of."""
+        """The anchors to which the maps of the space's stitches belong."""
         return tuple(sorted({self.map_anchor(stitch) for stitch in self.space}))
 
     def map_anchor(self, stitch: Stitch) -> int:
-        """Return the anchor that the maps of a stitch are of."""
+        """Return the anchor to which the maps of a stitch belong."""
         return stitch.end_anchor if self.maps_of == 'end' else len(self.anchors) - 1
 
     def map_source(self, stitch: Stitch, block: int) -> Tap:
-        """Find where a stitch takes the map of a block of the slowest anchor from."""
+        """Return the tap for a stitch's map of a block of the slowest anchor."""
         sources = self.space.map_sources(block, self.map_anchor(stitch))
         return next(s for s in sources if self.space.serves(stitch, *s))
 
     def get_layer_depth(self, param_name: str, prefix: str = '') -> tuple[int, int]:
-        """Return the level of a parameter and of how many, as mmpretrain decays rates.
+        """Return a parameter's level and the level count, for mmpretrain's decay.
 
-        Those of an anchor are its own, see :meth:`Anchor.layer_depth`; all that
-        follows, such as stitching layers and heads, is of the last level.
+        Parameters of an anchor have the levels of :meth:`Anchor.layer_depth`. All
+        others, such as those of stitching layers and heads, have the last level.
         """
         return layer_depth_among(self.anchors, param_name.removeprefix(prefix))
 
@@ -213,8 +212,8 @@ class StitchedBackbone(BaseModule):
     ) -> bool:
         """Raise for weights of another space; see :func:`check_space_record`.
 
-        Names of the backbone begin with ``prefix``. Returns whether the weights have a
-        record, or need none without stitching layers.
+        The backbone's keys begin with ``prefix``. Returns False if the weights contain
+        stitching layers but no record, else True.
         """
         if prefix + SPACE_RECORD not in weights:
             return not any(k.startswith(f'{prefix}stitching_layers.') for k in weights)
@@ -265,6 +264,6 @@ def build_anchors(anchors: Sequence[dict | Anchor]) -> list[Anchor]:
 
 
 def as_space_record(space: StitchingSpace) -> Tensor:
-    """Return the record of a space as bytes ``(N,)``, as weights can hold them."""
+    """Return the record of a space as bytes ``(N,)`` that a state dict can store."""
     record = bytearray(write_space_record(space).encode())
     return torch.frombuffer(record, dtype=torch.uint8)

@@ -1,4 +1,4 @@
-"""The walk along a route that all backbones share, and states kept between walks."""
+"""The walk along a route, used by all backbones, and states cached between walks."""
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate, takewhile
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from snnet_mm.anchors import Anchor, TokenState
 from snnet_mm.stitching import Position, Step
 
-# A place on a route, and the stitching layer that maps the state there, if any does.
+# A position on a route, and the stitching layer that maps its state, or None.
 Tap = tuple[Position, str | None]
 
 
@@ -21,11 +21,12 @@ def walk(
     taps: Collection[Tap] = (),
     kept: dict[Tap, TokenState] | None = None,
 ) -> tuple[TokenState, dict[Tap, TokenState]]:
-    """Run a route on images ``(B, 3, H, W)``; return the final state, those at taps.
+    """Run a route on images ``(B, 3, H, W)``; return the final and the tapped states.
 
-    ``layers`` are stitching layers by name, each of which maps a state once, ``steps``
-    those of a :class:`Stitch`. ``taps`` are on the route. ``kept`` holds states of a
-    route that begins alike, and gets all of this one.
+    ``layers`` are stitching layers by name; no layer maps the same state twice.
+    ``steps`` are the steps of a :class:`Stitch`, and ``taps`` lie on its route.
+    ``kept`` contains states of a route with the same first steps; the walk adds all
+    states of this route to it.
     """
     states = {} if kept is None else kept
     places = accumulate(steps, lambda a, b: a if isinstance(b, str) else b)
@@ -53,10 +54,10 @@ def walk(
 
 
 class PrefixCache:
-    """The states of the route that ran last, for each images since :meth:`rewind`.
+    """Caches the states of the last route, per batch of images since :meth:`rewind`.
 
     In slide mode every stitch sees the same crops in the same order. Images are
-    compared by value, so that others never meet states that are not theirs.
+    compared by value, so that other images never reuse these states.
     """
 
     def __init__(self) -> None:
@@ -64,11 +65,11 @@ class PrefixCache:
         self._next = 0
 
     def rewind(self) -> None:
-        """Expect the first images again: another stitch is about to run."""
+        """Expect the first images again, as another stitch is about to run."""
         self._next = 0
 
     def states(self, images: Tensor, steps: Sequence[Step]) -> dict[Tap, TokenState]:
-        """Return the states that a route shares with the last one; the walk adds."""
+        """Return the states shared with the last route; the walk adds new ones."""
         place, self._next = self._next, self._next + 1
         if place < len(self._runs):
             seen, last, states = self._runs[place]

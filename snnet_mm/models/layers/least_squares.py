@@ -1,4 +1,4 @@
-"""Least squares: from streamed activations to the maps of all stitching layers."""
+"""Least-squares fits of all stitching layers to streamed activations."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -16,23 +16,23 @@ from ..backbones.stitched_backbone import StitchedBackbone
 from ..backbones.walk import walk
 from .stitching_layer import StitchingLayer
 
-PREFIX_RIDGE = 1.0  # of docs/explanation/experiments_elastic.md
-Joints = tuple[StitchingLayerSpec, ...]  # those that a layer serves, in order
+PREFIX_RIDGE = 1.0  # see docs/explanation/experiments_elastic.md
+Joints = tuple[StitchingLayerSpec, ...]  # all joints of one layer, sorted
 
 
 class LeastSquares:
-    """Best affine maps between paired activations x and y.
+    """Least-squares affine maps between paired activations x and y.
 
-    For equation 2 of SN-Netv2, ``min ||x M - y||``, only the float64 sums ``X'X``,
-    ``X'Y`` and ``Y'Y`` are kept, X and Y having a column of ones that gives the bias:
-    memory does not grow with the number of images, and ranks add their sums.
+    Equation 2 of SN-Netv2, ``min ||x M - y||``, is solved from the float64 sums
+    ``X'X``, ``X'Y`` and ``Y'Y`` alone. X and Y have a column of ones for the bias.
+    Memory does not grow with the number of images, and ranks can add their sums.
 
     Args:
         x_dim, y_dim: Widths of x and y.
-        both_ways: Whether the map from y to x, which needs ``Y'Y``, is wanted too.
-        ridge: Share by which each entry of the diagonal grows, the bias excepted, so
-            that too few tokens or dependent channels still give a finite map.
-        device: Where the activations are.
+        both_ways: Whether to keep ``Y'Y``, which the map from y to x requires.
+        ridge: Relative increase of each diagonal entry except the bias entry, so that
+            too few tokens or dependent channels still yield a finite map.
+        device: Device of the activations.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class LeastSquares:
     ) -> None:
         self.x_dim, self.y_dim, self.ridge = x_dim, y_dim, ridge
         sizes = [(x_dim, x_dim), (x_dim, y_dim), (y_dim, y_dim)][: 2 + both_ways]
-        # Zeros, so that a rank which sees nothing can still join the others.
+        # Allocated here, so that a rank without images can still all-reduce.
         self._sums = [
             torch.zeros(m + 1, n + 1, dtype=torch.float64, device=device)
             for m, n in sizes
@@ -54,7 +54,7 @@ class LeastSquares:
     def update(self, x: Tensor, y: Tensor) -> None:
         """Add paired activations ``(..., x_dim)`` and ``(..., y_dim)``."""
         x, y = _augment(x, self.x_dim), _augment(y, self.y_dim)
-        # The last is not kept for one way alone.
+        # If the fit is one-way, Y'Y is not kept.
         for total, (a, b) in zip(self._sums, ((x, x), (x, y), (y, y)), strict=False):
             total.addmm_(a.T, b)
 
@@ -66,7 +66,7 @@ class LeastSquares:
 
     @property
     def num_seen(self) -> int:
-        """Number of pairs of activations: the product of the ones."""
+        """Number of activation pairs: the product of the columns of ones."""
         return int(self._sums[0][-1, -1])
 
     def x_to_y(self) -> tuple[Tensor, Tensor]:
@@ -80,24 +80,24 @@ class LeastSquares:
         return _solve(yy, xy.T[:, :-1], self.ridge)
 
     def difference_from(self, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-        """Return weight and bias, to be added to a map, by its residuals.
+        """Fit the residuals of a map; return the weight and bias to add to it.
 
-        The weight has a ridge of ``PREFIX_RIDGE`` times the mean variance of x, and is
-        zero where x is constant, as a cls token is before the first block.
+        The weight has a ridge of ``PREFIX_RIDGE`` times the mean variance of x. It is
+        zero if x is constant, such as a cls token before the first block.
         """
         xx, xy = self._seen()
         left = xy[:, :-1] - xx @ torch.cat([weight.T, bias[None]])
         number, mean = xx[-1, -1], xx[-1, :-1] / xx[-1, -1]
         gram = xx[:-1, :-1] - number * mean.outer(mean)
         cross = left[:-1] - mean.outer(left[-1])
-        rounding = 1e-8 * xx.diagonal()[:-1].mean()  # far more than that of the sums
+        rounding = 1e-8 * xx.diagonal()[:-1].mean()  # far above the sums' rounding
         guard = PREFIX_RIDGE * torch.maximum(gram.diagonal().mean(), rounding)
         guard = guard.clamp(min=1e-30)
         more = torch.linalg.solve(gram + guard * torch.eye(len(gram)).to(gram), cross)
         return more.T, left[-1] / number - mean @ more
 
     def _seen(self) -> list[Tensor]:
-        # Checked only now: a rank that stopped before would keep others waiting.
+        # Checked after all-reducing: a rank that raises earlier would block the others.
         wanted = 'images to fit the stitching layers to'
         check(self.num_seen, 'train_dataloader.dataset', self.num_seen, wanted)
         finite = all(total.isfinite().all() for total in self._sums)
@@ -109,7 +109,7 @@ class LeastSquares:
 class LayerFit:
     """Fits a stitching layer to paired states by least squares.
 
-    Prefix tokens that have a map of their own are few, so its difference from the map
+    Prefix tokens are few. If they have a separate map, only its difference from the map
     of all tokens is fitted, with a ridge of ``PREFIX_RIDGE`` times their variance.
 
     Args:
@@ -136,7 +136,7 @@ class LayerFit:
         self._prefix.all_reduce()
 
     def set_maps(self) -> None:
-        """Set the maps of the layer."""
+        """Set the layer's maps to the fitted ones."""
         weight, bias = self._all.x_to_y()
         self.layer.set_map(weight, bias)
         if self.layer.num_prefix:
@@ -150,9 +150,9 @@ def _augment(x: Tensor, dim: int) -> Tensor:
 
 
 def _solve(gram: Tensor, cross: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
-    """Solve normal equations whose last row belongs to the bias."""
+    """Solve normal equations whose last row is the bias."""
     guard = torch.zeros_like(gram.diagonal())
-    # The floor keeps dead activations, all zero, solvable.
+    # The floor keeps the system solvable if a channel is always zero.
     guard[:-1] = (ridge * gram.diagonal()[:-1]).clamp(min=1e-30)
     factor = torch.linalg.cholesky(gram + guard.diag())
     solution = torch.cholesky_solve(cross, factor)
@@ -165,9 +165,10 @@ def fit_stitching_layers(
 ) -> int:
     """Set every stitching layer to its least-squares map (SN-Netv2, equation 2).
 
-    A layer of several joints is fitted to all of them. Batches are preprocessed images
-    ``(B, 3, H, W)`` of this rank, or none if others have some; all ranks end with equal
-    maps, or all raise. Returns the number of images seen on this rank.
+    A layer with several joints is fitted to all of them. ``batches`` yields this rank's
+    preprocessed images ``(B, 3, H, W)``; it may be empty if other ranks have images.
+    All ranks obtain equal maps, or all raise. Returns the number of images seen on this
+    rank.
     """
     for layer in backbone.stitching_layers.values():
         affine, wanted = hasattr(layer, 'set_map'), 'affine maps to fit, else no hook'
@@ -210,19 +211,19 @@ def fit_in_turn(
 ) -> None:
     """Fit the stitching layers of chains one after the other along each route.
 
-    A layer maps the state that reaches it in its own chain to the whole network's state
-    at the same place, so that it corrects errors of earlier layers. The network and its
-    chains run side by side from one such place to the next, every block once; the
-    states of all images wait in a temporary folder in between.
+    A layer is fitted from the state that reaches it in its own chain to the network's
+    state at the end of the gap, so that it corrects errors of earlier layers. The
+    network and its chains advance together from one such end to the next and run every
+    block once. In between, the states of all images are in a temporary folder.
 
     Args:
         backbone: A backbone of one anchor whose stitches have layers of their own, as
             in a :class:`SkipSpace`.
-        batches: Preprocessed images ``(B, 3, H, W)`` of this rank; read once.
+        batches: Preprocessed images ``(B, 3, H, W)`` of this rank, iterated once.
         ids: Stitches to fit. Default: all.
         ridge: See :class:`LeastSquares`.
-        progress: Called with the number of places done, and of all.
-        folder: Where a temporary folder is made; by default the system's.
+        progress: Called with the numbers of fitted gap ends and of all gap ends.
+        folder: Parent of the temporary folder. Default: the system's.
 
     Raises:
         ValueError: If there are no images, or activations that are not finite.
@@ -270,7 +271,7 @@ def fit_in_turn(
 
 
 def _go_on(backbone: StitchedBackbone, steps: Sequence[Step], file: str) -> TokenState:
-    """Run steps on the state in a file, which gets the new one."""
+    """Run steps on the state in a file; save and return the new state."""
     state = TokenState(*torch.load(file, weights_only=True))
     for step in steps:
         if isinstance(step, str):
@@ -282,7 +283,7 @@ def _go_on(backbone: StitchedBackbone, steps: Sequence[Step], file: str) -> Toke
 
 
 def _new_fits(backbone: StitchedBackbone, ridge: float) -> dict[Joints, LeastSquares]:
-    """One fit for the joints of each layer, and of the one that leads back."""
+    """Return fits by joints; a layer and its reverse share one two-way fit."""
     fits, device = {}, next(backbone.parameters()).device
     served = dict.fromkeys(backbone.space.joints.values())
     for joints in served:
@@ -300,7 +301,7 @@ def _reversed(joints: Joints) -> Joints:
 def _states_at(
     anchors: Sequence[Anchor], images: Tensor, positions: set[Position]
 ) -> dict[Position, TokenState]:
-    """Return the states of whole anchors at the given positions."""
+    """Run each anchor on its own; return its states at the given positions."""
     found: dict[Position, TokenState] = {}
     for a in {position.anchor for position in positions}:
         blocks = [position.block for position in positions if position.anchor == a]

@@ -12,33 +12,33 @@ from snnet_mm.utils import check, register
 class StitchingLayer(nn.Linear):
     """An affine map of every token (SN-Net's 1x1 convolution), fully trained."""
 
-    num_prefix = 0  # tokens with a map of their own
+    num_prefix = 0  # prefix tokens with a separate map
 
     def __init__(self, in_dim: int, out_dim: int) -> None:
         super().__init__(in_dim, out_dim)
 
     def map_state(self, state: TokenState) -> TokenState:
-        """Return the state in the other anchor: all tokens mapped, on the same grid."""
+        """Map all tokens of a state to the other anchor's width, on the same grid."""
         return state.mapped(self)
 
     def config(self) -> tuple[int, int]:
-        """Return what :class:`SingleStitch` builds it from: the widths."""
+        """Return the widths, from which :class:`SingleStitch` builds the layer."""
         return self.in_features, self.out_features
 
     @torch.no_grad()
     def set_map(self, weight: Tensor, bias: Tensor) -> None:
-        """Set weight ``(out_dim, in_dim)`` and bias, as least squares gives them."""
+        """Set weight ``(out_dim, in_dim)`` and bias to a least-squares solution."""
         self.weight.copy_(weight)
         self.bias.copy_(bias)
 
     def merged(self) -> 'StitchingLayer':
-        """Return the same map as a plain stitching layer, for a shipped stitch."""
+        """Return a plain stitching layer with the same map, for an exported stitch."""
         return self
 
 
 @register(MODELS)
 class PrefixStitchingLayer(StitchingLayer):
-    """An affine map of patches, and one of prefix tokens such as the cls token.
+    """Separate affine maps of patches and of prefix tokens such as the cls token.
 
     Args:
         in_dim, out_dim: Widths before and after the gap.
@@ -60,7 +60,7 @@ class PrefixStitchingLayer(StitchingLayer):
 
     @torch.no_grad()
     def set_prefix_map(self, weight: Tensor, bias: Tensor) -> None:
-        """Set weight ``(out_dim, in_dim)`` and bias of the map of prefix tokens."""
+        """Set weight ``(out_dim, in_dim)`` and bias of the prefix tokens' map."""
         self.prefix.weight.copy_(weight)
         self.prefix.bias.copy_(bias)
 
@@ -69,13 +69,14 @@ class PrefixStitchingLayer(StitchingLayer):
 class LoRAStitchingLayer(LowRankUpdate, StitchingLayer):
     """A frozen affine map with a trained low-rank update (SN-Netv2, section 4.3).
 
-    The first forward equals the least-squares map. Equation 3 of the paper has the
-    letters of :class:`LowRankUpdate` the other way round.
+    Before training, the layer equals its least-squares map. Compared to
+    :class:`LowRankUpdate`, equation 3 of the paper swaps the letters A and B.
 
     Args:
-        in_dim, out_dim: Widths of the anchors that are left and entered.
-        rank: Rank of the update, or a share of the smaller width (ESTA: 0.25).
-        alpha: Scale of the update times the rank; None for the rank (ESTA). Default: 1.
+        in_dim, out_dim: Widths of the source and target anchors.
+        rank: Rank of the update, or a float share of the smaller width (ESTA: 0.25).
+        alpha: The update is scaled by ``alpha / rank``; None means ``rank`` (ESTA).
+            Default: 1.
         train_bias: Whether to train the bias, as SN-Netv2's code does. Default: True.
     """
 

@@ -1,1 +1,1 @@
-"""Models around any mm model that change how it is trained."""
+"""Wrappers that change how an mm model is trained."""

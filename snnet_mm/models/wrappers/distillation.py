@@ -1,4 +1,4 @@
-"""Distillation: a student's logits follow those of a teacher."""
+"""Distillation: a student's logits are trained to match a teacher's."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,11 +24,11 @@ LABELS = ('hard', 'soft')
 
 @dataclass(frozen=True)
 class Distillation:
-    """Distillation of DeiT (section 4) for classes of images or pixels.
+    """DeiT's distillation (section 4) for image classification and segmentation.
 
-    ``(1 - alpha) * task losses + alpha * distillation loss``: for ``'soft'`` labels
-    ``KL(teacher || student)``, for ``'hard'`` ones cross-entropy with the teacher's
-    class; means over all pixels.
+    The loss is ``(1 - alpha) * task losses + alpha * distillation loss``. For
+    ``'soft'`` labels the latter is ``KL(teacher || student)``, for ``'hard'`` labels
+    cross-entropy with the teacher's class. Both are averaged over images and pixels.
     """
 
     labels: str = 'hard'
@@ -53,13 +53,13 @@ class Distillation:
         return divergence.sum(dim=1).mean()
 
     def add_to(self, losses: dict, student: Tensor, teacher: Tensor) -> dict:
-        """Return task losses in their share, with ``loss_distill`` in its own."""
+        """Return the weighted task losses and the weighted ``loss_distill``."""
         distilled = self.alpha * self.loss(student, teacher)
         return weighted(losses, 1 - self.alpha) | dict(loss_distill=distilled)
 
 
 def weighted(losses: dict, weight: float) -> dict:
-    """Return losses, and lists of them, times a weight; other values stay."""
+    """Multiply losses and lists of losses by a weight; keep other values."""
     weighed = dict(losses)
     for name, value in losses.items():
         if 'loss' in name:
@@ -69,15 +69,16 @@ def weighted(losses: dict, weight: float) -> dict:
 
 
 class TeacherWrapper(ModelWrapper):
-    """A model that learns from a frozen teacher, which is not a part of it.
+    """A model that learns from a frozen teacher, which is not a submodule.
 
-    The teacher is in no checkpoint and no optimizer, and built only for training.
+    The teacher is excluded from checkpoints and the optimizer, and built only for
+    training.
 
     Args:
         model, data_preprocessor: See :class:`ModelWrapper`.
         teacher: Config of the teacher, an mm model.
-        teacher_checkpoint: File of the teacher's weights. Default:
-            ``pretrained`` or ``init_cfg`` of its config.
+        teacher_checkpoint: File of the teacher's weights. Default: the weights of
+            ``pretrained`` or ``init_cfg`` in its config.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class TeacherWrapper(ModelWrapper):
     ) -> None:
         super().__init__(model, data_preprocessor)
         self._teacher_cfg, self._teacher_checkpoint = teacher, teacher_checkpoint
-        # In a tuple, which hides it from the optimizer and from checkpoints.
+        # A tuple hides it from the optimizer and from checkpoints.
         self._teacher: tuple[BaseModel, ...] = ()
 
     def init_weights(self) -> None:
@@ -97,7 +98,7 @@ class TeacherWrapper(ModelWrapper):
         self.teacher_on(next(self.parameters()).device)  # built before training begins
 
     def teacher_on(self, device: torch.device) -> BaseModel:
-        """Return the teacher, built and moved if need be."""
+        """Return the teacher on a device; build and move it if necessary."""
         if not self._teacher:
             teacher = MODELS.build(self._teacher_cfg)
             teacher.init_weights()
@@ -118,9 +119,9 @@ class DistillationWrapper(TeacherWrapper):
     preprocessor if it has one.
 
     Args:
-        model: Config of the student, any mm model with logits of classes.
-        teacher: Config of the teacher: a :class:`TimmTeacher` or an mm model of the
-            same classes.
+        model: Config of the student, any mm model that outputs class logits.
+        teacher: Config of the teacher: a :class:`TimmTeacher` (default) or an mm model
+            with the same classes.
         teacher_checkpoint, data_preprocessor: See :class:`TeacherWrapper`.
         labels, alpha: See :class:`Distillation`.
         logits_from: Name of the student's part that outputs logits. Default:
@@ -148,17 +149,17 @@ class DistillationWrapper(TeacherWrapper):
         self._logits_from = logits_from
 
     def loss(self, inputs: Tensor, data_samples: list | None) -> dict:
-        """Return the losses of preprocessed images, with ``loss_distill``."""
+        """Return the losses of preprocessed images, including ``loss_distill``."""
         with recorded_logits(find_head(self.wrapped, self._logits_from)) as logits:
             losses = super().loss(inputs, data_samples)
         return self._distillation.add_to(losses, logits[-1], self.teach(inputs))
 
     @torch.no_grad()
     def teach(self, inputs: Tensor) -> Tensor:
-        """Return the teacher's logits of images preprocessed for the student."""
+        """Return the teacher's logits for images preprocessed for the student."""
         teacher = self.teacher_on(inputs.device)
-        # Without one in its config it was trained with the student's, as models of
-        # mmpretrain, whose preprocessor stands at the top level.
+        # A teacher whose config has no preprocessor is assumed to share the student's:
+        # mmpretrain configs have it at the top level.
         if self._teacher_cfg.get('data_preprocessor') or isinstance(
             teacher, TimmTeacher
         ):
@@ -170,11 +171,11 @@ class DistillationWrapper(TeacherWrapper):
 
 @register(MODELS, passes_on=True)
 class TimmTeacher(BaseModel):
-    """A classifier of timm with the normalisation of its images.
+    """A timm classifier with its own image normalisation.
 
     Args:
         name: Name in timm. Default: DeiT's teacher, as in SN-Netv1.
-        pretrained: Whether timm fetches the weights. Default: True.
+        pretrained: Whether timm downloads the weights. Default: True.
         **kwargs: Further arguments of ``timm.create_model``.
     """
 
@@ -193,22 +194,22 @@ class TimmTeacher(BaseModel):
     def forward(
         self, inputs: Tensor, data_samples: list | None = None, mode: str = 'tensor'
     ) -> Tensor:
-        """Return logits ``(B, K)`` of images ``(B, 3, H, W)``, whatever the mode."""
+        """Return logits ``(B, K)`` of images ``(B, 3, H, W)`` in every mode."""
         return self.model(inputs)
 
 
 def renormalise(
     images: Tensor, source: BaseDataPreprocessor, target: BaseDataPreprocessor
 ) -> Tensor:
-    """Turn images ``(B, C, H, W)`` preprocessed for one model into those for another.
+    """Convert images ``(B, C, H, W)`` from one model's normalisation to another's.
 
-    A pad value of 0 stays the mean of the first.
+    Padding with 0 still represents the mean of ``source``.
     """
     mean, std, reverses = _normalisation(source)
     target_mean, target_std, target_reverses = _normalisation(target)
     if reverses != target_reverses:
         images, mean, std = images.flip(1), mean.flip(0), std.flip(0)
-    # In float64, so that equal ones cancel to the identity.
+    # In float64, so that equal normalisations cancel to the identity.
     scale, shift = std / target_std, (mean - target_mean) / target_std
     return images * scale.to(images) + shift.to(images)
 
@@ -221,13 +222,13 @@ def find_head(model: BaseModel, name: str | None = None) -> nn.Module:
     found = [modules[n] for n in names if n in modules]
     wanted = 'classifiers and segmentors, or a part that gives logits of classes'
     check(found, 'model.labels, model.logits_from', type(model).__name__, wanted)
-    # The last one of a cascade of heads.
+    # In a cascade of heads, the last one outputs the logits.
     return found[0][-1] if isinstance(found[0], nn.ModuleList) else found[0]
 
 
 @contextmanager
 def recorded_logits(head: nn.Module) -> Iterator[list[Tensor]]:
-    """Keep what a head outputs inside the block, called as a module or not."""
+    """Record the outputs of a head within the context, however it is called."""
     outputs: list[Tensor] = []
     heads = head.parts if isinstance(head, PartPerAnchor) else [head]
 
@@ -235,7 +236,7 @@ def recorded_logits(head: nn.Module) -> Iterator[list[Tensor]]:
         outputs.append(check_logits(forward(*args, **kwargs), kind))
         return outputs[-1]
 
-    # A forward hook would miss mmsegmentation's heads, which call it by its name.
+    # mmsegmentation's heads call ``forward`` directly, which bypasses forward hooks.
     for each in heads:
         each.forward = partial(recording, each.forward, type(each).__name__)
     try:
@@ -246,7 +247,7 @@ def recorded_logits(head: nn.Module) -> Iterator[list[Tensor]]:
 
 
 def check_logits(logits: object, source: str) -> Tensor:
-    """Return logits ``(B, K)`` or ``(B, K, h, w)`` of K classes, and nothing else."""
+    """Return logits ``(B, K)`` or ``(B, K, h, w)`` with K > 1; raise for others."""
     tensor = isinstance(logits, Tensor)
     fits = tensor and logits.ndim in (2, 4) and logits.shape[1] > 1
     shape = tuple(logits.shape) if tensor else type(logits).__name__
@@ -259,17 +260,17 @@ def check_logits(logits: object, source: str) -> Tensor:
 
 
 def _normalisation(preprocessor: BaseDataPreprocessor) -> tuple[Tensor, Tensor, bool]:
-    """Mean and std ``(C, 1, 1)`` as the model sees channels, and if it flips them."""
+    """Return mean and std ``(C, 1, 1)`` of inputs, and if channels are reversed."""
     mean = getattr(preprocessor, 'mean', torch.zeros(1, 1, 1))
     std = getattr(preprocessor, 'std', torch.ones(1, 1, 1))
-    # mmengine's, mmsegmentation's and mmpretrain's name.
+    # Attribute names of mmengine, mmsegmentation and mmpretrain.
     keys = ('_channel_conversion', 'channel_conversion', 'to_rgb')
     reverses = any(getattr(preprocessor, key, False) for key in keys)
     return mean.double(), std.double(), reverses
 
 
 def _load(teacher: BaseModel, checkpoint: str) -> None:
-    """Load weights of an mm model, or of timm's inside a :class:`TimmTeacher`."""
+    """Load weights of an mm model, or timm weights into a :class:`TimmTeacher`."""
     own = teacher.state_dict()
 
     def adapt(weights: Weights) -> Weights:

@@ -1,4 +1,4 @@
-"""Training of a fast anchor that was made out of the slow one."""
+"""Training of a fast anchor that was derived from the slow one."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -20,17 +20,17 @@ class FastAnchorWrapper(TeacherWrapper):
     """A model whose anchor is distilled from a larger one, block by block.
 
     The loss is the task's, plus ``logits_weight`` times the Kullback-Leibler
-    divergence of the logits, plus ``1 - cosine`` of each token with the teacher's: the
-    mean over the blocks, and once more after the last.
+    divergence of the logits, plus ``1 - cosine`` of each token with the teacher's. The
+    latter is averaged over the blocks, and added once more for the last block.
 
     Args:
         model: Config of an mm model with the small anchor as its backbone.
-        teacher: That of the model with the large anchor; it sees the same images.
+        teacher: Config of the model with the large anchor; it sees the same images.
         teacher_checkpoint, data_preprocessor: See :class:`TeacherWrapper`.
         places: For every block of the small anchor, the block of the large one after
             which tokens are compared.
-        labels: Whether images have labels; else tokens alone are learnt from.
-        logits_weight: Weight of the logits of classes; 0 where there are none.
+        labels: Whether images have labels. If False, only the tokens are distilled.
+        logits_weight: Weight of the divergence; 0 for tasks without class logits.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class FastAnchorWrapper(TeacherWrapper):
         data_samples: list | None,
         places: set[int] | None = None,
     ) -> tuple[dict[int, Tensor], list[Tensor], dict]:
-        """Return tokens by block, and as far as they are wanted, logits and losses."""
+        """Return tokens by block, and logits and losses if required."""
         logits, losses = [], {}
         with ExitStack() as stack:
             tokens = stack.enter_context(recorded_tokens(model.backbone, places))
@@ -97,7 +97,7 @@ class FastAnchorWrapper(TeacherWrapper):
 def recorded_tokens(
     anchor: Anchor, places: set[int] | None = None
 ) -> Iterator[dict[int, Tensor]]:
-    """Keep the tokens ``(B, L, C)`` after blocks, by default all, inside the block."""
+    """Record tokens ``(B, L, C)`` by block within the context. Default: all blocks."""
     tokens, run_block = {}, anchor.run_block
 
     def recording(state, i):

@@ -1,4 +1,4 @@
-"""The part that every wrapper of an mm model shares."""
+"""Base class of all wrappers of mm models."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,22 +11,23 @@ from snnet_mm.utils import check
 
 
 class ModelWrapper(BaseModel):
-    """An mm model with another ``loss``; all else stays the model's.
+    """An mm model with an overridden ``loss``; everything else is unchanged.
 
-    The model is a child, ``wrapped``, which shows in no name: modules, parameters and
-    the state dict have the names of the model, and checkpoints go both ways.
+    The model is a child, ``wrapped``, which appears in no name: modules, parameters and
+    the state dict keep the model's names. Model and wrapper can load each other's
+    checkpoints.
 
     Args:
         model: The mm model, or its config.
-        data_preprocessor: Config of the data preprocessor of a model given as a config
-            without one; mmengine's Runner passes on the one at a config's top level.
+        data_preprocessor: Config of the data preprocessor if the model's config has
+            none. mmengine's Runner passes the top-level one.
     """
 
     def __init__(
         self, model: dict | BaseModel, data_preprocessor: dict | None = None
     ) -> None:
         super().__init__()
-        del self.data_preprocessor  # that of the model is read
+        del self.data_preprocessor  # the model's is read instead
         if isinstance(model, dict) and data_preprocessor is not None:
             model = {'data_preprocessor': data_preprocessor, **model}
         model = MODELS.build(model) if isinstance(model, dict) else model
@@ -39,14 +40,14 @@ class ModelWrapper(BaseModel):
         try:
             return super().__getattr__(name)
         except AttributeError:
-            if name == 'wrapped':  # as while it is copied
+            if name == 'wrapped':  # not set yet while copying
                 raise
             return getattr(self.wrapped, name)
 
     def named_modules(
         self, memo: set | None = None, prefix: str = '', remove_duplicate: bool = True
     ) -> Iterator[tuple[str, nn.Module]]:
-        """Yield all modules by their names in the model."""
+        """Yield all modules under their names in the model."""
         dot = f'{prefix}.' if prefix else ''
         for name, module in super().named_modules(memo, prefix, remove_duplicate):
             if f'{name}.'.startswith(inner := f'{dot}wrapped.'):
@@ -54,7 +55,7 @@ class ModelWrapper(BaseModel):
             yield name, module
 
     def _load_from_state_dict(self, state_dict: dict, prefix: str, *args) -> None:
-        """Give weights the names of the child that they are loaded into next."""
+        """Rename the weights for the child ``wrapped``, which loads them next."""
         versions = getattr(state_dict, '_metadata', None) or {}
         versions |= {f'wrapped.{k}'.rstrip('.'): v for k, v in versions.items()}
         for key in [k for k in state_dict if k.startswith(prefix)]:
@@ -80,7 +81,7 @@ class ModelWrapper(BaseModel):
 def _name_as_in_model(
     wrapper: ModelWrapper, state_dict: dict, prefix: str, *_: Any
 ) -> None:
-    """Remove the child's name from names of its weights and of their versions."""
+    """Remove the child's name from the keys of its weights and their versions."""
     inner = f'{prefix}wrapped.'
     for key in [k for k in state_dict if k.startswith(inner)]:
         state_dict[prefix + key.removeprefix(inner)] = state_dict.pop(key)

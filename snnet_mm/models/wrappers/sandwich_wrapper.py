@@ -20,16 +20,17 @@ SLOWEST, FASTEST = 'slowest.', 'fastest.'
 class SandwichWrapper(ModelWrapper):
     """A model that trains several stitches in every iteration.
 
-    The slowest anchor runs first, on the ground truth alone; its detached logits teach
-    the others (in-place distillation; SN-Netv1, supplement D). Losses are named
-    ``slowest.*``, ``fastest.*``, ``stitch0.*`` and so on. Memory grows with every
-    stitch, as there is one backward pass for all.
+    The slowest anchor runs first and learns from the ground truth alone. Its detached
+    logits teach the others (in-place distillation; SN-Netv1, supplement D). Losses are
+    named ``slowest.*``, ``fastest.*``, ``stitch0.*`` and so on. Memory grows with every
+    stitch, as all share one backward pass.
 
     Args:
         model: Config of an mm model with a stitched backbone.
-        labels: See :class:`Distillation`; None leaves the distillation out, so that
-            every stitch learns from the ground truth alone, in any task.
-        alpha: See :class:`Distillation`. At 1 the others learn from the slowest alone.
+        labels: See :class:`Distillation`. None disables distillation: every stitch
+            learns from the ground truth alone, in any task.
+        alpha: See :class:`Distillation`. With 1, the others learn only from the slowest
+            anchor.
         logits_from, data_preprocessor: See :class:`DistillationWrapper`.
     """
 
@@ -51,7 +52,7 @@ class SandwichWrapper(ModelWrapper):
         self.roles: dict[str, Stitch] = {}
 
     def on_stitches(self, stitches: Sequence[Stitch]) -> dict[str, Stitch]:
-        """Take the stitches of the next losses; return them by role, as they run."""
+        """Set the stitches of the next losses; return them by role, in run order."""
         anchors = find_stitched_backbone(self).space.anchor_ids
         drawn = {s.id: s for s in stitches}
         present = [i for i in anchors if i in drawn]

@@ -35,7 +35,7 @@ from .parts import (
 )
 from .tracing import tracing, unknown
 
-# What heads say that read ground truth, texts or proposals.
+# Errors raised by heads that need ground truth, texts or proposals.
 NEED_MORE = (
     r"'(NoneType|BaseDataElement|InstanceData)' object|required positional argument"
     "|no attribute 'rpn_head'"
@@ -45,20 +45,20 @@ NEED_MORE = (
 def cost_table(
     model: nn.Module, input_size: tuple[int, int] | None = None
 ) -> CostTable:
-    """FLOPs and parameters of all stitches of a model, in well under a second.
+    """Count FLOPs and parameters of all stitches of a model, in well under a second.
 
-    On tensors of unknown content every embedding, block and stitching layer is run
-    once, and once what comes after the backbone; a stitch costs the sum of its parts.
-    Counted are the maps computed in eval mode and all that prediction runs, on as many
-    boxes as it may find; auxiliary heads are not, low-rank updates count as merged, and
-    test-time augmentation is not counted.
+    Every embedding, block and stitching layer runs once on tensors of unknown content.
+    The rest of the model runs once, or once per end anchor if it depends on that. A
+    stitch costs the sum of its parts. The count covers maps computed in eval mode and
+    all that prediction runs, on the largest possible number of boxes. Low-rank updates
+    count as merged. Auxiliary heads and test-time augmentation are not counted.
 
-    Heads that need more than images, such as texts or ground truth, and those with
-    operations that have no shape without content, are left out: the table's ``scope``
-    is then ``'backbone and neck alone'``, and the reason is logged.
+    Heads are skipped if they need more than images, such as texts or ground truth, or
+    run operations whose shape is undefined without content. The table's ``scope`` is
+    then ``'backbone and neck alone'``, and the reason is logged.
 
     Args:
-        model: A stitched backbone, or an mm model that holds one.
+        model: A stitched backbone, or an mm model that contains one.
         input_size: See :func:`empty_images`.
     """
     model = unwrapped(model)
@@ -99,7 +99,7 @@ def _reason(error: Exception) -> str:
 
 
 def _modules_in(error: Exception) -> list[tuple[str, nn.Module]]:
-    """Return paths and modules of all calls that an error went through."""
+    """Return the paths and modules of all calls in the traceback of an error."""
     frames = (frame.f_locals.get('self') for frame, _ in walk_tb(error.__traceback__))
     parts = [part for part in frames if isinstance(part, nn.Module)]
     paths = {part: n for n, part in parts[0].named_modules()} if parts else {}
@@ -107,7 +107,7 @@ def _modules_in(error: Exception) -> list[tuple[str, nn.Module]]:
 
 
 def _explained(error: RuntimeError, size: tuple[int, int]) -> ValueError:
-    """Return the error to raise for a model that does not run at a size."""
+    """Return the error to raise if a model does not run at a size."""
     allowed = 'one that the model can run, with fitting in_channels, backbone.out and '
     allowed += f'backbone.maps_of: {_reason(error)}'
     for path, part in _modules_in(error)[-1:]:
@@ -144,9 +144,9 @@ def _count(model: nn.Module, size: tuple[int, int], run: Forward) -> dict[int, C
 
 
 def _without_content(model: nn.Module) -> nn.Module:
-    """Return a copy for tracing, in which what names or modules share is shared.
+    """Return a copy for tracing; tensors shared by names or modules stay shared.
 
-    Integers and masks keep their content, by which others are indexed.
+    Integers and masks keep their content, because they index other tensors.
     """
     copies: dict[int, object] = {}
     for held in tree_leaves([vars(module) for module in model.modules()]):
@@ -157,7 +157,7 @@ def _without_content(model: nn.Module) -> nn.Module:
             elif not held.is_floating_point() and not held.is_meta:
                 copy = held.detach().cpu().clone()
             copies[id(held)] = copy
-        elif isinstance(held, ProcessGroup):  # as of SyncBN; it cannot be copied
+        elif isinstance(held, ProcessGroup):  # from SyncBN; cannot be copied
             copies[id(held)] = held
     return deepcopy(model, copies)
 
@@ -166,9 +166,9 @@ def _without_content(model: nn.Module) -> nn.Module:
 def whole_model_cost(
     model: nn.Module, input_size: tuple[int, int]
 ) -> tuple[Cost, str | None]:
-    """FLOPs and parameters of a model without stitches, such as an anchor alone.
+    """Count FLOPs and parameters of a model without stitches, such as an anchor alone.
 
-    The second value is their ``scope``; see :func:`cost_table`.
+    The second value is the ``scope``; see :func:`cost_table`.
     """
     model = _without_content(unwrapped(model)).eval()
 
@@ -182,8 +182,8 @@ def whole_model_cost(
 
 
 def _counted(run: Callable[[], T]) -> tuple[T, int, set[int]]:
-    """Return what a call gives, its FLOPs, and the ids of all tensors that it reads."""
-    # Imported here, for it loads a compiler of kernels, which training needs not.
+    """Return the result of a call, its FLOPs and the ids of all tensors it reads."""
+    # Imported here, because it loads a kernel compiler that training does not need.
     from torch.utils.flop_counter import FlopCounterMode
 
     with FlopCounterMode(display=False) as counter, _UsedTensors() as used:
@@ -192,7 +192,7 @@ def _counted(run: Callable[[], T]) -> tuple[T, int, set[int]]:
 
 
 class _UsedTensors(TorchDispatchMode):
-    """Remembers which tensors any operation reads, called as a module or not."""
+    """Records the ids of all tensors that operations read, in modules or not."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -205,7 +205,7 @@ class _UsedTensors(TorchDispatchMode):
 
 
 class ParameterCount(NamedTuple):
-    """Parameters of a part of a model that are trained, and all of them."""
+    """Numbers of trained and of all parameters in a part of a model."""
 
     trained: int
     total: int
@@ -215,7 +215,7 @@ class ParameterCount(NamedTuple):
 
 
 def count_parameters(model: nn.Module) -> dict[str, ParameterCount]:
-    """Count parameters by part: ``'decode_head'``; of a stitched backbone several."""
+    """Count parameters by part, e.g. ``'decode_head'``, also in stitched backbones."""
     model = unwrapped(model)
     stitched = (n for n, m in model.named_modules() if isinstance(m, StitchedBackbone))
     prefixes = [f'{name}.' if name else '' for name in stitched]

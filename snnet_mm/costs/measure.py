@@ -18,14 +18,14 @@ from snnet_mm.utils import check, refusal
 from .counting import cost_table
 from .parts import T, as_shipped, empty_images, forward_of, parts_by_stitch, run_parts
 
-WARM_UP = 2  # rounds that do not count
+WARM_UP = 2  # discarded rounds
 
 
 class LatencyCheck(NamedTuple):
-    """A stitch that was timed end to end, in milliseconds.
+    """Predicted and measured milliseconds of a stitch that was timed end to end.
 
-    ``spread`` is the distance between the quartiles of its rounds over their median: on
-    a quiet machine a few hundredths, and an error much below it says nothing.
+    ``spread`` is the interquartile range of its rounds divided by their median, a few
+    hundredths on an idle machine. An error well below it is not significant.
     """
 
     stitch_id: int
@@ -37,18 +37,18 @@ class LatencyCheck(NamedTuple):
     def of(
         cls, stitch_id: int, predicted: float, rounds: Sequence[float]
     ) -> 'LatencyCheck':
-        """Compare a prediction with the median of some rounds."""
+        """Compare a prediction with the median of timed rounds."""
         low, median, high = np.percentile(rounds, [25, 50, 75]).tolist()
         return cls(stitch_id, predicted, median, (high - low) / median)
 
     @property
     def error(self) -> float:
-        """Predicted over measured, less one: 0.05 is 5 % too slow."""
+        """Relative error of the prediction: 0.05 is 5 % too slow."""
         return self.predicted / self.measured - 1
 
 
 class Latencies(NamedTuple):
-    """Milliseconds of one forward of a batch: predicted by stitch id, and checked."""
+    """Milliseconds per forward of a batch: predictions by stitch id, and checks."""
 
     by_stitch: dict[int, float]
     checks: list[LatencyCheck]
@@ -64,19 +64,19 @@ def measure_latency(
 ) -> Latencies:
     """Time the parts of a model and sum them along the route of every stitch.
 
-    A forward goes from preprocessed images to the raw output of the heads, or as far as
-    :func:`cost_table` counts, on the device and in the data type of the model, in eval
-    mode with merged stitching layers. In every round all parts are timed and some
-    stitches end to end, in turn first, so that both meet the same load; a latency is
+    A forward runs from preprocessed images to the raw output of the heads, or as far as
+    :func:`cost_table` counts. It uses the model's device and data type, eval mode and
+    merged stitching layers. Each round times all parts, and some stitches end to end.
+    The order alternates between rounds, so that both see the same load. A latency is
     the median over the rounds.
 
     Args:
-        model: A stitched backbone, or an mm model that holds one.
+        model: A stitched backbone, or an mm model that contains one.
         input_size: See :func:`cost_table`.
         batch: Images in a batch.
-        rounds: Rounds that count, after two that warm up.
-        check: Stitches to time end to end; by default the anchors and, of every kind,
-            the middle one.
+        rounds: Number of rounds, after two warm-up rounds.
+        check: Ids of stitches to time end to end. Default: the anchors and the middle
+            stitch of every other kind.
         progress: Whether to show a progress bar.
     """
     model = unwrapped(model)
@@ -94,7 +94,7 @@ def measure_latency(
         parts = parts_by_stitch(model)
         for n in _track(range(rounds + WARM_UP), 'Timing', progress):
             watch = _Stopwatch(images.device)
-            # None stands for all parts.
+            # None means all parts.
             for i in [None, *ids][:: -1 if n % 2 else 1]:
                 if i is None:
                     run_parts(model, images, watch.time, forward)
@@ -116,11 +116,11 @@ def measure_memory(
     batch: int = 1,
     progress: bool = False,
 ) -> dict[int, int]:
-    """Measure bytes at the peak of one forward of every stitch, by stitch id, on a GPU.
+    """Measure peak bytes of one forward of every stitch, by stitch id, on a GPU.
 
-    That is the stitch's own weights, as if it were shipped alone, the images, and the
-    most that torch's allocator hands out for activations, workspaces of cuDNN and
-    cuBLAS included. Torch tells no peak on other devices. Arguments are as in
+    The peak includes the stitch's own weights, as if exported alone, the images, and
+    the most that torch's allocator hands out for activations and for cuDNN and
+    cuBLAS workspaces. Torch reports no peak on other devices. Arguments are as in
     :func:`measure_latency`.
     """
     model = unwrapped(model)
@@ -143,7 +143,7 @@ def measure_memory(
 
 
 def measuring_setup(model: nn.Module, batch: int) -> Setup:
-    """Describe the device and the data type that a model is measured with."""
+    """Describe the device, batch size and data type of a measurement."""
     weight = next(model.parameters())
     threads = torch.get_num_threads()
     device = f'{weight.device.type}, {threads} thread{"s" * (threads > 1)}'
@@ -157,7 +157,7 @@ def _track(items: Collection[int], title: str, progress: bool):
 
 
 class _Stopwatch:
-    """Times calls; on a GPU by events, without waiting between calls."""
+    """Times calls; on a GPU with events, without synchronising between calls."""
 
     def __init__(self, device: torch.device) -> None:
         self.device, self.marks = device, {}

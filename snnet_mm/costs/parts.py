@@ -1,4 +1,4 @@
-"""Parts of a stitched model: each is run once, and a stitch is a sum of parts."""
+"""Parts of a stitched model: each runs once, and a stitch is a sum of parts."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +32,7 @@ SIZE = 'height and width of the images, in pixels'
 
 @dataclass(frozen=True)
 class FeatureMap:
-    """The map made of an anchor's state for one place in ``out_indices``."""
+    """Conversion of an anchor's state to the map at a place in ``out_indices``."""
 
     place: int
     anchor: int
@@ -40,28 +40,28 @@ class FeatureMap:
 
 @dataclass(frozen=True)
 class Rest:
-    """Everything of a model but its backbone, run on the output of one end anchor."""
+    """All of a model except its backbone, run on the output of one end anchor."""
 
     end_anchor: int
 
 
 # A step of a route, a map, or the rest.
 Part = Step | FeatureMap | Rest
-# Gets a part and a call that runs it, calls it once, and hands back its result.
+# Takes a part and a callable that runs it, calls it once and returns its result.
 Measure = Callable[[Part, Callable[[], T]], T]
 
 
 def run_parts(model: nn.Module, images: Tensor, measure: Measure, run: Forward) -> None:
     """Run every part of a model once, in the order of its anchors.
 
-    Every anchor is walked block by block, so that a part finds the device and its
-    caches as in a real forward; stitching layers and maps run where their input arises.
+    Every anchor runs block by block, so the device and its caches are in the same state
+    as in a real forward. Stitching layers and maps run as soon as their input exists.
 
     Args:
-        model: A stitched backbone, or an mm model that holds one.
-        images: Of shape ``(B, 3, H, W)``.
-        measure: Runs a part.
-        run: Runs the model; see :func:`forward_of`.
+        model: A stitched backbone, or an mm model that contains one.
+        images: Images ``(B, 3, H, W)``.
+        measure: Callable that runs a part.
+        run: Callable that runs the model; see :func:`forward_of`.
     """
     backbone = find_stitched_backbone(model)
     maps = defaultdict(list)
@@ -108,13 +108,13 @@ def parts_of(backbone: StitchedBackbone, stitch: Stitch) -> set[Part]:
 
 
 def parameters_by_part(backbone: StitchedBackbone) -> dict[Part, list[nn.Parameter]]:
-    """Return parameters of anchors and stitching layers; other parts have none."""
+    """Return parameters by part; only anchors and stitching layers have any."""
     parameters: dict[Part, list[nn.Parameter]] = defaultdict(list)
     for a, anchor in enumerate(backbone.anchors):
-        # A tied head is run with the last block as well as with the embedding.
+        # A tied weight has two names: it runs with the embedding and the last block.
         for name, parameter in anchor.named_parameters(remove_duplicate=False):
             level, _ = anchor.layer_depth(name)
-            # What comes after the last block (a final norm) is run with it.
+            # Modules after the last block, such as a final norm, run with it.
             part = Position(a, min(level, anchor.depth) - 1)
             parameters[part].append(parameter)
     for name, layer in backbone.stitching_layers.items():
@@ -122,21 +122,21 @@ def parameters_by_part(backbone: StitchedBackbone) -> dict[Part, list[nn.Paramet
     return parameters
 
 
-# Scope of a cost table of a model whose heads cannot run on images alone.
+# Scope of a cost table if the heads cannot run on images alone.
 FEATURES = 'backbone and neck alone'
 
 
 def forward_of(model: nn.Module, scope: str | None) -> Forward:
-    """Return how a model is run up to the scope of its cost table."""
+    """Return the forward that covers the scope of a model's cost table."""
     task = task_of(model)
     return task.run if scope is None else task.run_features
 
 
 def preprocessed_size(model: nn.Module) -> tuple[int, int]:
-    """Return height and width that a model's data preprocessor pads batches to.
+    """Return the height and width to which a model's data preprocessor pads batches.
 
-    mmdet's has them in its ``batch_augments``; mmpretrain's pads nothing: classifiers
-    see images of the size that their slow anchor is built for.
+    mmdet sets them in ``batch_augments``. mmpretrain pads nothing, so the fallback for
+    classifiers is the input size of the slow anchor.
     """
     preprocessor = getattr(unwrapped(model), 'data_preprocessor', None) or nn.Module()
     sizes = [getattr(part, 'size', None) for part in preprocessor.modules()]
@@ -148,9 +148,9 @@ def preprocessed_size(model: nn.Module) -> tuple[int, int]:
 
 
 def size_of_images(model: nn.Module, loader: DataLoader, seed: int) -> tuple[int, int]:
-    """Return :func:`preprocessed_size`, or else the size of a loader's first image.
+    """Return :func:`preprocessed_size`, or the size of a loader's first image.
 
-    Detectors, and some stock configs, see images of many sizes.
+    The fallback is for detectors and some stock configs, whose image sizes vary.
     """
     try:
         return preprocessed_size(model)
@@ -171,10 +171,10 @@ def size_of_images(model: nn.Module, loader: DataLoader, seed: int) -> tuple[int
 def empty_images(
     model: nn.Module, input_size: Sequence[int] | None, batch: int
 ) -> Tensor:
-    """Return images ``(B, 3, H, W)`` of any content, of the weights' device and type.
+    """Return images ``(B, 3, H, W)`` of any content, on the weights' device and dtype.
 
     ``input_size`` is height and width in pixels, by default :func:`preprocessed_size`.
-    A module with ``empty_inputs(batch, size)`` gives what the model reads instead.
+    If a module defines ``empty_inputs(batch, size)``, return its result instead.
     """
     size = input_size or preprocessed_size(model)
     check(is_size(size), 'input_size, model.data_preprocessor.size', size, SIZE)
@@ -186,9 +186,9 @@ def empty_images(
 
 @contextmanager
 def as_shipped(model: nn.Module) -> Iterator[None]:
-    """Run a model as a shipped one: eval mode, no gradients, merged low-rank updates.
+    """Run a model as exported: eval mode, no gradients, merged low-rank updates.
 
-    Afterwards everything is as before, the active stitch included.
+    Plugins are inactive. On exit everything is restored, including the active stitch.
     """
     backbone = find_stitched_backbone(model)
     active = backbone.active_stitch
@@ -203,7 +203,7 @@ def as_shipped(model: nn.Module) -> Iterator[None]:
     model.eval()
     try:
         for plugin in plugins:
-            plugin.active = False  # exports have it merged
+            plugin.active = False  # merged in exports
         with torch.no_grad():
             for parent, name, layer in merging:
                 setattr(parent, name, layer.merged())
@@ -219,9 +219,10 @@ def as_shipped(model: nn.Module) -> Iterator[None]:
 
 
 def _end_anchors(model: nn.Module) -> list[int]:
-    """Return the end anchors that the rest of a model differs by."""
+    """Return the end anchors for which the rest of a model must run separately."""
     backbone = find_stitched_backbone(model)
-    # Maps of the slowest anchor are the same for all, if no part goes by the stitch.
+    # Maps of the slowest anchor have one shape, so the rest runs once unless a part
+    # depends on the stitch.
     differ = 'end' in (backbone.out, backbone.maps_of)
     differ |= any(hasattr(type(m), 'config_of_stitch') for m in model.modules())
     return sorted({stitch.end_anchor for stitch in backbone.space}) if differ else [0]
@@ -231,7 +232,7 @@ def _end_anchors(model: nn.Module) -> list[int]:
 def _given_backbone_output(
     model: nn.Module, images: Tensor, end_anchor: int, run: Forward
 ) -> Iterator[None]:
-    """Let the backbone answer with what it gave once, without running anything."""
+    """Let the backbone return a recorded output of an end anchor without running."""
     backbone = find_stitched_backbone(model)
     ending = {backbone.space[i].end_anchor: i for i in backbone.space.anchor_ids}
     set_stitch(model, ending.get(end_anchor, backbone.space.anchor_ids[0]))

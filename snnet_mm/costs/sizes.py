@@ -13,12 +13,12 @@ Size = tuple[int, int]  # height and width in pixels
 
 
 def size_name(size: Size) -> str:
-    """Return a size as options and folders name it: ``'168x238'``."""
+    """Format a size for options and folder names, e.g. ``'168x238'``."""
     return '{}x{}'.format(*size)
 
 
 def is_size(value: object) -> bool:
-    """Tell whether a value is a height and a width in whole pixels."""
+    """Return whether a value is a height and a width in whole pixels."""
     pair = isinstance(value, Sequence) and len(value) == 2
     return pair and all(is_whole(side, 1) for side in value)
 
@@ -26,7 +26,7 @@ def is_size(value: object) -> bool:
 def check_sizes(
     model: nn.Module, sizes: Sequence[Sequence[int]], key: str
 ) -> tuple[Size, ...]:
-    """Return the sizes; raise for wrong ones, and say which are padded."""
+    """Validate and return sizes; log those that are padded."""
     right = isinstance(sizes, Sequence) and all(map(is_size, sizes))
     found = tuple(map(tuple, sizes)) if right else ()
     once = right and len({*found}) == len(found)

@@ -1,8 +1,9 @@
-"""Forwards of models on tensors of unknown content, to read shapes alone.
+"""Run models on tensors of unknown content, to infer shapes only.
 
-Meta tensors do not do here: heads build priors, sizes of levels and masks on the device
-of their maps, read them, and choose locations by content. An unknown tensor is a CPU
-tensor of any shape made of one element; everything computed from it is unknown, too.
+Meta tensors are not sufficient: heads create priors, level sizes and masks on the
+device of their maps, read their values, and select locations by content. An unknown
+tensor is a CPU tensor of any shape, expanded from one element. Results computed from
+unknown tensors are unknown, too.
 """
 
 import sys
@@ -26,7 +27,7 @@ aten = torch.ops.aten
 
 @cache
 def _element(dtype: torch.dtype) -> Tensor:
-    """Return 0 as an index, which is in range, and 1 as a divisor, or that is true."""
+    """Return 0 for integers, a valid index, else 1, a valid divisor or True."""
     index = not (dtype.is_floating_point or dtype.is_complex or dtype == torch.bool)
     return torch.full((), not index, dtype=dtype, device='cpu')
 
@@ -37,7 +38,7 @@ def unknown(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
 
 
 def is_unknown(x: Tensor) -> bool:
-    """Tell whether the content of a tensor is unknown."""
+    """Return whether the content of a tensor is unknown."""
     if x.device.type != 'cpu':
         return False
     element = _element(x.dtype)
@@ -46,10 +47,10 @@ def is_unknown(x: Tensor) -> bool:
 
 @contextmanager
 def tracing() -> Iterator[None]:
-    """Run operations with unknown inputs by their shapes alone, and others as ever.
+    """Infer only the shapes of operations on unknown tensors; run others as usual.
 
-    Where a shape depends on content it is the largest: masks choose everything, and NMS
-    keeps all boxes. Attention is split into operations that can be counted.
+    If a shape depends on content, the largest is assumed: masks select everything, and
+    NMS keeps all boxes. Attention is split into operations that can be counted.
     """
     fast_path = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
@@ -67,7 +68,7 @@ class _ByShape(TorchDispatchMode):
         leaves, spec = tree_flatten((args, kwargs))
         if not any(isinstance(x, Tensor) and is_unknown(x) for x in leaves):
             return func(*args, **kwargs)
-        # Views of an unknown tensor are unknown, and quickly made.
+        # Views of an unknown tensor stay unknown and are cheap.
         if func in BY_ELEMENT or func.is_view and func not in RESHAPES:
             return func(*args, **kwargs)
         if func in LARGEST:
@@ -75,7 +76,7 @@ class _ByShape(TorchDispatchMode):
         if func is aten.index.Tensor:
             indices = [*chain.from_iterable(map(_chosen, args[1]))]
             leaves, spec = tree_flatten(((args[0], indices), kwargs))
-        # Layers are often repeated. As a key, 1 equals 1.0 and True.
+        # Results are cached, as layers repeat. Types distinguish 1, 1.0 and True.
         keys = tuple(
             _Meta(x.shape, x.dtype) if isinstance(x, Tensor) else (type(x), x)
             for x in leaves
@@ -89,7 +90,7 @@ class _ByShape(TorchDispatchMode):
 
 
 class _Meta(NamedTuple):
-    """What is known of an unknown tensor."""
+    """Shape and data type of an unknown tensor."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -97,7 +98,7 @@ class _Meta(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def _results(func: OpOverload, spec: TreeSpec, leaves: tuple) -> tuple[list, TreeSpec]:
-    """Run an operation on meta tensors; leaves are those, or types and values."""
+    """Run an operation on meta tensors; other leaves are pairs of type and value."""
     args, kwargs = tree_unflatten(map(_on_meta, leaves), spec)
     found, spec = tree_flatten(func(*args, **kwargs))
     return [
@@ -113,7 +114,7 @@ def _on_meta(leaf: _Meta | tuple[type, object]) -> object:
 
 
 def _chosen(index: Tensor | None) -> list[Tensor | None]:
-    """Return the indices that stand for an index, of which a mask has several."""
+    """Expand a mask to one index per dimension; return other indices unchanged."""
     if index is None or index.dtype not in (torch.bool, torch.uint8):
         return [index]
     number = index.numel() if is_unknown(index) else int(index.sum())
@@ -126,7 +127,7 @@ def _unique(x: Tensor, *_, **__) -> tuple[Tensor, ...]:
 
 
 def _equal(x: Tensor, _: object) -> Tensor:
-    """Let no number of what was found be 0."""
+    """Return False for scalars, so that no count of results equals 0."""
     return unknown(x.shape, torch.bool) if x.dim() else torch.tensor(False)
 
 
@@ -142,11 +143,11 @@ def _nms(boxes: Tensor, *_, **__) -> Tensor:
     return torch.arange(len(boxes))
 
 
-# Operations that read the one element of an unknown tensor.
+# Operations that read the single element of an unknown tensor.
 BY_ELEMENT = {aten._local_scalar_dense.default}
-# Views that need the strides of a tensor with memory.
+# Views that need real strides; those of an unknown tensor are 0.
 RESHAPES = {aten.view.default, aten._reshape_alias.default, aten.as_strided.default}
-# Operations whose results have shapes that depend on content, and a slow one.
+# Operations whose shape or truth value depends on content, and a slow one.
 LARGEST: dict[Callable, Callable] = {
     aten.nonzero.default: lambda x: unknown((x.numel(), x.dim()), torch.long),
     aten.masked_select.default: lambda x, mask: unknown(
@@ -156,16 +157,16 @@ LARGEST: dict[Callable, Callable] = {
     aten.equal.default: lambda *_: True,
     aten._unique2.default: _unique,
     aten.repeat_interleave.Tensor: _repeated,
-    aten.grid_sampler_2d.default: _sampled,  # which takes a tenth of a second
+    aten.grid_sampler_2d.default: _sampled,  # otherwise takes 0.1 s
 }
 
 
 @contextmanager
 def _mmcv_operators() -> Iterator[None]:
-    """Let mmcv's operators, which read memory, do nothing but what can be counted.
+    """Replace mmcv's operators, which read memory, with substitutes for counting.
 
-    Python calls them in mmcv's extension and hands them buffers to write to. Where
-    mmcv changes that, tests/test_costs/test_tracing.py fails.
+    mmcv's Python code calls them in its extension and passes output buffers. If mmcv
+    changes that, tests/test_costs/test_tracing.py fails.
     """
     extension = sys.modules.get('mmcv._ext', ModuleType('none'))
     own = {k: v for k, v in vars(extension).items() if callable(v) and k[0] != '_'}
@@ -182,11 +183,11 @@ def _operator(name: str, *tensors: object, **_) -> None:
         raise NotImplementedError(f"mmcv's {name} cannot be counted")
     for x in tensors:
         if isinstance(x, Tensor):
-            x.detach()  # is read
+            x.detach()  # registers the read
 
 
 def _convolution(output: int, *tensors: Tensor, **_) -> None:
-    """Multiply as a deformable convolution does, whose input and weight are given."""
+    """Run the matrix product of a deformable convolution, so that it is counted."""
     _operator('_forward', *tensors)
     number, channels = tensors[output].numel(), tensors[output].shape[1]
     weight = tensors[1].reshape(channels, -1)

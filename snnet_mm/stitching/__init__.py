@@ -1,4 +1,4 @@
-"""Routes, spaces, costs, results and how stitches are chosen, in pure Python."""
+"""Routes, spaces, costs, results and the selection of stitches, in pure Python."""
 
 from snnet_mm.runtime.budgets import (
     UNITS,

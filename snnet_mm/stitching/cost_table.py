@@ -1,4 +1,4 @@
-"""The cost table: what every stitch costs; groups of stitches by cost."""
+"""The cost table of all stitches, and groups of stitches by cost."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from snnet_mm.utils import check, is_number, is_whole, read_json, require, write
 class Cost(NamedTuple):
     """Cost of one stitch.
 
-    ``flops`` are multiply-accumulates of one image, as in the papers; ``params`` are
-    those that the stitch uses, with low-rank updates merged. ``latency`` (milliseconds)
-    and ``memory`` (bytes at the peak) of one forward of a batch are None if they were
-    not measured.
+    ``flops`` are multiply-accumulates per image, as in the papers. ``params`` counts
+    the parameters that the stitch uses, with low-rank updates merged. ``latency``
+    (milliseconds) and ``memory`` (peak bytes) refer to one forward of a batch and are
+    None if not measured.
     """
 
     flops: int
@@ -27,7 +27,7 @@ class Cost(NamedTuple):
 
 
 def cost_column(rows: Mapping[int, Any], name: str) -> dict[int, float]:
-    """One cost by stitch id, of rows that have the fields of :class:`Cost`."""
+    """Return one cost by stitch id from rows with the fields of :class:`Cost`."""
     check(name in UNITS, 'cost', name, UNITS)
     column = {i: getattr(row, name) for i, row in rows.items()}
     if None in column.values():
@@ -41,7 +41,7 @@ def cost_column(rows: Mapping[int, Any], name: str) -> dict[int, float]:
 
 @dataclass(frozen=True)
 class Setup:
-    """Device, in words, batch size and data type of measured latency and memory."""
+    """Device name, batch size and data type of measured latency and memory."""
 
     device: str
     batch: int
@@ -57,11 +57,11 @@ class CostTable:
 
     Args:
         costs: Cost by stitch id.
-        input_size: Height and width in pixels that the costs hold for.
-        space: Fingerprint of the stitching space, which files always have.
-        setup: What latency and memory were measured on, if they were.
-        scope: The parts that costs are of, such as ``'backbone and neck alone'``;
-            None for all that prediction runs.
+        input_size: Height and width in pixels at which the costs apply.
+        space: Fingerprint of the stitching space; required in files.
+        setup: Setup in which latency and memory were measured; None if they were not.
+        scope: Parts of the model that costs cover, such as
+            ``'backbone and neck alone'``; None for everything that prediction runs.
     """
 
     costs: Mapping[int, Cost]
@@ -80,7 +80,7 @@ class CostTable:
         return len(self.costs)
 
     def column(self, name: str) -> dict[int, float]:
-        """One cost by stitch id."""
+        """Return one cost by stitch id."""
         return cost_column(self.costs, name)
 
     def measured(
@@ -89,15 +89,15 @@ class CostTable:
         latency: Mapping[int, float] | None = None,
         memory: Mapping[int, int] | None = None,
     ) -> CostTable:
-        """The table with what was measured on a device put in."""
+        """Return the table with latency and memory measured in a setup."""
         found = [column or {} for column in (latency, memory)]
         costs = {i: Cost(*self[i][:2], *(c.get(i) for c in found)) for i in self}
         return replace(self, costs=costs, setup=setup)
 
     def check_same_model(self, other: CostTable, name: str = 'the cost table') -> None:
-        """Raise if a table has another model or input than ``other``.
+        """Raise if model, input size or scope differ from those of ``other``.
 
-        Measured costs may differ: they belong to a device, not to the model.
+        Latency and memory may differ, because they depend on the device.
         """
         odd = sorted(set(self) ^ set(other))
         changed = [i for i in self if i not in odd and self[i][:2] != other[i][:2]]
@@ -121,12 +121,11 @@ class CostTable:
         raise ValueError(f'{name} {why}')
 
     def to_dict(self) -> dict:
-        """Plain data, for JSON; :meth:`from_dict` reads it back."""
+        """Return JSON-serialisable data for :meth:`from_dict`."""
         return dict(
             input_size=list(self.input_size),
             space=self.space,
             setup=None if self.setup is None else asdict(self.setup),
-            # Left out where it says nothing.
             **({} if self.scope is None else dict(scope=self.scope)),
             units={name: unit.meaning for name, unit in UNITS.items()},
             stitches=[dict(id=i, **c._asdict()) for i, c in self.costs.items()],
@@ -134,28 +133,28 @@ class CostTable:
 
     @classmethod
     def from_dict(cls, data: Mapping) -> CostTable:
-        """A table from what :meth:`to_dict` gave."""
+        """Return a validated table from the output of :meth:`to_dict`."""
         rows = data['stitches']
         costs = {s['id']: Cost(*(s[name] for name in Cost._fields)) for s in rows}
         check_rows(rows, costs, ('latency', 'memory'))
         return cls(costs, *read_header(data))
 
     def save(self, path: str | os.PathLike, **more: Any) -> None:
-        """Write the table to a JSON file, with ``more`` for people that read it."""
+        """Write the table to a JSON file, with ``more`` entries for human readers."""
         write_json(path, self.to_dict() | more)
 
     @classmethod
     def read(cls, path: str | os.PathLike) -> CostTable:
-        """The table in a JSON file that :meth:`save` wrote."""
+        """Read a table from a JSON file written by :meth:`save`."""
         made_by = 'tools/analysis_tools/stitch_table.py'
         return read_json(path, cls.from_dict, 'cost table', made_by)
 
 
 def group_by_cost(costs: Mapping[int, float], step: float) -> list[tuple[int, ...]]:
-    """Group stitches of similar cost, the way the authors do (SN-Netv2, section 4.2).
+    """Group stitches of similar cost, as in SN-Netv2, section 4.2.
 
-    Walking up the costs, a new group opens when a cost exceeds the first cost of the
-    current group by more than ``step``. Groups and their ids are ascending in cost.
+    In ascending order of cost, a new group starts when a cost exceeds the first cost of
+    the current group by more than ``step``. Groups and their ids ascend in cost.
     """
     right = is_number(step) and step > 0
     check(right, 'sampler.step', step, 'a positive number, in the unit of the cost')
@@ -171,7 +170,7 @@ def group_by_cost(costs: Mapping[int, float], step: float) -> list[tuple[int, ..
 def split_cost_range(
     costs: Mapping[int, float], num_groups: int
 ) -> list[tuple[int, ...]]:
-    """Group stitches by equal parts of the range of costs; empty parts are left out."""
+    """Group stitches by equal parts of the range of costs, without empty groups."""
     check(is_whole(num_groups, 1), 'sampler.num_groups', num_groups, '1 or more')
     low, high = min(costs.values()), max(costs.values())
     width = (high - low) / num_groups or 1
@@ -185,9 +184,9 @@ def split_cost_range(
 def check_rows(
     rows: Collection[Mapping], costs: Mapping[int, Any], optional: Collection[str]
 ) -> None:
-    """Raise if stitches that were read, or their costs, are impossible.
+    """Raise if the ids or costs of rows that were read are invalid.
 
-    ``costs`` have the fields of :class:`Cost`, of which the ``optional`` may be None.
+    ``costs`` have the fields of :class:`Cost`; the ``optional`` ones may be None.
     """
     ids = [row['id'] for row in rows]
     right = all(is_whole(i, 0) for i in ids) and 0 < len(costs) == len(ids)
@@ -203,7 +202,7 @@ def check_rows(
 
 
 def read_header(data: Mapping) -> tuple[tuple[int, int], str, Setup | None, str | None]:
-    """Input size, fingerprint of the space, setup and scope in data that was read."""
+    """Validate and return input size, space fingerprint, setup and scope of a file."""
     size, space, setup, scope = map(data.get, ('input_size', 'space', 'setup', 'scope'))
     right = isinstance(size, list | tuple) and len(size) == 2
     right = right and all(is_whole(x, 1) for x in size)

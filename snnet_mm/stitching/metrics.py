@@ -1,4 +1,4 @@
-"""Metrics: their directions, Pareto fronts and how well orders agree."""
+"""Metrics: their directions, the default ranking metric and rank correlation."""
 
 import math
 import statistics
@@ -7,11 +7,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from snnet_mm.utils import check
 
 HIGHER, LOWER = 'higher', 'lower'
-NONE = 'none'  # of the metrics nobody knows: none is better when lower
+# Value of --lower-is-better: no metric of unknown direction is better when lower.
+NONE = 'none'
 
-# Direction by the metric's name in small letters, without what stands before a '/',
-# and the metrics that rank stitches by default, the first of them that there is.
-# Tasks add theirs.
+# Direction by lower-case metric name, without the prefix up to the last '/'; and the
+# metrics that rank stitches by default, of which the first available one is used.
+# Tasks register theirs.
 DIRECTIONS: dict[str, str] = {}
 KEY_METRICS: list[str] = []
 
@@ -19,18 +20,18 @@ KEY_METRICS: list[str] = []
 def know_metrics(
     higher: Iterable[str] = (), lower: Iterable[str] = (), ranking: Iterable[str] = ()
 ) -> None:
-    """Add names to :data:`DIRECTIONS` and :data:`KEY_METRICS`."""
+    """Register names in :data:`DIRECTIONS` and :data:`KEY_METRICS`."""
     DIRECTIONS.update(dict.fromkeys(higher, HIGHER) | dict.fromkeys(lower, LOWER))
     KEY_METRICS.extend(ranking)
 
 
 def short_name(metric: str) -> str:
-    """Name that a metric is known by: ``'rmse'`` of ``'nyu/RMSE'``."""
+    """Return a metric's registered name: ``'rmse'`` for ``'nyu/RMSE'``."""
     return metric.rsplit('/', 1)[-1].lower()
 
 
 def key_metric(metrics: Collection[str]) -> str:
-    """The metric that ranks stitches by default."""
+    """Return the default ranking metric: a key metric, else the first metric."""
     names = {short_name(name): name for name in reversed(list(metrics))}
     keys = (names[key] for key in KEY_METRICS if key in names)
     return next(keys, next(iter(metrics)))
@@ -41,11 +42,11 @@ def metric_directions(
     lower_is_better: Collection[str] | None = None,
     known: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Direction of every metric whose direction is known.
+    """Return the direction of every metric for which it is known.
 
-    Besides :data:`DIRECTIONS` those ``known`` from before count. ``lower_is_better``
-    names metrics that are better when lower, ``('none',)`` if none are; all others of
-    unknown direction are then better when higher.
+    ``known`` overrides :data:`DIRECTIONS`. ``lower_is_better`` overrides both and names
+    metrics that are better when lower; ``('none',)`` names none. If given, all metrics
+    of otherwise unknown direction are better when higher.
     """
     metrics = list(metrics)
     found = {m: DIRECTIONS[n] for m in metrics if (n := short_name(m)) in DIRECTIONS}
@@ -62,13 +63,13 @@ def metric_directions(
 
 
 def rank_correlation(a: Sequence[float], b: Sequence[float]) -> float:
-    """Spearman's rank correlation of two lists; NaN if all values of one are equal."""
+    """Return Spearman's rank correlation of two lists; NaN if one list is constant."""
     if len(set(a)) < 2 or len(set(b)) < 2:
         return math.nan
     return statistics.correlation(_ranks(a), _ranks(b))
 
 
 def _ranks(values: Sequence[float]) -> list[float]:
-    """Ranks from 0; equal values share the mean of theirs."""
+    """Return ranks from 0; ties share their mean rank."""
     ordered = sorted(values)
     return [ordered.index(value) + (ordered.count(value) - 1) / 2 for value in values]

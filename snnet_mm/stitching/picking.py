@@ -1,4 +1,4 @@
-"""The best stitch, size and precision within a budget; a guess without results."""
+"""Choice of the best stitch, size and precision within a budget, with a prior."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -11,8 +11,8 @@ from .cost_table import CostTable
 from .results import StitchResults, check_comparable, variant_of
 from .space import StitchingSpace
 
-# Penalty of a change of anchor at the very end of a route, in units of the range of
-# FLOPs between its anchors; earlier ones cost less in proportion to their depth.
+# Penalty for a change of anchor at the very end of a route, as a fraction of the FLOPs
+# range between its anchors; for earlier changes it is proportional to their depth.
 INTO_SLOWER, INTO_FASTER = 0.3, 0.2
 PRIOR_LOSES = (
     'a guess, which on published models lost 0.5 points of mIoU or top-1 on average '
@@ -21,7 +21,7 @@ PRIOR_LOSES = (
 
 
 class Choice(NamedTuple):
-    """A stitch, the input size and precision that it runs in, and why it was chosen."""
+    """A stitch, its input size and precision, and the reason for the choice."""
 
     id: int
     input_size: tuple[int, int]
@@ -35,16 +35,16 @@ def pick(
     costs: CostTable | None = None,
     results: StitchResults | Sequence[StitchResults] | None = None,
 ) -> Choice:
-    """Choose the best stitch within a budget, of all sizes and precisions given.
+    """Choose the best stitch within a budget among all given sizes and precisions.
 
-    Without results it is the one that :func:`prior_scores` ranks first, which is a
-    guess. Of equally good ones it is the cheapest, then that of the first table.
+    Without results, :func:`prior_scores` ranks the stitches, which is a guess. Ties go
+    to the cheapest stitch, then to the first table.
 
     Args:
         space: The stitching space.
-        budget: Such as ``'120G'``, ``'60M'`` or ``'25ms'``.
-        costs: Costs of the stitches; by default those that the results hold.
-        results: Results; without costs also several, one of each size and precision.
+        budget: A budget such as ``'120G'``, ``'60M'`` or ``'25ms'``.
+        costs: Costs of the stitches; by default those in the results.
+        results: Results; without ``costs`` also several, one per size and precision.
     """
     budget = budget if isinstance(budget, Budget) else parse_budget(budget)
     results = listed(results)
@@ -61,7 +61,7 @@ def pick(
         where = _where(priced, results)
         try:
             found.append((*_best(space, budget, priced, own), priced, where))
-        except ValueError as error:  # nothing is that cheap here
+        except ValueError as error:  # no stitch of this table is within the budget
             errors.append(where + ': ' * bool(where) + str(error))
     if not found:
         raise ValueError('; '.join(errors))
@@ -75,7 +75,7 @@ def _best(
     priced: CostTable | StitchResults,
     results: StitchResults | None,
 ) -> tuple[tuple, int, str]:
-    """Return the rating of the best stitch, larger if better, its id and the reason."""
+    """Return a sort key (larger is better), id and reason of the best stitch."""
     if results is None:
         sign, scores = 1, prior_scores(space, priced.column('flops'))
     else:
@@ -106,7 +106,7 @@ def _best(
 
 
 def _where(one: CostTable | StitchResults, of: Sequence[StitchResults]) -> str:
-    """Return what tells one of several results from the others, in words."""
+    """Describe the size or precision that distinguishes ``one`` among ``of``."""
     (size, precision), parts = variant_of(one), []
     sizes, precisions = ({variant_of(r)[n] for r in of} for n in (0, 1))
     if len(sizes) > 1:
@@ -117,20 +117,20 @@ def _where(one: CostTable | StitchResults, of: Sequence[StitchResults]) -> str:
 
 
 def listed(given: object) -> list:
-    """Return one thing, several or None as a list."""
+    """Return an object, a list or tuple of objects, or None as a list."""
     if given is None:
         return []
     return [*given] if isinstance(given, list | tuple) else [given]
 
 
 def prior_scores(space: StitchingSpace, flops: Mapping[int, float]) -> dict[int, float]:
-    """Score of every stitch, higher for those that are likely to be better.
+    """Return a prior score for every stitch; higher is likely to be better.
 
-    The anchors score 0, 1, 2 and so on. Between the FLOPs of its fastest and slowest
-    anchor a stitch scores in proportion, and every change of anchor is worse the later
-    it comes, as SN-Netv2 finds in appendix E: the more so into the slower anchor. The
-    two weights were chosen on the authors' ADE20K results. How well it ranks is in
-    docs/how_to/choosing.md.
+    The anchors score 0, 1, 2 and so on. Other stitches interpolate linearly in FLOPs
+    between their fastest and slowest anchor. Every change of anchor is penalised in
+    proportion to its depth, as SN-Netv2 finds in appendix E, and more into the slower
+    anchor. The two weights were chosen on the authors' ADE20K results;
+    docs/how_to/choosing.md evaluates the ranking.
     """
     wanted = 'results of an evaluation: no guess is made for a ' + type(space).__name__
     check(space.has_prior, '--results', None, wanted)

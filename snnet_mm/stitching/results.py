@@ -35,7 +35,7 @@ NUM_BUDGET_GROUPS = 10
 
 
 class Variant(NamedTuple):
-    """A stitch with the height and width, and the precision, that it runs in."""
+    """A stitch at an input size (height, width) and a precision."""
 
     id: int
     input_size: tuple[int, int]
@@ -43,14 +43,14 @@ class Variant(NamedTuple):
 
 
 class NoMetricsError(ValueError):
-    """Raised where an evaluation gave nothing that stitches could be ranked by."""
+    """Raised if an evaluation returned no metric by which to rank stitches."""
 
 
 @dataclass(frozen=True)
 class StitchResult:
     """Costs and metrics of one stitch; see :class:`Stitch` and :class:`Cost`.
 
-    ``num_images`` is how many images the metrics are from, if that is known.
+    ``num_images`` is the number of images evaluated, or None if unknown.
     """
 
     id: int
@@ -70,11 +70,11 @@ class StitchResults:
 
     Args:
         stitches: One result per stitch, in the order of evaluation.
-        metric: The metric that ranks them.
-        directions: ``'higher'`` or ``'lower'``, which is better, by metric; metrics
-            without are asked for before they rank anything.
+        metric: The metric that ranks the stitches.
+        directions: Whether ``'higher'`` or ``'lower'`` is better, by metric. A metric
+            without a direction cannot rank stitches.
         input_size: See :class:`CostTable`, also for ``space``, ``setup`` and ``scope``.
-        data_size: Images of the whole data set, if metrics are from fewer.
+        data_size: Number of images in the whole data set, if fewer were evaluated.
 
     Examples:
         >>> StitchResults.read('work_dirs/elastic/stitches.json').front('latency')
@@ -98,9 +98,9 @@ class StitchResults:
         num_images: int | None = None,
         lower_is_better: Collection[str] | None = None,
     ) -> StitchResults:
-        """Join the metrics, by stitch id and name, with what is known of stitches.
+        """Join metrics, by stitch id and name, with the kinds, routes and costs.
 
-        ``lower_is_better`` is as in :func:`metric_directions`.
+        For ``lower_is_better`` see :func:`metric_directions`.
         """
         names = list(dict.fromkeys(n for found in metrics.values() for n in found))
         if not names:
@@ -116,7 +116,7 @@ class StitchResults:
                     "none where nothing was detected, type='StitchCocoMetric' does "
                     '(config key: test_evaluator)'
                 )
-            # Metrics come as numpy scalars too, which JSON does not know.
+            # Metrics may be numpy scalars, which JSON cannot serialise.
             more = dict(metrics={name: float(v) for name, v in found.items()})
             more |= dict(num_images=num_images, **costs[i]._asdict())
             route = space.describe(space[i])
@@ -128,7 +128,7 @@ class StitchResults:
     def ranked_by(
         self, metric: str | None = None, lower_is_better: Collection[str] | None = None
     ) -> StitchResults:
-        """The same results, ranked by another of their metrics; see :meth:`collect`."""
+        """Return these results ranked by another metric; see :meth:`collect`."""
         metric, names = metric or self.metric, list(self.stitches[0].metrics)
         check(metric in names, '--metric', metric, names)
         directions = metric_directions(names, lower_is_better, self.directions)
@@ -136,7 +136,7 @@ class StitchResults:
 
     @property
     def higher_is_better(self) -> bool:
-        """Direction of the ranking metric, which is never guessed."""
+        """Direction of the ranking metric; raises if it is unknown."""
         if self.metric not in self.directions:
             raise ValueError(
                 f'whether more or less of the metric {self.metric!r} is better is not '
@@ -146,43 +146,43 @@ class StitchResults:
         return self.directions[self.metric] == HIGHER
 
     def score(self, result: StitchResult) -> float:
-        """The ranking metric of one stitch."""
+        """Return the ranking metric of one stitch."""
         return result.metrics[self.metric]
 
     def updated_by(self, others: StitchResults) -> StitchResults:
-        """Return these results, with rows of ``others`` in place of older rows."""
+        """Return these results with rows replaced by those of ``others``, by id."""
         newer = {r.id: r for r in others.stitches}
         return replace(self, stitches=[newer.get(r.id, r) for r in self.stitches])
 
     @property
     def complete(self) -> list[StitchResult]:
-        """The results from the most images: others were only screened."""
+        """Results measured on the most images; the others were only screened."""
         most = max((r.num_images or 0 for r in self.stitches), default=0)
         return [r for r in self.stitches if (r.num_images or 0) == most]
 
     def scores(self) -> dict[int, float]:
-        """The ranking metric by id, where it is a number, of complete results."""
+        """Return the ranking metric of complete results by id, without NaN."""
         return drop_nan({r.id: self.score(r) for r in self.complete}, self.metric)
 
     def column(self, name: str) -> dict[int, float]:
-        """One cost by stitch id."""
+        """Return one cost by stitch id."""
         return cost_column({r.id: r for r in self.stitches}, name)
 
     def front(self, cost: str = 'flops') -> list[int]:
-        """Ids on the Pareto front of the ranking metric over a cost."""
+        """Return the ids on the Pareto front of the ranking metric over a cost."""
         return pareto_front(self.column(cost), self.scores(), self.higher_is_better)
 
     def rank_correlation(self, cost: str = 'flops') -> float:
-        """Spearman's rank correlation of the ranking metric and a cost.
+        """Return Spearman's rank correlation of the ranking metric and a cost.
 
-        Near 1, or -1 where lower is better, the budget alone tells how good a stitch
-        is; NaN if one of them is the same for all stitches.
+        Near 1, or -1 if lower is better, the cost alone determines the rank of a
+        stitch. NaN if the metric or the cost is the same for all stitches.
         """
         column, scores = self.column(cost), self.scores()
         return rank_correlation([column[i] for i in scores], list(scores.values()))
 
     def with_costs(self, costs: CostTable) -> StitchResults:
-        """The same results with measured costs put in."""
+        """Return these results with the costs of a cost table."""
         own = {r.id: Cost(r.flops, r.params) for r in self.stitches}
         known = {i: costs[i] for i in own if i in costs.costs}
         counted = CostTable(own, self.input_size, self.space, scope=self.scope)
@@ -191,7 +191,7 @@ class StitchResults:
         return replace(self, stitches=stitches, setup=costs.setup)
 
     def check_space(self, space: StitchingSpace, name: str = 'results') -> None:
-        """Raise if results are of another stitching space, if theirs is known."""
+        """Raise if the results' stitching space is known and differs."""
         if self.space not in (None, space.fingerprint):
             raise ValueError(
                 f'{name} of {len(self.stitches)} stitches are of another stitching '
@@ -201,7 +201,7 @@ class StitchResults:
             )
 
     def to_dict(self) -> dict:
-        """Plain data, for JSON, where NaN is None; :meth:`from_dict` reads it back."""
+        """Return JSON data for :meth:`from_dict`; non-finite metrics become None."""
         data = asdict(self)
         if self.data_size is None:
             del data['data_size']
@@ -212,7 +212,7 @@ class StitchResults:
 
     @classmethod
     def from_dict(cls, data: Mapping) -> StitchResults:
-        """Results from what :meth:`to_dict` gave."""
+        """Return validated results from the output of :meth:`to_dict`."""
         rows = data['stitches']
         stitches = [StitchResult(**row) for row in rows]
         # Published figures lack parameters.
@@ -232,7 +232,7 @@ class StitchResults:
         return cls(stitches, metric, directions, *read_header(data), size)
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write the results to a JSON file, whole or not at all."""
+        """Write the results to a JSON file atomically."""
         write_json(path, self.to_dict())
 
     @classmethod
@@ -242,7 +242,7 @@ class StitchResults:
         space: StitchingSpace | None = None,
         lower_is_better: Collection[str] | None = None,
     ) -> StitchResults:
-        """The results in a JSON file that :meth:`save` wrote, of a space if given."""
+        """Read results written by :meth:`save`, and check their space if given."""
         made_by = 'tools/test.py --stitch-id all'
         results = read_json(path, cls.from_dict, 'file of results', made_by)
         if space is not None:
@@ -251,7 +251,7 @@ class StitchResults:
 
 
 def check_comparable(results: Collection[StitchResults]) -> None:
-    """Raise if results cannot be compared on one front."""
+    """Raise if results differ in ranking metric, direction or space."""
     ranked_by = {(r.metric, r.space, r.higher_is_better) for r in results}
     allowed = 'results of one stitching space, ranked by one metric'
     check(len(ranked_by) == 1, '--results', sorted(ranked_by), allowed)
@@ -263,9 +263,9 @@ def variant_of(table: CostTable | StitchResults) -> tuple[tuple[int, int], str |
 
 
 def joint_rows(results: Sequence[StitchResults]) -> dict[Variant, StitchResult]:
-    """Join results of several sizes and precisions; rows without a score are left out.
+    """Join complete results of several sizes and precisions, without NaN scores.
 
-    :func:`cost_column` and :func:`pareto_front` then take them for one front.
+    :func:`cost_column` and :func:`pareto_front` accept the rows as a single front.
     """
     check_comparable(results)
     keys = [variant_of(r) for r in results]
@@ -280,10 +280,10 @@ def joint_rows(results: Sequence[StitchResults]) -> dict[Variant, StitchResult]:
 
 
 def best_per_budget_group(results: StitchResults, keep: int) -> tuple[int, ...]:
-    """Ids of the anchors, and of the ``keep`` best stitches of every budget group.
+    """Return ids of the anchors and the ``keep`` best stitches per budget group.
 
-    Groups are ten equal parts of the range of FLOPs. A stitch whose score is NaN is
-    none of the best.
+    Groups divide the range of FLOPs into ten equal parts. Stitches with a NaN score are
+    never among the best.
     """
     check(keep >= 1, '--keep', keep, '1 stitch per budget group or more')
     found = {r.id: results.score(r) for r in results.stitches}
@@ -297,7 +297,7 @@ def best_per_budget_group(results: StitchResults, keep: int) -> tuple[int, ...]:
 
 
 def _checked(result: StitchResult, names: Collection[str]) -> StitchResult:
-    """A result as it was read, unless a value is none; an undefined metric is NaN."""
+    """Validate a result that was read, and return it with NaN for null metrics."""
     of, images = f'of stitch {result.id}', result.num_images
     for name in ('kind', 'route'):
         text = getattr(result, name)

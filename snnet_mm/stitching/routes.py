@@ -1,4 +1,4 @@
-"""Routes: which blocks of which anchor a stitch runs, and in which order."""
+"""Routes: the blocks that a stitch runs, by anchor and in order."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Position(NamedTuple):
     block: int
 
 
-# What a route consists of: an embedding or block, or the name of a stitching layer.
+# One step of a route: an embedding, a block, or the name of a stitching layer.
 Step = Position | str
 
 
@@ -31,7 +31,7 @@ class Segment(NamedTuple):
 
 
 class StitchingLayerSpec(NamedTuple):
-    """A layer maps ``source`` to ``target``, of whose widths it is."""
+    """A layer that maps ``source`` to ``target`` and has their widths."""
 
     source: Position
     target: Position
@@ -42,7 +42,7 @@ class Stitch:
     """One runnable sub-network.
 
     Args:
-        id: The stitch id, an integer that never changes its meaning.
+        id: The stitch id, an integer whose meaning never changes.
         kind: ``'anchor'``, ``'FS'``, ``'SF'``, ``'FSF'``, ``'SFS'`` or ``'skip'``.
         segments: The route.
         layers: Names of the stitching layers between the segments, one per joint.
@@ -64,7 +64,7 @@ class Stitch:
 
     @property
     def end_anchor(self) -> int:
-        """The anchor whose last block the route ends in."""
+        """The anchor in whose last block the route ends."""
         return self.segments[-1].anchor
 
     def runs(self, position: Position) -> bool:
@@ -73,10 +73,10 @@ class Stitch:
 
 
 def visiting_order(stitches: Iterable[Stitch]) -> list[Stitch]:
-    """Stitches ordered so that those whose routes begin alike are neighbours.
+    """Sort stitches so that routes with common prefixes are adjacent.
 
-    That is a depth-first walk of their prefix tree: what a stitch shares with any
-    later one, it shares with all in between.
+    The order is a depth-first walk of their prefix tree: a prefix that a stitch shares
+    with any later stitch is shared by all stitches in between.
     """
 
     def key(step: Step) -> tuple[int, int, str]:
@@ -86,7 +86,7 @@ def visiting_order(stitches: Iterable[Stitch]) -> list[Stitch]:
 
 
 def check_route(stitch: Stitch, depths: Sequence[int], layers: Collection[str]) -> None:
-    """Raise if anchors of these depths and these layers cannot run a route."""
+    """Raise if a route does not fit anchors of these depths and these layers."""
     segments = tuple(tuple(segment) for segment in stitch.segments)
     k = len(depths)
     runs = all(0 <= a < k and 0 <= i <= j <= depths[a] for a, i, j in segments)

@@ -1,4 +1,4 @@
-"""A request for stitches: parsed where it enters, then handed on."""
+"""A request for stitches, parsed and validated once at the entry point."""
 
 import os
 from collections.abc import Callable, Collection, Sequence
@@ -20,15 +20,15 @@ COST_KEYS = '(config key: test_cfg.costs; option: --costs)'
 
 
 class Selection:
-    """Stitches that a user asks for, and what they are chosen by.
+    """Stitches that a user requests, and the data by which they are chosen.
 
     Args:
         stitches: ``'all'``, ``'anchors'``, ``'pareto'`` for the front of the results,
-            one id, several ids, or several budgets for the best stitch within each;
-            lists also as text such as ``'0,5,12'`` or ``'60G,120G'``.
-        results: Results or their file, or several, one for each size and precision.
-        costs: Measured costs or their file, or several, one for each size.
-        metric: The metric that ranks stitches, by default that of the results.
+            one id, several ids, or budgets for the best stitch within each. Lists may
+            also be strings such as ``'0,5,12'`` or ``'60G,120G'``.
+        results: Results or their file; or several, one per input size and precision.
+        costs: Measured costs or their file; or several, one per input size.
+        metric: The metric that ranks stitches; by default that of the results.
         lower_is_better: See :func:`metric_directions`.
     """
 
@@ -71,9 +71,10 @@ class Selection:
         check(len({*sizes}) == len(sizes), '--costs', sizes, 'one table of each size')
 
     def check(self, space: StitchingSpace | None, counted: bool = False) -> None:
-        """Raise for what can be told without a model, with the space as far as known.
+        """Validate as far as possible without a model; a no-op if the space is None.
 
-        ``counted`` means that budgets without results go by counted costs, later.
+        If ``counted``, budgets without results, or with several cost tables, are left
+        to :meth:`select`, which then uses counted costs.
         """
         if space is None:
             return
@@ -84,7 +85,7 @@ class Selection:
             self.select(space)
 
     def costs_at(self, counted: CostTable) -> CostTable:
-        """Return the measured costs at the size of counted ones, by default these."""
+        """Return the cost table at the size of ``counted``, by default ``counted``."""
         if not self.costs:
             return counted
         sizes = [table.input_size for table in self.costs]
@@ -100,12 +101,13 @@ class Selection:
         counted: CostTable | None = None,
         log: Callable[[str], object] | None = None,
     ) -> tuple[int, ...]:
-        """Return the stitch ids, in the order asked for.
+        """Return the stitch ids, in the requested order.
 
         Args:
             space: The stitching space.
-            counted: Costs of the model, which budgets go by without results or others.
-            log: Called with a line for every budget.
+            counted: Costs counted on the model. They select the cost table of their
+                input size, and apply if there are neither results nor cost tables.
+            log: Called with one line per budget.
         """
         if self.word == 'pareto':
             wanted = 'a stitches.json of tools/test.py --stitch-id all, for pareto'
@@ -122,5 +124,5 @@ class Selection:
         found = [pick(space, budget, costs, self.results) for budget in self.budgets]
         for choice in found if log else ():
             log(choice.reason)
-        # Two budgets may buy the same stitch.
+        # Two budgets may select the same stitch.
         return tuple(dict.fromkeys(choice.id for choice in found))

@@ -12,20 +12,20 @@ SKIP_KIND = 'skip'
 
 
 class SkipSpace(StitchingSpace):
-    """One network and chains of its blocks, each with stitching layers of its own.
+    """One network and chains of its blocks; each chain has its own stitching layers.
 
     A chain keeps some blocks. A *gap* is a maximal run ``[i, j)`` of skipped blocks; a
     stitching layer maps the state before block ``i`` to the state after block
-    ``j - 1``. A gap ends after a block whose map is read, so that every head finds its
-    maps, and never holds a block that changes the width or the stride.
+    ``j - 1``. A gap ends after a block whose map is read, so that every head receives
+    its maps. It never contains a block that changes the width or the stride.
 
-    Id 0 is the whole network, ``n`` the n-th chain.
+    Id 0 is the whole network, id ``n`` the n-th chain.
 
     Args:
         depth: Number of blocks of the network.
-        chains: The blocks that each chain keeps, in order of falling cost.
+        chains: Blocks kept by each chain; chains are in descending order of cost.
         read: Blocks whose maps are read.
-        skippable: Blocks that may be skipped, by default all.
+        skippable: Blocks that may be skipped; by default all.
         ids: See :class:`StitchingSpace`.
     """
 
@@ -69,11 +69,11 @@ class SkipSpace(StitchingSpace):
 def check_chain(
     chain: Sequence[int], depth: int, skippable: Collection[int], key: str
 ) -> tuple[int, ...]:
-    """Return the kept blocks of a chain in order.
+    """Validate a chain and return its kept blocks in ascending order.
 
     Raises:
-        ValueError: If a block does not exist, is listed twice, or cannot be skipped, or
-            if nothing is skipped.
+        ValueError: If a kept block does not exist or is listed twice, if a skipped
+            block is not skippable, or if nothing is skipped.
     """
     listed = isinstance(chain, Sequence) and not isinstance(chain, str)
     known = listed and all(is_whole(i, 0) and i < depth for i in chain)

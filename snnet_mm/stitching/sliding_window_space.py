@@ -15,23 +15,24 @@ class SlidingWindowSpace(StitchingSpace):
     """One-way stitches of k anchors of equal depth (SN-Netv1, section 3.2).
 
     A window of ``kernel`` blocks slides over both anchors of a pair by ``stride``.
-    Within it every block of the anchor that is left may be the last before the joint
-    and every block of the other one the first after it; all share one stitching layer,
-    and a joint in two windows belongs to the first. The last window ends with the
-    anchors, as the authors' code cuts it. Least squares fit the layer to all
-    of its joints at once: from the block before to what enters the one after, which is
-    a block's output or the embedding.
+    A joint leaves one anchor after any block in the window and enters the other at any
+    block in it. All joints of a window share one stitching layer; a joint in two
+    windows belongs to the first. The last window is cut at the end of the anchors, as
+    in the authors' code. Least squares fit a layer to all of its joints at once: from
+    the output of the block before a joint to the input of the block after it, which is
+    another block's output or the embedding.
 
-    Ids follow the authors: the anchors, fast -> slow, then pair by pair the joints in
-    ascending order within each window, then routes through more than two anchors. Slow
-    to fast, a stitch has the id of the fast-to-slow one with the same joints.
+    Ids follow the authors' code: the anchors, fast -> slow, then pair by pair the
+    joints in ascending order within each window, then routes through more than two
+    anchors. A slow-to-fast stitch has the id of the fast-to-slow stitch with the same
+    joints.
 
     Args:
         depths: Number of blocks of every anchor, all equal, ordered fast -> slow.
-        kernel: Blocks in a window.
-        stride: Blocks that the window moves by.
-        nearest: Whether only anchors next to each other in cost are stitched; else
-            any two, and routes may pass through several.
+        kernel: Number of blocks in a window.
+        stride: Number of blocks by which the window moves.
+        nearest: Whether to stitch only anchors that are adjacent in cost; otherwise
+            any two are stitched, and routes may pass through several.
         ids: See :class:`StitchingSpace`.
         direction: ``'FS'``, fast to slow, or ``'SF'`` (figure 9a).
     """
@@ -78,7 +79,7 @@ class SlidingWindowSpace(StitchingSpace):
     def _routes(
         self, path: tuple[int, ...]
     ) -> Iterator[tuple[tuple[Segment, ...], tuple[str, ...]]]:
-        """Segments and stitching layers of every route through these anchors."""
+        """Yield segments and stitching layers of every route through these anchors."""
         heads: list[tuple[tuple[Segment, ...], tuple[str, ...], int]] = [((), (), 0)]
         for a, b in pairwise(path):
             heads = [
@@ -96,7 +97,7 @@ class SlidingWindowSpace(StitchingSpace):
 
 
 def _joints_by_window(depth: int, kernel: int, stride: int) -> dict[Joint, int]:
-    """Every joint and the first window that it lies in, in the order of ids."""
+    """Return the first window that contains each joint, in the order of ids."""
     joints: dict[Joint, int] = {}
     for window, start in enumerate(range(0, depth, stride)):
         blocks = range(start, min(start + kernel, depth))

@@ -22,17 +22,18 @@ class StitchingSpace:
 
     Args:
         depths: Number of blocks of every anchor, ordered fast -> slow.
-        stitches: The stitches. Ids may have gaps, they never change their meaning.
-        layers: The stitching layers by name; those that nothing uses are left out.
-        ids: Keep only these stitches, and the anchors, under their numbers.
-        substitutes: For every place that may serve a feature map, what serves it where
-            a route lacks it: blocks, and the layers that project their maps. Places are
-            in the last anchor, with ``end_maps`` in all anchors that routes end in.
-        unused: Names of layers to keep although nothing uses them.
-        end_maps: Whether feature maps come from the anchor that a route ends in.
+        stitches: The stitches. Ids need not be contiguous; their meaning is fixed.
+        layers: The stitching layers by name; unused ones are dropped.
+        ids: Stitches to keep besides the anchors, under the same ids; by default all.
+        substitutes: Substitutes of every place that may serve a feature map: the blocks
+            that replace it on routes without it, and the layers that project their
+            maps. Places are in the last anchor or, with ``end_maps``, in every anchor
+            in which routes end.
+        unused: Names of layers to keep even if unused.
+        end_maps: Whether feature maps come from the anchor in which a route ends.
     """
 
-    has_prior = True  # whether :func:`prior_scores` may guess
+    has_prior = True  # whether :func:`prior_scores` supports the space
 
     def __init__(
         self,
@@ -95,7 +96,7 @@ class StitchingSpace:
 
     @cached_property
     def joints(self) -> dict[str, tuple[StitchingLayerSpec, ...]]:
-        """Every joint that a stitching layer serves; its own spec if it serves none."""
+        """All joints of every stitching layer; its own spec if no stitch uses it."""
         found = {name: set() for name in self.layers}
         for stitch in self:
             for name, (a, _, end), (b, begin, _) in zip(
@@ -107,16 +108,16 @@ class StitchingSpace:
 
     @property
     def fingerprint(self) -> str:
-        """Equal for spaces with the same routes under the same ids."""
+        """Hash of the depths and of the routes by stitch id."""
         routes = [(s.id, [tuple(segment) for segment in s.segments]) for s in self]
         text = repr((self.depths, routes))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def substitutes(self, block: int) -> tuple[Substitute, ...]:
-        """Blocks that serve the feature map of a block of the last anchor.
+        """Return the substitutes for the feature map of a block of the last anchor.
 
-        Each comes with the stitching layer that projects it to the last anchor's width.
-        A route without the block runs one of them or more; the first it runs counts.
+        Each substitute has a stitching layer that projects its map to the last anchor's
+        width. A route without the block uses the first substitute that it runs.
         """
         if not self._substitutes:
             wanted = f"'end', as a {type(self).__name__} gives no feature maps"
@@ -130,10 +131,10 @@ class StitchingSpace:
     def map_sources(
         self, block: int, anchor: int
     ) -> tuple[tuple[Position, str | None], ...]:
-        """Places that may serve an anchor's map at a block of the last anchor.
+        """Return the possible sources of an anchor's map at a last-anchor block.
 
-        The anchor's own block that stands for it comes first, and as it is; the others
-        come with the stitching layer that projects them to the anchor's width.
+        The anchor's own corresponding block comes first, without a layer. The others
+        come with the stitching layer that projects their maps to the anchor's width.
         """
         place, found = Position(len(self.depths) - 1, block), self.substitutes(block)
         if anchor != place.anchor:
@@ -144,16 +145,16 @@ class StitchingSpace:
         return (place, None), *found
 
     def serves(self, stitch: Stitch, place: Position, layer: str | None) -> bool:
-        """Return whether a stitch has the map of one of :meth:`map_sources`."""
+        """Return whether a stitch has the map of an entry of :meth:`map_sources`."""
         return stitch.runs(place)
 
     def describe(self, stitch: Stitch) -> str:
-        """The route for people, such as ``'fast[0:4] > slow[8:24]'``."""
+        """Return a readable route, such as ``'fast[0:4] > slow[8:24]'``."""
         return describe_route(stitch.segments, len(self.depths))
 
 
 def middle_stitches(space: StitchingSpace) -> list[int]:
-    """The anchors and, of every other kind, the stitch in the middle of its ids."""
+    """Return the anchors' ids and, for every other kind, the middle one of its ids."""
     ids: dict[str, list[int]] = {}
     for stitch in space:
         ids.setdefault(stitch.kind, []).append(stitch.id)
@@ -162,12 +163,12 @@ def middle_stitches(space: StitchingSpace) -> list[int]:
 
 
 def layer_name(source: int, target: int, place: int) -> str:
-    """Name of the stitching layer that leads from one anchor to another at a place."""
+    """Return the name of the stitching layer between two anchors at a place."""
     return f'{source}to{target}_{place}'
 
 
 def describe_route(segments: Iterable[Sequence[int]], num_anchors: int) -> str:
-    """Segments as a route for people: first blocks, and the ones after the last."""
+    """Return segments as a readable route of half-open ranges of blocks."""
     names = _anchor_names(num_anchors)
     return ' > '.join(
         f'{names[a]}[{begin}:{end}]' for a, begin, end in segments if begin < end
@@ -175,7 +176,7 @@ def describe_route(segments: Iterable[Sequence[int]], num_anchors: int) -> str:
 
 
 def write_space_record(space: StitchingSpace) -> str:
-    """All routes of a space by stitch id and its fingerprint, as versioned JSON."""
+    """Return the fingerprint and all routes of a space as versioned JSON."""
     record = dict(
         version=RECORD_VERSION,
         fingerprint=space.fingerprint,
@@ -188,11 +189,11 @@ def write_space_record(space: StitchingSpace) -> str:
 def check_space_record(
     text: str | bytes, space: StitchingSpace, exact: bool = False
 ) -> None:
-    """Check that a record in weights is of the stitches of a space.
+    """Raise if a space record in weights does not match a space.
 
-    Every stitch must be in the record, by the same blocks and stitching layers; anchors
-    by themselves need not be there. The record may hold more stitches, unless it must
-    be ``exact``, as for resumed trainings.
+    The record must contain every stitch of the space except the anchors, with the same
+    blocks and stitching layers. It may contain more stitches unless ``exact``, as for
+    resumed trainings. Anchors that it contains must match, too.
     """
     depths, fingerprint, known = _read_record(text)
     both = (
@@ -218,9 +219,9 @@ def check_space_record(
         )
 
 
-@lru_cache(maxsize=1)  # checked when read, and again when it is loaded
+@lru_cache(maxsize=1)  # a record is checked after reading and on loading
 def _read_record(text: str | bytes) -> tuple[tuple[int, ...], str, dict[str, list]]:
-    """Depths, fingerprint and routes by stitch id."""
+    """Return the depths, the fingerprint and the routes by stitch id."""
     try:
         record = json.loads(text)
         if record['version'] != RECORD_VERSION:
@@ -249,7 +250,7 @@ def _anchor_names(num_anchors: int) -> tuple[str, ...]:
 
 
 def _ranges(ids: Sequence[int]) -> str:
-    """``(0, 1, 2, 4)`` as ``'0-2, 4'``."""
+    """Format ``(0, 1, 2, 4)`` as ``'0-2, 4'``."""
     runs: list[list[int]] = []
     for i in ids:
         if runs and i == runs[-1][1] + 1:

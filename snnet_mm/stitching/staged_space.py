@@ -13,31 +13,31 @@ from .space import StitchingSpace, Substitute, layer_name
 class StagedSpace(StitchingSpace):
     """Fast-to-slow stitches of networks with stages (SN-Netv1, section 3.2).
 
-    A route changes anchor inside a stage, where both have maps of equal stride, from an
-    anchor to the next slower one, and at most once. In a stage of ``d1`` fast and
-    ``d2`` slow blocks it may enter the slow anchor at any block ``j`` but the first,
-    and leaves the fast one after the block that ``j`` belongs to, ``floor(j * d1 /
-    d2)``; of equal depths, after block ``j - 1``.
+    A route changes anchor at most once, to the next slower anchor, inside a stage,
+    where the maps of both have equal stride. In a stage of ``d1`` fast and ``d2`` slow
+    blocks it may enter the slow anchor at any block ``j`` except the first. It leaves
+    the fast anchor after block ``floor(j * d1 / d2)``, to which ``j`` belongs; if the
+    depths are equal, after block ``j - 1``.
 
-    Ids and joints follow the authors: the anchors, fast -> slow, then stage by
+    Ids and joints follow the authors' code: the anchors, fast -> slow, then stage by
     stage, pair by pair, the joints in ascending order.
 
-    Feature maps come from the last blocks of stages. Where a route ran a stage
-    to its end in a faster anchor, one layer projects that anchor's map straight to the
-    slowest width; it is fitted to the slowest anchor's map after the same stage.
+    Feature maps come from the last blocks of stages. If a route finishes a stage in a
+    faster anchor, one layer projects that anchor's map straight to the slowest width.
+    The layer is fitted to the slowest anchor's map after the same stage.
 
     Args:
         stage_depths: Number of blocks in every stage of every anchor, ordered fast ->
             slow.
-        stages: Stages that are stitched, from 0; by default all but the last. The
-            authors have ``(0, 1, 2)`` for Swin, ``(1, 2)`` for ResNet and ResNet with
-            Swin, ``(0, 1)`` for LeViT.
-        share_layers: Whether joints share stitching layers as in the authors' code,
-            those with equal ``floor((j - 1) * d1 / d2)``, named after the first of
-            them. By default each has its own.
+        stages: Stages to stitch, from 0; by default all but the last. The authors use
+            ``(0, 1, 2)`` for Swin, ``(1, 2)`` for ResNet and ResNet with Swin,
+            ``(0, 1)`` for LeViT.
+        share_layers: Whether joints with equal ``floor((j - 1) * d1 / d2)`` share a
+            stitching layer, named after the first of them, as in the authors' code. By
+            default every joint has its own.
         ids: See :class:`StitchingSpace`.
-        maps: Whether there are layers for feature maps.
-        end_maps: Whether these are of the widths of the anchor that a route ends in.
+        maps: Whether to add layers for feature maps.
+        end_maps: Whether maps have the widths of the anchor in which a route ends.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class StagedSpace(StitchingSpace):
         there = there and len(set(self.stages)) == len(self.stages)
         allowed = f'stages 0 to {num_stages - 1}, each once'
         check(there, 'backbone.stages', self.stages, allowed)
-        # First block of every stage, and the depth.
+        # First block of every stage, then the depth of the anchor.
         self._begins = [(0, *accumulate(depths)) for depths in self.stage_depths]
         depths = [begins[-1] for begins in self._begins]
         stitches = [
@@ -83,7 +83,7 @@ class StagedSpace(StitchingSpace):
     def _add_map_layers(
         self, layers: dict[str, StitchingLayerSpec], end_maps: bool
     ) -> dict[Position, list[Substitute]]:
-        """Add layers that map the ends of stages; return their substitutes."""
+        """Add layers for the maps at the ends of stages; return the substitutes."""
         found: dict[Position, list[Substitute]] = {}
         faster = range(len(self.stage_depths) - 1)
         for a, stage in product(faster, range(len(self.stage_depths[0]))):
@@ -96,14 +96,16 @@ class StagedSpace(StitchingSpace):
             for end in last[a + 1 :] if end_maps else last[-1:]:
                 name = f'{layer_name(a, end.anchor, stage)}_map'
                 layers[name] = StitchingLayerSpec(last[a], end)
-                # The slower one first.
+                # Slower anchors first: a route uses the first substitute it runs.
                 found.setdefault(end, []).insert(0, (last[a], name))
         return found
 
     def _joints(self) -> Iterator[tuple[int, int, int, int]]:
-        """Anchor, its last block before and the next anchor's first block after.
+        """Yield ``(anchor, last, first, shared)`` for every joint.
 
-        And the first block after the first of all joints that may share a layer.
+        ``last`` is the anchor's last block before the joint, ``first`` the next
+        anchor's first block after it. ``shared`` is the smallest ``first`` of all
+        joints that may share a layer with it.
         """
         for stage in self.stages:
             for a, (fast, slow) in enumerate(pairwise(self.stage_depths)):

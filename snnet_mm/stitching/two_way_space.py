@@ -1,4 +1,4 @@
-"""The two-way space of SN-Netv2, and its one-way parts."""
+"""The two-way space of SN-Netv2 and its one-way subsets."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
@@ -14,34 +14,34 @@ KINDS = ('FS', 'SF', 'SFS', 'FSF')
 class TwoWaySpace(StitchingSpace):
     """The two-way space of SN-Netv2 (paper, section 4.1) for any depths.
 
-    Of two anchors, slow block ``j`` belongs to fast block ``m(j) = floor(j * d1 /
+    For two anchors, slow block ``j`` belongs to fast block ``m(j) = floor(j * d1 /
     d2)``, and ``e(i)`` is the last slow block that belongs to fast block ``i``. At
     every boundary ``i = 0 .. d1-2`` a route may leave the fast anchor after block ``i``
-    or the slow one after block ``e(i)`` and go on in the other.
+    or the slow anchor after block ``e(i)``, and continue in the other.
 
-    Three anchors or more form a chain of such pairs, and no route leaves its pair (the
-    nearest stitching of SN-Netv1). There are ``k + sum of d * (d - 1)`` stitches of k
-    anchors, summed over all but the slowest: 134 for depths 12/24, 267 for 12/12/24.
+    Three or more anchors form a chain of such pairs, and no route leaves its pair (the
+    nearest stitching of SN-Netv1). For k anchors there are ``k + sum of d * (d - 1)``
+    stitches, summed over all but the slowest: 134 for depths 12/24, 267 for 12/12/24.
 
-    Ids follow the authors: first the anchors, fast -> slow, then pair by pair FS, SF,
-    SFS, FSF, boundaries ascending. FS after the last fast block would run no slow
-    block: its id stays free, ``d1 + 1`` for two anchors.
+    Ids follow the authors' code: first the anchors, fast -> slow, then pair by pair FS,
+    SF, SFS, FSF, with boundaries ascending. FS after the last fast block would run no
+    slow block, so its id is unused: ``d1 + 1`` for two anchors.
 
-    The substitute of a block of the slowest anchor is the block that it belongs to,
-    found pair by pair down the chain; one stitching layer projects its map straight to
-    the slowest width. From the next faster anchor that is an FS layer; anchors further
-    away have layers for maps alone, fitted to the last block that they substitute.
+    A block of the slowest anchor is substituted by the block to which it belongs, found
+    pair by pair down the chain. One stitching layer projects the substitute's map
+    straight to the slowest width. From the next faster anchor this is an FS layer.
+    Faster ones have layers for maps alone, fitted to the last block substituted.
 
     Args:
         depths: Number of blocks of every anchor, ordered fast -> slow.
-        kinds: Kinds of stitches besides the anchors; ids keep their numbers. With
-            ``('FS',)`` alone it is the space of SN-Netv1.
+        kinds: Kinds of stitches besides the anchors; ids do not depend on it.
+            ``('FS',)`` is the space of SN-Netv1.
         ids: See :class:`StitchingSpace`.
-        maps: Whether there are layers for feature maps. Without, the last FS layer
-            still is where FS stitches are: the authors' classifiers hold it.
-        end_maps: Whether feature maps come from the anchor that a route ends in.
-            Its own blocks serve them; one that the route lacks is substituted likewise,
-            by slower blocks too, through the layers of SF stitches.
+        maps: Whether to add layers for feature maps. If not, FS stitches still keep
+            the last FS layer, which the authors' classifiers contain.
+        end_maps: Whether feature maps come from the anchor in which a route ends.
+            Blocks of it that the route lacks are substituted in the same way, also by
+            slower blocks, through the layers of SF stitches.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class TwoWaySpace(StitchingSpace):
     def _substitutes_of_maps(
         self, specs: Mapping[str, StitchingLayerSpec], end_maps: bool
     ) -> dict[Position, tuple[Substitute, ...]]:
-        """For the places that maps are of, the layers that lead there from others."""
+        """Return the substitutes and their layers for every place that serves a map."""
         found = {}
         for block in range(self.depths[-1]):
             places = [Position(len(self.depths) - 1, block)]
@@ -88,7 +88,7 @@ class TwoWaySpace(StitchingSpace):
         return found
 
     def _numbered_routes(self) -> Iterator[tuple[str, int, int, tuple[int, ...]]]:
-        """Kind, first and other anchor, and boundaries of routes, in order of ids."""
+        """Yield the kind, first and other anchor, and boundaries of routes, by id."""
         for a in range(len(self.depths)):
             yield ANCHOR_KIND, a, a, ()
         for a, b in pairwise(range(len(self.depths))):
@@ -101,7 +101,7 @@ class TwoWaySpace(StitchingSpace):
     def _route(
         self, anchor: int, other: int, cuts: Sequence[int]
     ) -> tuple[tuple[Segment, ...], tuple[str, ...]]:
-        """Segments and layers of the route that changes anchor at ``cuts``."""
+        """Return segments and layers of the route that changes anchor at ``cuts``."""
         segments, layers, begin, fast = [], [], 0, min(anchor, other)
         for i in cuts:
             segments.append(Segment(anchor, begin, self._last(fast, i, anchor) + 1))
@@ -112,7 +112,7 @@ class TwoWaySpace(StitchingSpace):
         return tuple(segments), tuple(layers)
 
     def _layer_specs(self) -> dict[str, StitchingLayerSpec]:
-        """Layers both ways between any two anchors; most of a long chain are unused."""
+        """Return layers both ways between all anchors; long chains use few of them."""
         specs = {}
         for fast, slow in combinations(range(len(self.depths)), 2):
             for a, b in ((fast, slow), (slow, fast)):
@@ -122,7 +122,7 @@ class TwoWaySpace(StitchingSpace):
         return specs
 
     def _last(self, fast: int, i: int, anchor: int) -> int:
-        """The last block of an anchor that belongs to block ``i`` of a faster one."""
+        """Return an anchor's last block that belongs to block ``i`` of ``fast``."""
         for d1, d2 in pairwise(self.depths[fast : anchor + 1]):
             i = ((i + 1) * d2 - 1) // d1
         return i

@@ -1,4 +1,4 @@
-"""What a task is: a file for each, of one shape, and the registry of all tasks."""
+"""Tasks, one module each with the same structure, and their registry."""
 
 from .base import (
     TASKS,

@@ -1,7 +1,7 @@
 """The contract of a task, and the registry of all tasks.
 
-Tasks stand below models and costs, which ask them where the heads of a model are and
-how it is run. They need no package of mm: classes are known by their names.
+Tasks are a layer below models and costs, which query them for the heads of a model and
+for how to run it. Tasks import no mm package: they identify classes by name.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -26,26 +26,26 @@ T = TypeVar('T', bound='Task')
 
 
 class Task:
-    """Everything that depends on the task of a model; this class holds defaults.
+    """Everything that depends on the task of a model; this class defines defaults.
 
     Attributes:
         name: Name of the task.
-        scope: mm package, which is the default scope of configs; None without one.
-        parts: Module that registers classes for configs; None without any.
-        classes: Names of the models, metrics and visualizers of the task. Subclasses
-            belong to the task, too.
-        heads: Paths of the heads with one output for each class of the data. The first
-            one that a model has computes its logits.
-        one_class: Classes of heads in ``heads`` that only find objects of any class.
-        chain_heads: Names of heads of which the chains of an elastic model get copies
-            that labels train.
+        scope: mm package that is the default scope of configs, or None.
+        parts: Module that registers classes for configs, or None.
+        classes: Class names of the models, metrics and visualizers of the task.
+            Subclasses are included.
+        heads: Attribute paths of heads with one output per class of the data. The first
+            that a model has computes its logits.
+        one_class: Class names of heads in ``heads`` with one output for all classes.
+        chain_heads: Names of heads that an elastic model copies for its chains and
+            trains on labels.
         classifies: Whether images or pixels are classified.
-        unsized: Whether models need images at their own size.
+        unsized: Whether the backbone must not resize its images.
         full_mode: Mode of mm's forward that runs all that prediction runs.
-        higher, lower: Lower-case names of metrics by their better direction.
-        ranking: Metrics that rank stitches by default, the first one that there is.
-        saving_keys: Attributes of metrics that hold where predictions are saved.
-        inferencer: Module and name of mm's inferencer.
+        higher, lower: Lower-case names of metrics that are better when higher or lower.
+        ranking: Metrics that rank stitches by default; the first available one is used.
+        saving_keys: Attributes of metrics with the path where predictions are saved.
+        inferencer: Module and class name of mm's inferencer.
     """
 
     name = 'other'
@@ -65,9 +65,9 @@ class Task:
     inferencer: tuple[str, str] | None = None
 
     def run(self, model: nn.Module, images: Tensor) -> object:
-        """Run on preprocessed images all that prediction runs.
+        """Run all that prediction runs on preprocessed images.
 
-        Costs are counted and measured on this.
+        Costs are counted and measured on this call.
 
         Raises:
             NotImplementedError: If the heads cannot run on images alone.
@@ -77,14 +77,14 @@ class Task:
         return model(images)
 
     def outputs(self, model: nn.Module, images: Tensor) -> object:
-        """Return what heads give before thresholds and NMS, or the maps they read.
+        """Return head outputs before thresholds and NMS, or the maps that heads read.
 
-        Chains of an elastic model are compared by this.
+        Chains of an elastic model are compared by these outputs.
         """
         return Task.run(self, model, images)
 
     def run_features(self, model: nn.Module, images: Tensor) -> object:
-        """Run backbone and neck alone; the model may be inside wrappers."""
+        """Run only backbone and neck; the model may be wrapped."""
         for name in ('extract_feat', 'backbone'):
             for module in model.modules():
                 if run := getattr(module, name, None):
@@ -94,30 +94,30 @@ class Task:
     def predict(self, model: nn.Module, images: Tensor, number: int) -> Predictions:
         """Run preprocessed images as an exported graph does.
 
-        ``number`` is the number of images where their tensor's may vary.
+        ``number`` is the number of images, as the batch dimension may be dynamic.
         """
         return model(images, mode='tensor')
 
     def replace_network(self, model: nn.Module, wrap: Callable[..., Callable]) -> None:
-        """Let a model predict with ``wrap(network)``; see :meth:`predict`.
+        """Make a model predict with ``wrap(network)``; see :meth:`predict`.
 
-        If the task knows :meth:`caller_steps`, they are ``wrap``'s second argument, a
-        call for outputs of :meth:`predict` and the other arguments of the network.
+        If the task defines :meth:`caller_steps`, ``wrap`` also takes a callable that
+        runs them on outputs of :meth:`predict` and the network's other arguments.
         """
         features, head = model.extract_feat, model.head.forward
         model.head.forward = lambda logits: logits
         model.extract_feat = wrap(lambda images: head(features(images)))
 
     def output_names(self, model: nn.Module) -> tuple[str, ...]:
-        """Return the names of several tensors of :meth:`predict`, if they have any."""
+        """Return the names of the outputs of :meth:`predict`; empty for defaults."""
         return ()
 
     def caller_steps(self, model: nn.Module, size: tuple[int, int]) -> list[dict]:
-        """Return the steps after a graph that the task alone knows."""
+        """Return the task-specific steps that a caller runs after a graph."""
         return []
 
     def reordered(self, model: nn.Module) -> float:
-        """Return the share of rows of a graph's outputs that rounding may exchange."""
+        """Return the share of a graph's output rows that rounding may change."""
         return 0.0
 
     def takes_one(self, model: nn.Module) -> bool:
@@ -125,31 +125,31 @@ class Task:
         return False
 
     def without_heads(self, model: nn.Module, formats: Collection[str]) -> str | None:
-        """Return which heads graphs of some formats lack and why, or None."""
+        """Return which head graphs of some formats lack and why, or None."""
         return None
 
     def num_classes(self, model: nn.Module) -> int:
-        """Return the number of classes of a model's logits, 0 without any."""
+        """Return the number of classes of a model's logits, or 0."""
         found = (getattr(model, head, None) for head in self.heads)
         counts = [getattr(head, 'num_classes', None) or 0 for head in found]
         return max(counts, default=0) if self.classifies else 0
 
     def divergence(self, model: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
-        """Return the loss between :meth:`outputs` of a model and a teacher's."""
+        """Return the loss between :meth:`outputs` of a model and of its teacher."""
         return class_divergence if self.num_classes(model) > 1 else map_divergence
 
     def metric_values(self, metric: BaseMetric, values: Values) -> Values:
-        """Return the values of a metric, with those that it left out."""
+        """Return the values of a metric, including those that it omitted."""
         return values
 
     def image_statistics(
         self, metric: BaseMetric, results: list
     ) -> dict[str, ImageStatistics]:
-        """Return the per-image statistics behind values of a metric, by name."""
+        """Return the per-image statistics of a metric, by the name of its value."""
         return {}
 
     def metric_for_part(self, metric: BaseMetric) -> str | None:
-        """Return the metric to use on a part of a data set, if another is needed."""
+        """Return the metric to use instead on part of a data set, or None."""
         return None
 
     def draw(
@@ -170,7 +170,7 @@ def as_tuple(predictions: Predictions) -> tuple[Tensor, ...]:
 
 
 class OtherTask(Task):
-    """The task of models that no other task knows."""
+    """Fallback for models that belong to no other task."""
 
     heads = ('head', 'decode_head')
     classifies = True
@@ -185,7 +185,7 @@ def class_divergence(found: Tensor, target: Tensor) -> Tensor:
 
 
 def map_divergence(found: Tensor, target: Tensor) -> Tensor:
-    """Return the squared error over the variance."""
+    """Return the mean squared error divided by the variance of the target."""
     found, target = found.float(), target.float()
     return (found - target).square().mean() / target.var()
 
@@ -196,7 +196,7 @@ know_metrics(lower=OTHER.lower)
 
 
 def register_task(task: type[T]) -> type[T]:
-    """Register a task; a decorator."""
+    """Register a task class (decorator)."""
     TASKS.append(task())
     know_metrics(task.higher, task.lower, task.ranking)
     return task
@@ -205,7 +205,7 @@ def register_task(task: type[T]) -> type[T]:
 def task_of(part: object) -> Task:
     """Return the task of a model, metric or visualizer of an mm package.
 
-    A model may be inside wrappers.
+    The model may be wrapped.
     """
     parts = part.modules() if isinstance(part, nn.Module) else [part]
     for kind in (name for each in parts for name in class_names(each)):
@@ -216,18 +216,18 @@ def task_of(part: object) -> Task:
 
 
 def class_names(part: object) -> list[str]:
-    """Return the names of the class of an object and its bases, the class first."""
+    """Return the class names of an object in method resolution order."""
     return [kind.__name__ for kind in type(part).__mro__]
 
 
 def is_method(part: object, name: str, *owners: str) -> bool:
-    """Return whether a method is the one that a class of these names defines."""
+    """Return whether a method is defined by a class with one of the given names."""
     method = getattr(type(part), name, None)
     return getattr(method, '__qualname__', '') in [f'{own}.{name}' for own in owners]
 
 
 def known(attribute: str) -> set[str]:
-    """Return the values of an attribute of all tasks."""
+    """Return the values of an attribute over all tasks."""
     return {value for task in (OTHER, *TASKS) for value in getattr(task, attribute)}
 
 
@@ -243,23 +243,23 @@ def parts_for(cfg: Mapping) -> list[str]:
 
 
 def import_parts_for(cfg: Mapping) -> None:
-    """Prepare the mm package of a config, also where the config does not import us."""
+    """Register classes for the mm package of a config, even without custom_imports."""
     for module in parts_for(cfg):
         import_module(module)
 
 
 def check_saved(evaluator: Evaluator, key: str, number: int) -> None:
-    """Raise for metrics that save predictions, which stitches would overwrite."""
+    """Raise if metrics save predictions that several stitches would overwrite."""
     what = f'None: {number} stitches would overwrite each other'
     for metric in evaluator.metrics:
         for name in sorted(known('saving_keys')):
             folder = getattr(metric, name, None)
-            # mm's names hold the image alone, or not even that.
+            # mm names files by image at most, not by stitch.
             check(number == 1 or not folder, f'{key}.{name}', folder, what)
 
 
 def check_partial(evaluator: Evaluator, options: str) -> None:
-    """Raise for metrics that count images left out as missed."""
+    """Raise if metrics count omitted images as missed."""
     for metric in evaluator.metrics:
         instead = task_of(metric).metric_for_part(metric)
         allowed = f'{instead}, which does not count images left out as missed '

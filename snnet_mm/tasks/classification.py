@@ -12,7 +12,7 @@ MIN_SIDE = 256  # pixels of the shorter side of a drawn image
 
 @register_task
 class Classification(Task):
-    """Classes of images."""
+    """One class per image."""
 
     name = 'classification'
     scope = 'mmpretrain'
@@ -30,7 +30,7 @@ class Classification(Task):
     def image_statistics(
         self, metric: BaseMetric, results: list
     ) -> dict[str, ImageStatistics]:
-        """Return which images were classified right."""
+        """Return which images were classified correctly."""
         if 'pred_score' not in results[0]:
             return {}
         hits = [
@@ -46,6 +46,6 @@ class Classification(Task):
         sample: BaseDataElement,
         **settings,
     ) -> None:
-        """Draw on an image that is large enough for text."""
+        """Draw on an image resized to fit text."""
         side = max(MIN_SIDE, min(image.shape[:2]))
         visualizer.visualize_cls(image, sample, name=name, resize=side, **settings)

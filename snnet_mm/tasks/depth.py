@@ -6,13 +6,13 @@ from mmengine.evaluator import BaseMetric
 from .base import ImageStatistics, register_task
 from .segmentation import DenseTask
 
-# In the order of a result of RunningDepthMetric.
+# Ordered as the per-image results of RunningDepthMetric.
 METRICS = ('delta1', 'delta2', 'delta3', 'AbsRel', 'RMSE', 'log10')
 
 
 @register_task
 class Depth(DenseTask):
-    """Metres of pixels."""
+    """Depth in metres per pixel."""
 
     name = 'depth'
     parts = 'snnet_mm.tasks.depth_parts'
@@ -24,7 +24,7 @@ class Depth(DenseTask):
     def image_statistics(
         self, metric: BaseMetric, results: list
     ) -> dict[str, ImageStatistics]:
-        """Return the metrics by image; images without valid pixels do not count."""
+        """Return the metrics by image; images without valid pixels have weight 0."""
         values = np.array(results)[..., None]
         seen = np.isfinite(values[:, 0])
         return {

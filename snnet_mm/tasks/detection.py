@@ -22,15 +22,15 @@ from .base import Task, Values, class_names, register_task
 from .two_stage import most_boxes
 from .whole_detectors import fault_of, whole_detector
 
-# These run convolutions for all locations above a threshold, of which nothing says the
-# most; they are run up to there.
+# These run convolutions for all locations above a threshold, whose number has no bound.
+# Costs cover them up to that step.
 UNBOUNDED = {'SOLO', 'SOLOv2'}
 PRECISIONS = 'mAP', 'mAP_50', 'mAP_75', 'mAP_s', 'mAP_m', 'mAP_l'
 
 
 @register_task
 class Detection(Task):
-    """Boxes, and masks of instances."""
+    """Boxes and instance masks, or panoptic segments."""
 
     name = 'detection'
     scope = 'mmdet'
@@ -41,10 +41,10 @@ class Detection(Task):
         'bbox_head', 'mask_head', 'roi_head.bbox_head', 'roi_head.mask_head',
         'roi_head.mask_iou_head', 'roi_head.point_head', 'panoptic_head',
     )  # fmt: skip
-    one_class = 'RPNHead', 'GARPNHead'  # a ``bbox_head`` where they are trained alone
-    # Heads hold a large share of the weights, so chains have no copies.
+    one_class = 'RPNHead', 'GARPNHead'  # the ``bbox_head`` of an RPN trained alone
+    # No ``chain_heads``: copies of heads would add a large share of the weights.
     full_mode = 'predict'
-    unsized = True  # boxes are in pixels of what the backbone has seen
+    unsized = True  # boxes are in pixels of the backbone's input
     higher = (
         'map', 'ap50', 'ap75', 'pq', 'sq', 'rq',
         *(f'{kind}_{item.lower()}' for kind in ('bbox', 'segm') for item in PRECISIONS),
@@ -54,21 +54,21 @@ class Detection(Task):
     inferencer = 'mmdet.apis', 'DetInferencer'
 
     def run(self, model: nn.Module, images: Tensor) -> object:
-        """Run all that prediction runs, on the most boxes that there may be."""
+        """Run all that prediction runs, on the largest possible number of boxes."""
         if UNBOUNDED & {*class_names(model)}:
             return super().run(model, images)
         with most_boxes(model, images):
             return model.predict(images, samples_of(images), rescale=False)
 
     def outputs(self, model: nn.Module, images: Tensor) -> object:
-        """Return maps of a dense head, or those that other heads read."""
+        """Return the maps of a dense head, or the maps that other heads read."""
         dense = 'BaseDenseHead' in class_names(getattr(model, 'bbox_head', None))
         return (super().outputs if dense else self.run_features)(model, images)
 
     def predict(
         self, model: nn.Module, images: Tensor, number: int
     ) -> tuple[Tensor, ...]:
-        """Return boxes and scores, or maps if what follows is not in the graph."""
+        """Return the outputs of a whole detector, or maps if the graph has no heads."""
         if (whole := whole_detector(model)) is not None:
             return whole.predict(images)
         return tuple(model.extract_feat(images))
@@ -91,8 +91,8 @@ class Detection(Task):
     def reordered(self, model: nn.Module) -> float:
         """Return a share for detectors that rank proposals.
 
-        Two proposals with almost the same score get each other's query, and NMS keeps
-        the other one.
+        Two proposals of almost equal score may swap their queries, and NMS may keep the
+        other one.
         """
         ranks = getattr(model, 'as_two_stage', False) or self.takes_one(model)
         return 0.05 if ranks else 0.0
@@ -108,11 +108,11 @@ class Detection(Task):
         return fault_of(model)
 
     def metric_values(self, metric: BaseMetric, values: Values) -> Values:
-        """Return COCO metrics, 0 where nothing was found and NaN where undefined.
+        """Return COCO metrics, 0 if nothing was found and NaN if undefined.
 
-        pycocotools gives -1 where there are no annotated objects, such as small ones.
+        pycocotools returns -1 if a group, such as small objects, has no annotations.
         """
-        # LVIS's has other names; and what is only written to a file was not evaluated.
+        # LVIS uses other names, and ``format_only`` writes results without evaluation.
         coco = 'CocoMetric' in class_names(metric) and metric.default_prefix == 'coco'
         if not coco or metric.format_only:
             return values
@@ -126,13 +126,13 @@ class Detection(Task):
         return nothing | {n: math.nan if v == -1 else v for n, v in values.items()}
 
     def metric_for_part(self, metric: BaseMetric) -> str | None:
-        """Return what does not count images that were left out as missed."""
+        """Return the metric that does not count omitted images as missed."""
         exact = 'StitchCocoMetric' in class_names(metric)
         return None if exact else "type='StitchCocoMetric'"
 
 
 def samples_of(images: Tensor) -> list:
-    """Return data samples of images, which are as large as their batch."""
+    """Return data samples of images without padding or resizing."""
     sizes = 'img_shape', 'ori_shape', 'pad_shape', 'batch_input_shape'
     about = dict.fromkeys(sizes, tuple(images.shape[2:])) | dict(scale_factor=(1, 1))
     return [BaseDataElement(metainfo=about) for _ in images]
@@ -144,7 +144,7 @@ def _concluded(
     outputs: tuple[Tensor, ...],
     samples: list[BaseDataElement],
 ) -> list[BaseDataElement]:
-    """Return samples with what the caller's step makes of a graph's outputs."""
+    """Run the caller's step on a graph's outputs; add the results to the samples."""
     results, step = [], step_for(tuple(samples[0].batch_input_shape))
     for *found, sample in zip(*(x.numpy() for x in outputs), samples, strict=True):
         within, segments = sample.img_shape, None
@@ -163,7 +163,7 @@ def _concluded(
 
 
 def _results(objects: Detections | None, segments: np.ndarray | None) -> dict:
-    """Return what was found as mmdet holds it."""
+    """Convert objects and segments to mmdet's results."""
     results = {}
     if objects is not None:
         boxes, scores, labels, masks = objects

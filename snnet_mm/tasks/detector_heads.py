@@ -1,4 +1,4 @@
-"""Parts of mmdet's two-stage detectors as a graph runs them, for one image."""
+"""Parts of mmdet's two-stage detectors that graphs can run, for one image."""
 
 import torch
 import torch.nn.functional as F
@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 
 def sides_of(image: Tensor) -> Tensor:
-    """Return where boxes of a normalised image ``(C, H, W)`` end: width, height, twice.
+    """Return limits of boxes in a normalised image ``(C, H, W)``: its size, twice.
 
-    What is 0 in all channels, right and below, is padding.
+    Width comes first. Right and bottom pixels that are 0 in all channels are padding.
     """
     filled = (image != 0).any(0)
     height, width = (
@@ -65,7 +65,7 @@ def choose(
 def _suppress(
     boxes: Tensor, scores: Tensor, groups: Tensor, chosen: ConfigDict
 ) -> Tensor:
-    """Return what NMS keeps; groups are moved apart, as in mmcv's batched NMS."""
+    """Return indices kept by NMS within groups, by offsets as in mmcv's batched NMS."""
     from torchvision.ops import nms
 
     end = F.pad(boxes.flatten(), (0, 1)).amax(0) + 1  # there may be no boxes
@@ -74,13 +74,13 @@ def _suppress(
 
 
 def pool(extractor: nn.Module, maps: tuple[Tensor, ...], boxes: Tensor) -> Tensor:
-    """Pool boxes ``(n, 4)`` from the maps of their sizes."""
+    """Pool boxes ``(n, 4)``, each from the map for its size."""
     from torchvision.ops import roi_align
 
     layers, total = extractor.roi_layers, 0
     levels = extractor.map_roi_levels(F.pad(boxes, (1, 0)), len(layers))
     for level, (layer, features) in enumerate(zip(layers, maps, strict=False)):
-        # Boxes of other levels have no size here, and take little time.
+        # Boxes of other levels are set to zero size, which is cheap.
         own = (levels == level)[:, None]
         how = layer.output_size, layer.spatial_scale, layer.sampling_ratio, True
         pooled = roi_align(features, F.pad(boxes * own, (1, 0)), *how)
@@ -95,7 +95,7 @@ def are_plain(detector: nn.Module) -> bool:
         return False
     coders, chosen = (rpn.bbox_coder, roi.bbox_head.bbox_coder), detector.test_cfg
     right = all(_named(DeltaXYWHBBoxCoder=c) and c.clip_border for c in coders)
-    if roi.with_mask:  # below 0 masks stay soft
+    if roi.with_mask:  # a negative threshold keeps masks soft
         right &= _named(FCNMaskHead=roi.mask_head) and chosen.rcnn.mask_thr_binary >= 0
     for kind in ('bbox', 'mask') if roi.with_mask else ('bbox',):
         extractor = getattr(roi, f'{kind}_roi_extractor')

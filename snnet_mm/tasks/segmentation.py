@@ -11,7 +11,7 @@ from .base import ImageStatistics, Task, is_method, register_task
 
 
 class DenseTask(Task):
-    """A task of mmseg, whose models predict maps of the images' size."""
+    """A task of mmseg, whose models predict maps at image size."""
 
     scope = 'mmseg'
     chain_heads = ('decode_head',)
@@ -23,13 +23,13 @@ class DenseTask(Task):
         return self.predict(model, images, len(images))
 
     def outputs(self, model: nn.Module, images: Tensor) -> object:
-        """Return logits of the head's size; heads of queries give the images' size."""
+        """Return logits at the head's size, or at image size for query-based heads."""
         head = getattr(model.decode_head, 'active', model.decode_head)
         reads_samples = len(signature(head.forward).parameters) > 1
         return (self.run if reads_samples else super().outputs)(model, images)
 
     def predict(self, model: nn.Module, images: Tensor, number: int) -> Tensor:
-        """Return maps of the images' size; heads of queries read their number."""
+        """Return maps at image size; query-based heads read the number of images."""
         return model.encode_decode(images, [dict(img_shape=images.shape[2:])] * number)
 
     def replace_network(
@@ -46,7 +46,7 @@ class DenseTask(Task):
 
 @register_task
 class Segmentation(DenseTask):
-    """Classes of pixels."""
+    """One class per pixel."""
 
     name = 'segmentation'
     classes = 'BaseSegmentor', 'IoUMetric'

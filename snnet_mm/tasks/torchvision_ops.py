@@ -1,12 +1,12 @@
-"""mmcv's operators on torchvision's, where mmcv was installed without compiled ones.
+"""mmcv's operators, based on torchvision, for an mmcv without compiled operators.
 
-mmcv looks up all its operators in its extension at ``import mmcv.ops``, and mmdet
-imports them everywhere. :func:`install` puts this module in the place of that
-extension. The functions here are called by ``mmcv/ops/*.py`` of mmcv 2 alone, which
-hands them buffers to write to and some that only the compiled ones need. Should mmcv
-change its calls, tests/test_tasks/test_torchvision_ops.py fails, and ``make
-ops`` compiles mmcv's own. All functions take CPU and CUDA tensors; they were not run on
-a GPU.
+mmcv looks up all operators in its extension at ``import mmcv.ops``, and mmdet imports
+them everywhere. :func:`install` registers this module as that extension. Only
+``mmcv/ops/*.py`` of mmcv 2 calls these functions. It passes output buffers, and buffers
+that only the compiled operators need. If mmcv changes its calls,
+tests/test_tasks/test_torchvision_ops.py fails; ``make ops`` compiles mmcv's own
+operators. Functions accept CPU and CUDA tensors, but are untested on a GPU; mmcv calls
+:func:`softnms` on the CPU only.
 """
 
 import sys
@@ -21,7 +21,7 @@ from torch import Tensor
 from torchvision import ops
 
 EXTENSION = 'mmcv._ext'
-# Names of mmcv's two deformable convolutions for torchvision's arguments, (y, x).
+# mmcv's names (y, x) of torchvision's arguments, in both deformable convolutions.
 GEOMETRY = dict(
     stride=('dH', 'dW'), padding=('padH', 'padW'), dilation=('dilationH', 'dilationW')
 )
@@ -33,7 +33,7 @@ MODULATED_GEOMETRY = dict(
 
 
 def install() -> None:
-    """Serve as mmcv's extension, unless there is a compiled one."""
+    """Register this module as mmcv's extension, unless a compiled one exists."""
     if find_spec(EXTENSION) is None:
         sys.modules[EXTENSION] = sys.modules[__name__]
         _replace_placeholders()
@@ -42,10 +42,10 @@ def install() -> None:
 
 
 def _replace_placeholders() -> None:
-    """Give mmcv's operators to mm modules that were imported before.
+    """Replace placeholders of operators in mm modules that were imported earlier.
 
-    ``import mmseg.models`` imports heads of mmdet. Without ``mmcv.ops`` these define
-    placeholders of the same names, which raise when they are called.
+    ``import mmseg.models`` imports heads of mmdet. Without ``mmcv.ops``, they define
+    placeholders of the same names that raise when called.
     """
     operators = vars(import_module('mmcv.ops'))
     for name, module in [*sys.modules.items()]:
@@ -56,7 +56,7 @@ def _replace_placeholders() -> None:
 
 
 def __getattr__(name: str) -> Callable[..., None]:
-    """Return a function that raises; mmcv looks up all operators when imported."""
+    """Return a function that raises, as mmcv looks up all operators on import."""
     if name.startswith('_'):
         raise AttributeError(f'module {__name__} has no attribute {name}')
     return partial(_missing, name)
@@ -70,9 +70,9 @@ def _missing(name: str, *args, **kwargs) -> None:
 
 
 def nms(boxes: Tensor, scores: Tensor, iou_threshold: float, offset: int) -> Tensor:
-    """Return indices of the boxes that are kept, by falling scores."""
-    scores = scores.type_as(boxes)  # AMP gives scores of half precision
-    # mmcv's order of equal scores, which torchvision's stable sort keeps.
+    """Return the indices of kept boxes, in descending order of scores."""
+    scores = scores.type_as(boxes)  # scores are in half precision under AMP
+    # Sort ties as mmcv does; torchvision's stable sort keeps their order.
     order = scores.argsort(descending=True)
     boxes = _shifted(boxes, offset)[order]
     return order[ops.nms(boxes, scores[order], iou_threshold)]
@@ -88,17 +88,17 @@ def softnms(
     method: int,
     offset: int,
 ) -> Tensor:
-    """Write boxes with lowered scores to ``dets``, and return their indices.
+    """Write boxes with decayed scores to ``dets``; return their indices.
 
     Args:
         boxes: ``(N, 4)``.
         scores: ``(N,)``.
-        dets: ``(N, 5)``; as many rows are written as indices are returned.
-        iou_threshold: IoU from which on methods 0 and 1 lower a score.
-        sigma: Width of method 2.
-        min_score: Boxes whose score falls below it are dropped.
-        method: Factor of a score: 0 (0), 1 - IoU (1) or exp(-IoU^2 / sigma) (2).
-        offset: Added to widths and heights.
+        dets: ``(N, 5)``; one row is written per returned index.
+        iou_threshold: Smallest IoU at which methods 0 and 1 decay a score.
+        sigma: Width of the Gaussian of method 2.
+        min_score: Score below which boxes are dropped.
+        method: 0, 1 or 2, to multiply a score by 0, 1 - IoU or exp(-IoU^2 / sigma).
+        offset: Pixels added to widths and heights.
     """
     shifted, scores = _shifted(boxes, offset), scores.clone()
     kept, left = [], torch.arange(len(boxes))
@@ -124,7 +124,7 @@ def _shifted(boxes: Tensor, offset: int) -> Tensor:
 def roi_align_forward(
     input: Tensor, rois: Tensor, output: Tensor, *argmax: Tensor, **settings
 ) -> None:
-    """Write the averages in regions ``(K, 5)`` of maps to ``output``."""
+    """Write the averages of maps in regions ``(K, 5)`` to ``output``."""
     if settings['pool_mode'] == 0:
         _missing("roi_align with pool_mode='max'")
     output.copy_(ops.roi_align(input, rois, **_roi_settings(settings)))
@@ -178,7 +178,7 @@ def modulated_deform_conv_forward(*tensors: Tensor, **settings) -> None:
 
 
 def modulated_deform_conv_backward(*tensors: Tensor, **settings) -> None:
-    """Write the gradients of all tensors; the bias, if there is one, is the last."""
+    """Write the gradients of all tensors; a bias, if any, comes last."""
     input, weight, bias, _, offset, mask, _, *grads, grad_output = tensors
     grad_input, grad_weight, grad_bias, grad_offset, grad_mask = grads
     inputs = [input, offset, mask, weight, bias][: 4 + settings['with_bias']]
@@ -205,7 +205,7 @@ def sigmoid_focal_loss_forward(
 ) -> None:
     """Write the losses ``(N, C)`` of logits to ``output``.
 
-    Targets are classes ``(N,)``, ``C`` that of the background. Weights of classes
+    Targets ``(N,)`` are class indices, with ``C`` for background. Class weights
     ``(C,)`` may be empty.
     """
     output.copy_(_focal_loss(target, weight, settings)(input))
@@ -239,7 +239,7 @@ def ms_deform_attn_forward(
     weights: Tensor,
     **settings,
 ) -> Tensor:
-    """Return mmcv's multi-scale deformable attention as it is on a CPU."""
+    """Return multi-scale deformable attention from mmcv's CPU implementation."""
     return _attention(shapes)(value, locations, weights)
 
 
@@ -252,10 +252,10 @@ def ms_deform_attn_backward(*tensors: Tensor, **settings) -> None:
 
 
 def _attention(shapes: Tensor) -> Callable[..., Tensor]:
-    # Not yet there when mmcv.ops imports this module.
+    # Imported here, because mmcv.ops itself imports this module.
     from mmcv.ops.multi_scale_deform_attn import multi_scale_deformable_attn_pytorch
 
-    sizes = shapes.tolist()  # a GPU is waited for once
+    sizes = shapes.tolist()  # synchronises a GPU once
 
     def run(value: Tensor, locations: Tensor, weights: Tensor) -> Tensor:
         return multi_scale_deformable_attn_pytorch(value, sizes, locations, weights)
@@ -269,7 +269,7 @@ def _write_gradients(
     grad_output: Tensor,
     grads: Sequence[Tensor],
 ) -> None:
-    """Run a function again for the gradients of its inputs, and write them."""
+    """Run a function again and write the gradients of its inputs to ``grads``."""
     with torch.enable_grad():
         inputs = [x.detach().requires_grad_() for x in inputs]
         found = torch.autograd.grad(run(*inputs), inputs, grad_output)

@@ -1,4 +1,4 @@
-"""Two-stage detectors with numbers of boxes that do not depend on content."""
+"""Two-stage detectors with a number of boxes that does not depend on content."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -9,24 +9,24 @@ from torch import Tensor, nn
 
 from .base import class_names
 
-# Of boxes, as parts of the image's shorter side: a share for every level of a pyramid.
+# Sides of boxes relative to the image's shorter side, one per pyramid level.
 SIDES = (1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32)
 
 
 @contextmanager
 def most_boxes(detector: nn.Module, images: Tensor) -> Iterator[None]:
-    """Let heads of mmdet's two-stage detector see as many boxes as prediction allows.
+    """Run the heads of mmdet's two-stage detector on as many boxes as it allows.
 
-    How many there are depends on the images ``(B, 3, H, W)`` and on the weights. Where
-    the RPN proposes fewer than ``test_cfg.rpn.max_per_img``, or the box head finds
-    fewer than ``test_cfg.rcnn.max_per_img`` for the mask head, they are replaced by as
-    many that are laid out evenly. Masks are not pasted into images.
+    Otherwise the number depends on the images ``(B, 3, H, W)`` and on the weights. If
+    the RPN proposes fewer than ``test_cfg.rpn.max_per_img`` boxes, or the box head
+    passes fewer than ``test_cfg.rcnn.max_per_img`` to the mask head, evenly placed
+    boxes of that number replace them. Masks are not pasted into images.
     """
     calls = dict(rpn_head='predict', roi_head='predict_bbox')
     with ExitStack() as stack:
         for (name, call), stage in zip(calls.items(), ('rpn', 'rcnn'), strict=True):
             head = getattr(detector, name, None)
-            # Of the end anchor, where every anchor has its own.
+            # If every anchor has its own head, patch the head of the end anchor.
             head = getattr(head, 'active', head)
             limits = (getattr(detector, 'test_cfg', None) or {}).get(stage)
             if head is not None and limits and hasattr(head, call):
@@ -57,11 +57,11 @@ def _unpasted(
 
 
 def even_boxes(images: Tensor, number: int) -> Tensor:
-    """Lay boxes ``(B * number, 5)``, image and corners, over images."""
+    """Return boxes ``(B * number, 5)``, image index and corners, spread over images."""
     batch, _, height, width = images.shape
     n = torch.arange(number, device=images.device)
     sides = min(height, width) * images.new_tensor(SIDES)[n % len(SIDES)]
-    # Multiples of the golden ratio never fall on a line.
+    # Multiples of the golden ratio never line up.
     left = (n * 0.618034 % 1) * (width - sides)
     top = (n + 0.5) / number * (height - sides)
     boxes = torch.stack([left, top, left + sides, top + sides], dim=1).to(images)

@@ -1,7 +1,7 @@
-"""mmdet's detectors as one graph, up to what the caller does with its outputs.
+"""mmdet's detectors as one graph, without the caller's steps on its outputs.
 
-Of one-stage detectors and DETRs the caller chooses objects, by thresholds, sorting and
-NMS, as the step ``objects`` of a manifest says.
+For one-stage detectors and DETRs, the caller selects objects by thresholds, sorting and
+NMS, as the step ``objects`` of a manifest specifies.
 """
 
 from abc import ABC, abstractmethod
@@ -15,22 +15,22 @@ from torch import Tensor, nn
 from .base import class_names, is_method
 from .detector_heads import are_plain, choose, pool, propose, sides_of
 
-FAR = 2**15  # pixels; no box reaches the border of an image of this size
+FAR = 2**15  # pixels; no box reaches the border of an image this large
 NMS_KEYS = {'type', 'iou_threshold', 'class_agnostic', 'split_thr'}
 OTHERWISE = 'it chooses objects in a way of its own'
 DEFORMABLE = {'DeformConv2d', 'ModulatedDeformConv2d'}
 
 
 class WholeDetector(ABC):
-    """What a detector computes before objects are chosen.
+    """The part of a detector that one graph computes.
 
     Args:
-        model: A detector of a kind without a :meth:`fault`.
+        model: A detector for which :meth:`fault` returns None.
     """
 
     outputs: tuple[str, ...] = 'boxes', 'scores', 'factors'
     head_name = 'bbox_head'
-    takes_one = False  # image at a time
+    takes_one = False  # whether a graph takes one image at a time
 
     def __init__(self, model: nn.Module) -> None:
         self.model, self.head = model, getattr(model, self.head_name)
@@ -38,16 +38,16 @@ class WholeDetector(ABC):
     @classmethod
     @abstractmethod
     def fault(cls, model: nn.Module) -> str | None:
-        """Return why a detector predicts otherwise, or None if it does not."""
+        """Return why a detector predicts in another way, or None if it does not."""
 
     @abstractmethod
     def predict(self, images: Tensor) -> tuple[Tensor, ...]:
         """Predict preprocessed images ``(B, 3, H, W)``.
 
         Returns:
-            Boxes ``(B, n, 4)``, left, top, right and bottom in pixels of the images,
-            scores ``(B, n, classes)``, and of some heads factors ``(B, n)`` of the
-            scores of those boxes that are chosen.
+            Boxes ``(B, n, 4)`` as left, top, right and bottom in image pixels, and
+            scores ``(B, n, classes)``. Some heads add factors ``(B, n)``, by which the
+            scores of selected boxes are multiplied.
         """
 
     @abstractmethod
@@ -56,10 +56,10 @@ class WholeDetector(ABC):
 
 
 class DenseDetector(WholeDetector):
-    """A detector with boxes at all places of its maps, which the head's code decodes.
+    """A detector with boxes at all locations of its maps, decoded by the head's code.
 
-    That code takes the maps of one image. It decodes every place by itself, so a batch
-    is handed to it as one high image.
+    That code takes the maps of one image, but decodes every location independently. A
+    batch is therefore passed as one tall image.
     """
 
     base = 'BaseDenseHead'
@@ -90,14 +90,14 @@ class DenseDetector(WholeDetector):
     def _decode(
         self, maps: Sequence[Tensor], limits: tuple[int, int]
     ) -> tuple[tuple[Tensor, ...], list[int]]:
-        """Return boxes and scores of all levels, and the boxes of each."""
+        """Return boxes, scores and any factors, and the number of boxes per level."""
         parts, head, number = self.head(maps), self.head, maps[0].shape[0]
         about = dict(dtype=maps[0].dtype, device=maps[0].device)
         sizes = [level.shape[2:] for level in parts[0]]
         priors = head.prior_generator.grid_priors(sizes, **about)
         high = [[x.transpose(0, 1).flatten(1, 2) for x in part] for part in parts]
         high += [[None] * len(priors)] * (3 - len(high))  # heads without factors
-        # mmdet's class of results compares lengths, which cannot vary then.
+        # mmdet's InstanceData compares lengths, which would make them static.
         names = dict(filter_scores_and_topk=_keep_all, InstanceData=SimpleNamespace)
         single = _with_names(type(head)._predict_by_feat_single, **names)
         repeated = [level.repeat(number, 1) for level in priors]
@@ -136,7 +136,7 @@ class DenseDetector(WholeDetector):
 
 
 class YOLOX(DenseDetector):
-    """YOLOX: a box has one class, and none is clipped or left out by its rank."""
+    """YOLOX: a box has one class; boxes are not clipped or limited in number."""
 
     base = 'YOLOXHead'
 
@@ -172,9 +172,9 @@ class YOLOX(DenseDetector):
 
 
 class QueryDetector(WholeDetector):
-    """A DETR: every query has a box, and the best scores are chosen.
+    """A DETR: every query has a box, and the best scores are selected.
 
-    mmdet tells it where an image ends in a padded one; the graph takes none of these.
+    mmdet masks the padding of images; the graph accepts only images without padding.
     """
 
     @classmethod
@@ -188,8 +188,8 @@ class QueryDetector(WholeDetector):
     def predict(self, images: Tensor) -> tuple[Tensor, ...]:
         model, head, samples = self.model, self.head, [_sample(images)]
         height, width = images.shape[2:]
-        # DINO compares the number of images with its queries', to add zero if equal.
-        # Strides of expanded queries are compared with those of two images, too.
+        # DINO adds a zero term if the numbers of images and queries are equal. Export
+        # also compares the strides of expanded queries with those of two images.
         own = _with_names(type(model).forward_decoder, len=_length)
 
         def decode(**inputs: object) -> dict:
@@ -220,7 +220,7 @@ class QueryDetector(WholeDetector):
 
 
 class MaskQueries(WholeDetector):
-    """A Mask2Former: every query has a mask of the image's size."""
+    """A Mask2Former: every query has a mask at image size."""
 
     outputs = 'scores', 'masks'
     head_name = 'panoptic_head'
@@ -229,7 +229,7 @@ class MaskQueries(WholeDetector):
     def fault(cls, model: nn.Module) -> str | None:
         known = is_method(model, 'predict', 'MaskFormer')
         known &= is_method(model.panoptic_head, 'predict', 'MaskFormerHead')
-        # MaskFormer's own loops over the images of a batch, which may vary.
+        # MaskFormer's own forward loops over a batch, whose size may vary.
         known &= is_method(model.panoptic_head, 'forward', 'Mask2FormerHead')
         for name in ('predict', 'panoptic_postprocess', 'instance_postprocess'):
             known &= is_method(model.panoptic_fusion_head, name, 'MaskFormerFusionHead')
@@ -254,11 +254,11 @@ class MaskQueries(WholeDetector):
 
 
 class TwoStages(WholeDetector):
-    """A Faster or Mask R-CNN, which chooses its objects in the graph.
+    """A Faster or Mask R-CNN, whose graph also selects the objects.
 
-    A graph takes one image at a time, whose end it finds by the padding. Outputs have
-    ``test_cfg.rcnn.max_per_img`` rows; those without an object have the score -1. Masks
-    ``(B, n, h, w)`` are probabilities inside of boxes.
+    A graph takes one image at a time and detects its padding. Outputs have
+    ``test_cfg.rcnn.max_per_img`` rows; rows without an object have the score -1. Masks
+    ``(B, n, h, w)`` are probabilities inside boxes.
     """
 
     head_name = 'roi_head'
@@ -276,7 +276,7 @@ class TwoStages(WholeDetector):
             name = type(getattr(model, 'rpn_head', None)).__name__
             return f'it or {name} chooses objects in a way of its own'
         about = model.data_preprocessor
-        if about is None:  # in a graph, which was asked before
+        if about is None:  # in a graph, whose model was checked before
             return None
         mean = getattr(about, 'mean', torch.zeros(1))
         apart = not about.pad_value and (mean % 1).any()
@@ -323,22 +323,22 @@ def objects_step(
     """Return the step ``objects`` of a manifest.
 
     Args:
-        levels: Number of boxes of each level.
-        per_level: Pairs of a box and a class that are kept of each level.
-        above: Scores that objects exceed, without factors.
-        number: Objects that are kept.
-        clip: Whether boxes end at the border of the image.
-        fills: Whether the image fills the graph's.
-        one_class: Whether a box has its best class alone.
-        larger_than: Pixels that both sides of boxes exceed; negative for all boxes.
-        iou: Overlap that NMS allows; None without NMS.
-        all_classes: Whether NMS takes objects of all classes for one.
+        levels: Number of boxes per level.
+        per_level: Number of best (box, class) pairs kept per level.
+        above: Score threshold of objects, before factors are applied.
+        number: Largest number of objects.
+        clip: Whether to clip boxes to the image.
+        fills: Whether the image fills the graph's input without padding.
+        one_class: Whether a box has only its best class.
+        larger_than: Pixels that both sides of a box must exceed; negative for no limit.
+        iou: IoU threshold of NMS; None without NMS.
+        all_classes: Whether NMS is class-agnostic.
     """
     return dict(step='objects', **locals())
 
 
 def kind_of(model: nn.Module) -> type[WholeDetector] | None:
-    """Return the kind of a detector, which may have a fault."""
+    """Return the class for a detector, which may still have a fault."""
     names = class_names(model)
     if 'MaskFormer' in names:
         return MaskQueries
@@ -353,13 +353,13 @@ def kind_of(model: nn.Module) -> type[WholeDetector] | None:
 
 
 def whole_detector(model: nn.Module) -> WholeDetector | None:
-    """Return a detector that is one graph, or None for others."""
+    """Return a detector as one graph, or None if it cannot be one."""
     kind = kind_of(model)
     return None if kind is None or kind.fault(model) else kind(model)
 
 
 def fault_of(model: nn.Module) -> str | None:
-    """Return the name of a head that is not in the graph and why, or None."""
+    """Return the name of the head that the graph lacks and why, or None."""
     if (kind := kind_of(model)) is None:
         return f'{type(model).__name__} is none of the known detectors'
     why = kind.fault(model)
@@ -367,23 +367,23 @@ def fault_of(model: nn.Module) -> str | None:
 
 
 def _sample(images: Tensor) -> SimpleNamespace:
-    """Return what mmdet reads of a sample whose image fills the graph's."""
+    """Return the sample that mmdet reads for an image without padding."""
     size = tuple(images.shape[2:])
     about = dict(img_shape=size, batch_input_shape=size)
     return SimpleNamespace(metainfo=about, **about)
 
 
 def _with_names(function: FunctionType, **names: object) -> FunctionType:
-    """Return a function that finds other values under some of its global names."""
+    """Return a copy of a function with some of its global names replaced."""
     args = function.__name__, function.__defaults__, function.__closure__
     return FunctionType(function.__code__, function.__globals__ | names, *args)
 
 
 def _keep_all(scores: Tensor, threshold: float, number: int, results: dict) -> tuple:
-    """Stand in for mmdet's ``filter_scores_and_topk``."""
+    """Replace mmdet's ``filter_scores_and_topk``; keep all boxes."""
     return scores, scores[:, 0], slice(None), results
 
 
 def _length(values: Sequence | Tensor) -> int:
-    """Return the length of a sequence; of tensors it may vary, and 0 stands for it."""
+    """Return the length of a sequence, or 0 for a tensor, whose length may vary."""
     return 0 if isinstance(values, Tensor) else len(values)

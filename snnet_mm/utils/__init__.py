@@ -1,4 +1,4 @@
-"""Small helpers that any part may use; torch and mmengine are imported late."""
+"""Shared helpers; those that require torch or mmengine are imported lazily."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from .random import isolated_rng, seed_everything, shared_seed
     from .registering import register, suggesting_types
 
-# Modules that import torch or mmengine, and their names.
+# Modules that import torch or mmengine, and the names that they export.
 _LATE = dict(
     checkpoint_guard=('guard_checkpoints', 'read_ahead'),
     checkpoints=('UntrustedCheckpointError', 'load_fitting', 'load_weights_only'),

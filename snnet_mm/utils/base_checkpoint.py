@@ -1,4 +1,4 @@
-"""Checkpoints that add weights to another checkpoint, which they name."""
+"""Checkpoints that add weights to a base checkpoint and refer to it."""
 
 import hashlib
 import os
@@ -15,7 +15,7 @@ KEY = 'base_checkpoint'  # in the meta of a checkpoint
 
 
 def digest_of(weights: Mapping[str, Tensor]) -> str:
-    """Return the SHA-256 of tensors with their names, shapes and types."""
+    """Return the SHA-256 of all tensors, including names, shapes and dtypes."""
     found = hashlib.sha256()
     tensors = {k: v for k, v in weights.items() if isinstance(v, Tensor)}
     for name in sorted(tensors):
@@ -28,7 +28,7 @@ def digest_of(weights: Mapping[str, Tensor]) -> str:
 def with_prefixes(
     weights: Mapping[str, Tensor], renames: Mapping[str, str]
 ) -> dict[str, Tensor]:
-    """Return weights under names with other prefixes."""
+    """Return weights with name prefixes replaced, given as old to new prefix."""
     named = {}
     for name, value in weights.items():
         old = next(filter(name.startswith, renames), None)
@@ -44,14 +44,14 @@ def save_added(
     renames: Mapping[str, str],
     meta: Mapping[str, Any],
 ) -> None:
-    """Write weights that are added to a base checkpoint, which is named by its digest.
+    """Write a checkpoint of added weights that refers to its base by path and digest.
 
     Args:
-        path: Checkpoint to write, whole or not at all.
+        path: Checkpoint to write, atomically.
         added: The weights that the base lacks.
-        base: File of the base.
-        base_weights: Its weights.
-        renames: What stands here in place of prefixes of names in the base.
+        base: File of the base checkpoint.
+        base_weights: Weights of the base checkpoint.
+        renames: New name prefixes by prefixes of names in the base.
         meta: Other entries of the checkpoint's meta.
     """
     path = Path(path)
@@ -68,7 +68,7 @@ def save_added(
 def joined_with_base(
     loaded: dict[str, Any], path: Path, read: Callable[[Path], dict[str, Tensor]]
 ) -> dict[str, Any]:
-    """Return a checkpoint with the weights of its base, if it names one.
+    """Return a checkpoint joined with the weights of its base, if it refers to one.
 
     Raises:
         ValueError: If the base is missing, or its weights have changed.

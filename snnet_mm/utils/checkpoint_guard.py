@@ -1,8 +1,8 @@
-"""mmengine reads checkpoints as data.
+"""Make mmengine load checkpoints as data.
 
-mmengine (0.10) unpickles what torch refuses, and publishes ``register_scheme`` alone,
-which replaces its loaders for the whole process. If an upgrade loads in another way,
-tests/test_utils/test_checkpoint_guard.py fails.
+mmengine (0.10) unpickles files that torch refuses. Its only public hook is
+``register_scheme``, which replaces its loaders for the whole process. If an upgrade
+loads differently, tests/test_utils/test_checkpoint_guard.py fails.
 """
 
 import logging
@@ -22,19 +22,19 @@ KEYS = (
     'checkpoint'
 )
 SWITCH = 'TORCH_FORCE_WEIGHTS_ONLY_LOAD'
-# What was read ahead, by file, in every guard that is entered.
+# Checkpoints read ahead, by file name: one dict per active guard.
 _ahead: list[dict[str, dict[str, Any]]] = []
 
 
 @contextmanager
 def guard_checkpoints(trust: bool = False) -> Iterator[None]:
-    """Let mmengine read checkpoints as data, where it would run what is in them.
+    """Make mmengine load checkpoints as data, without running code in them.
 
-    mmengine (0.10) unpickles what torch refuses, and on resuming it runs the config
-    that a checkpoint holds. Inside this context files and addresses are read by
-    :func:`load_weights_only`, through mmengine's own ``register_scheme``, and without
-    that config. What loads otherwise torch itself confines to weights. With ``trust``
-    everything stays as mmengine has it, and a warning is logged.
+    mmengine (0.10) unpickles files that torch refuses, and on resuming it executes the
+    config stored in a checkpoint. Inside this context, :func:`load_weights_only` reads
+    files and URLs, through mmengine's ``register_scheme``, and the stored config is
+    dropped. torch restricts all other loading to weights. With ``trust``, mmengine is
+    unchanged and a warning is logged.
     """
     if trust:
         print_log(
@@ -58,9 +58,9 @@ def guard_checkpoints(trust: bool = False) -> Iterator[None]:
 
 
 def read_ahead(path: str) -> None:
-    """Read a checkpoint that mmengine is about to load, and then need not read again.
+    """Read a checkpoint that mmengine is about to load, and cache it for that load.
 
-    Outside :func:`guard_checkpoints` it is only read.
+    Outside :func:`guard_checkpoints`, nothing is cached.
     """
     loaded = load_weights_only(path)
     if _ahead:
@@ -73,7 +73,7 @@ def _register(local: Callable, http: Callable) -> None:
 
 
 def _guarded(load: Callable[[str], dict[str, Any]]) -> Callable:
-    """Return a loader of mmengine; all parts move tensors to their own device."""
+    """Return an mmengine loader; callers move the tensors to their device."""
 
     def load_from_guarded(filename: str, map_location: Any = None) -> dict[str, Any]:
         try:

@@ -1,4 +1,4 @@
-"""Checkpoints: read without running what is in them, unwrapped and compared."""
+"""Checkpoints: loaded without running code in them, unwrapped and validated."""
 
 import hashlib
 import os
@@ -21,34 +21,34 @@ from .base_checkpoint import joined_with_base
 
 _PLAIN = ('?', 'i1', 'i2', 'i4', 'i8', 'u1', 'u2', 'u4', 'u8', 'f2', 'f4', 'f8', 'U1')
 _STATISTICS = ('current', 'max', 'mean', 'min')
-# What torch says of objects that it would have to trust; damage sounds different.
+# torch's messages about objects that it does not trust, unlike those about damage.
 _REFUSAL = re.compile(
     r'.*(?:Unsupported global|unsupported GLOBAL|unrecognized function|not trusted|'
     r'Can only (?:create|build|append|extend|set)).*'
 )
 KEYS = 'config key: load_from; of tools/test.py: the argument checkpoint'
-# Weights that change the outputs of the others, by the setting that makes room for
-# them; other rooms add theirs.
+# Name patterns of weights that change the outputs of others, each with the setting that
+# adds their parameters to a model. Other subpackages register theirs.
 ADDED = {r'(^|\.)blocks\..*\.lora_': 'model.backbone.anchors.lora'}
-# Where files keep their state dict; BEiT's have one inside another.
+# Keys under which files store the state dict; BEiT's files nest them.
 STATE_DICTS = ('state_dict', 'model', 'module')
 
 
 class UntrustedCheckpointError(ValueError):
-    """A checkpoint that holds more than weights, log history and plain data."""
+    """Raised if a checkpoint contains more than weights, log history and plain data."""
 
 
 def load_weights_only(path: str | os.PathLike) -> dict[str, Any]:
-    """Read a checkpoint to the CPU; nothing in it can run.
+    """Load a checkpoint to the CPU without running any code in it.
 
-    One that adds to a base checkpoint comes with the weights of both; see
-    :func:`snnet_mm.utils.base_checkpoint.save_added`. Besides what torch takes for
-    weights, ``HistoryBuffer`` and numpy's arrays and scalars of plain data are let in,
-    as mmengine's checkpoints hold them. The tensors of a ``.safetensors`` file become
-    the state dict.
+    A checkpoint that adds to a base checkpoint is returned with the weights of both;
+    see :func:`snnet_mm.utils.base_checkpoint.save_added`. Besides the types that torch
+    allows, ``HistoryBuffer`` and numpy arrays and scalars of plain data are allowed,
+    because mmengine's checkpoints contain them. The tensors of a ``.safetensors`` file
+    become the state dict.
 
     Raises:
-        UntrustedCheckpointError: If the file holds anything else.
+        UntrustedCheckpointError: If the file contains anything else.
     """
     path = Path(path).expanduser()
     if not path.is_file():
@@ -57,7 +57,7 @@ def load_weights_only(path: str | os.PathLike) -> dict[str, Any]:
     try:
         if path.suffix == '.safetensors':
             return dict(state_dict=load_file(path))
-        if zipfile.is_zipfile(path):  # torch does not look at the check sums
+        if zipfile.is_zipfile(path):  # torch does not verify checksums
             with zipfile.ZipFile(path) as archive:
                 if damaged := archive.testzip():
                     raise zipfile.BadZipFile(f'bad check sum of {damaged}')
@@ -74,7 +74,7 @@ def load_weights_only(path: str | os.PathLike) -> dict[str, Any]:
 
 
 def weights_of(loaded: Mapping) -> dict[str, Any]:
-    """Return the state dict in what a file holds, without the names of wrappers."""
+    """Return the state dict of a loaded file, without the prefix of wrappers."""
     for key in STATE_DICTS:
         inner = loaded.get(key)
         loaded = inner if isinstance(inner, Mapping) else loaded
@@ -82,7 +82,7 @@ def weights_of(loaded: Mapping) -> dict[str, Any]:
 
 
 def _explained(path: Path, error: Exception) -> ValueError:
-    """The error to raise for one of reading, which differs by where a file is bad."""
+    """Convert a loading error, whose type varies with the damage, to a ValueError."""
     refusal = _REFUSAL.search(str(error))
     bare = path.read_bytes()[:1] == pickle.PROTO
     if isinstance(error, pickle.UnpicklingError) and (refusal or bare):
@@ -99,9 +99,9 @@ def _explained(path: Path, error: Exception) -> ValueError:
 
 
 def load_url(url: str) -> dict[str, Any]:
-    """Fetch a checkpoint into torch's cache, unless it is there, and read it.
+    """Download a checkpoint to torch's cache, unless cached, and load it.
 
-    One for which :func:`load_weights_only` raises is not kept.
+    If :func:`load_weights_only` raises, the file is deleted.
     """
     path = _download(url)
     try:
@@ -126,7 +126,7 @@ def _download(url: str) -> Path:
 
 
 def plain_globals() -> list:
-    """Names under which pickles of numpy 1 and 2 and of mmengine know their parts."""
+    """Return the globals that pickles of numpy 1 and 2 and of mmengine refer to."""
     multiarray = np._core.multiarray
     functions = [
         (getattr(multiarray, name), f'numpy.{package}.multiarray.{name}')
@@ -134,23 +134,24 @@ def plain_globals() -> list:
         for package in ('core', '_core')
     ]
     dtypes = [type(np.dtype(code)) for code in _PLAIN]
-    # A history buffer names its statistics as getattr(HistoryBuffer, 'mean') does.
+    # Pickled history buffers refer to statistics by getattr(HistoryBuffer, 'mean').
     statistic = (_history_statistic, 'builtins.getattr')
-    # Those of an empty array come as bytes().
+    # The data of an empty array is pickled as bytes().
     return [HistoryBuffer, statistic, bytes, np.ndarray, np.dtype, *functions, *dtypes]
 
 
 def _history_statistic(owner: object, name: str) -> Any:
-    """A ``getattr`` that reaches the statistics of a history buffer, and no more."""
+    """Replace ``getattr``, but return only statistics of a history buffer."""
     if owner is not HistoryBuffer or name not in _STATISTICS:
         raise pickle.UnpicklingError(f'getattr of {name!r} is not trusted')
     return getattr(HistoryBuffer, name)
 
 
 def load_fitting(model: nn.Module, checkpoint: Mapping, name: str) -> None:
-    """Load a checkpoint into a model, all of whose parameters it must hold.
+    """Load a checkpoint, which must contain all parameters of the model.
 
-    Weights of parts that the model lacks are skipped.
+    Weights that the model lacks are skipped. Those that :data:`ADDED` matches raise if
+    the model has none of their kind.
     """
     check_weights_fit(model, checkpoint, name, strict=True)
     model.load_state_dict(weights_of(checkpoint), strict=False)
@@ -163,17 +164,17 @@ def check_weights_fit(
     strict: bool,
     resumed: bool = False,
 ) -> None:
-    """Raise unless a checkpoint, or state dict, holds the weights of a model.
+    """Raise unless a checkpoint, or state dict, contains the weights of a model.
 
-    mmengine loads what has a place, and only logs the rest.
+    mmengine itself loads matching weights and only logs the rest.
 
     Args:
         model: The model, without wrappers.
-        checkpoint: What was read.
+        checkpoint: The loaded checkpoint or state dict.
         name: Name of the checkpoint in messages.
-        strict: Whether all parameters must be there, in their shapes, and nothing that
-            adds to them; else one is enough.
-        resumed: Whether the stitches must be all of the checkpoint's.
+        strict: Whether all parameters must be present in their shapes, and no weights
+            in :data:`ADDED` that the model lacks; otherwise one matching key suffices.
+        resumed: Whether the model must have all stitches of the checkpoint.
     """
     weights = weights_of(checkpoint)
     _check_spaces(model, weights, name, resumed)
@@ -215,7 +216,7 @@ def _check_all_there(
             why = 'that the model has no place for; without them it is not what was'
             keys = f'config key: {setting}; {KEYS}'
             _fail(name, f'holds {added[0]} and others {why} trained', keys)
-    # Without the buffer, stitching layers would be fitted anew.
+    # Without the buffer, stitching layers would be fitted again.
     needed = [k for k in wanted if k.endswith('stitching_initialized')]
     needed += [k for k, _ in model.named_parameters()]
     missing = [k for k in needed if k not in shapes]
@@ -226,7 +227,7 @@ def _check_all_there(
 
 def _check_spaces(model: nn.Module, weights: Mapping, name: str, exact: bool) -> None:
     for path, module in model.named_modules():
-        if not hasattr(module, 'check_space_of'):  # of stitched backbones
+        if not hasattr(module, 'check_space_of'):  # not a stitched backbone
             continue
         try:
             known = module.check_space_of(weights, f'{path}.' if path else '', exact)

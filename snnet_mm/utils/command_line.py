@@ -1,4 +1,4 @@
-"""The command line of all tools: their common options, and errors in a few words."""
+"""The command line of all tools: common options and short error messages."""
 
 import argparse
 import os
@@ -13,12 +13,12 @@ from snnet_mm.runtime.checks import check
 
 from .logging import NOISE, WithoutNoise
 
-# Errors of a user, who is told what to change. Others are faults of the code.
+# Errors that a user can fix, reported without a traceback. All others are bugs.
 USERS_ERRORS = ValueError, OSError, ImportError
 TRACEBACK, VERBOSE = '--traceback', '--verbose'
 TRUST = '--trust-checkpoint'
 LAUNCHERS = 'pytorch', 'slurm', 'mpi'
-# Extras of this package that bring a missing package.
+# Missing package -> extra of this package that installs it.
 EXTRAS = dict(onnxruntime='onnx', openvino='openvino', ray='ray')
 EXTRAS |= dict(huggingface_hub='hub', transformers='llama')
 
@@ -27,7 +27,7 @@ class ToolParser(argparse.ArgumentParser):
     """A parser with the options that all tools have; see :func:`run_command`."""
 
     def __init__(self, description: str = '', **kwargs) -> None:
-        # Docstrings of tools end in the command, which the usage shows.
+        # Docstrings of tools end in the command, which the usage already shows.
         super().__init__(description=description.partition(': ``')[0], **kwargs)
         group = self.add_argument_group('output')
         what = "show mmengine's whole log, which is always in its file"
@@ -48,12 +48,12 @@ class ToolParser(argparse.ArgumentParser):
         what = """load checkpoints with whatever is in them, code that runs included; by
             default they are read as weights and plain data only"""
         self.add_argument(TRUST, action='store_true', help=what)
-        # torch.distributed.launch passes what it has set in the environment, too.
+        # torch.distributed.launch passes the rank here and in the environment.
         self.add_argument('--local_rank', '--local-rank', help=argparse.SUPPRESS)
 
 
 class _Options(argparse.Action):
-    """mmengine's ``DictAction``, which is imported where the option is given."""
+    """mmengine's ``DictAction``, imported only if the option is given."""
 
     def __call__(self, parser, namespace, values, option_string=None) -> None:
         from mmengine.config import DictAction
@@ -63,9 +63,9 @@ class _Options(argparse.Action):
 
 
 def run_command(main: Callable[[], None]) -> None:
-    """Run a tool; what its user did wrong is printed without a traceback, status 1."""
+    """Run a tool; on a user error, print it without a traceback and exit with 1."""
     terminal = nullcontext()
-    if VERBOSE not in sys.argv:  # of which a user of these packages can change nothing
+    if VERBOSE not in sys.argv:  # hide warnings that a user cannot act on
         warnings.filterwarnings('ignore', module='mm|timm|torch')
         warnings.filterwarnings('ignore', message=f'.*(?:{NOISE.pattern})')
         terminal = redirect_stdout(WithoutNoise(sys.stdout))
@@ -74,7 +74,7 @@ def run_command(main: Callable[[], None]) -> None:
             main()
     except Exception as error:
         text = str(error).strip()
-        # mm's own classes raise this for a wrong setting; ours raise a ValueError.
+        # mm's classes raise a TypeError for unknown settings; ours a ValueError.
         expected = isinstance(error, USERS_ERRORS) or 'unexpected keyword' in text
         if TRACEBACK in sys.argv or not expected:
             raise
@@ -87,7 +87,7 @@ def run_command(main: Callable[[], None]) -> None:
 
 
 def parse_size(text: str, option: str) -> tuple[int, int]:
-    """Return height and width of an option such as ``168x238``."""
+    """Parse the height and width of an option such as ``168x238``."""
     height, _, width = text.partition('x')
     right = height.isdecimal() and width.isdecimal() and int(height) * int(width)
     allowed = 'height and width in pixels, such as 168x238'
@@ -96,7 +96,7 @@ def parse_size(text: str, option: str) -> tuple[int, int]:
 
 
 def check_file(path: str | os.PathLike | None, key: str) -> None:
-    """Raise if a local file does not exist, and name the nearest."""
+    """Raise if a local file does not exist, and suggest the closest name."""
     if path is None or ':' in str(path) or Path(path).expanduser().is_file():
         return
     path = Path(path).expanduser()

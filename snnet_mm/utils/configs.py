@@ -1,4 +1,4 @@
-"""Configs: read by file or name, and changed for what is asked of them."""
+"""Configs: loaded by path or name, and adapted to the options of tools."""
 
 import inspect
 import os
@@ -20,12 +20,12 @@ from snnet_mm.runtime.checks import check, is_number, is_whole, refusal
 
 PACKAGE = 'snnet_mm'
 SYNC_BN = 'SyncBN', 'MMSyncBN', nn.SyncBatchNorm
-# Samplers whose place in the stream of samples seeds augmentation.
+# Samplers with known positions in the stream of samples, which seed augmentation.
 SEEDED = (
     'DefaultSampler', 'InfiniteSampler', 'ClassAwareSampler', 'MultiDataSampler',
     'RepeatAugSampler',
 )  # fmt: skip
-# Top-level keys that runners and tools read; others are variables, or for own hooks.
+# Top-level keys read by runners and tools; others are variables or for custom hooks.
 READ_KEYS = {*inspect.signature(Runner.__init__).parameters}
 READ_KEYS |= {'custom_imports', 'strategy', 'tta_model', 'tta_pipeline'}
 
@@ -33,17 +33,17 @@ READ_KEYS |= {'custom_imports', 'strategy', 'tta_model', 'tta_pipeline'}
 def load_config(
     name: str | os.PathLike, options: Mapping[str, Any] | None = None
 ) -> Config:
-    """Read a config and override settings of it, as ``'a.b'`` to value.
+    """Load a config and override its settings, given as ``'a.b'`` to value.
 
-    Its name is a file, or of an installed package, such as
+    ``name`` is a path, or a config of an installed package, such as
     ``'snnet_mm::camvid/setr-naive_vit-fast_1xb8-1500_camvid-240x176.py'``.
     """
-    import_module(f'{PACKAGE}.register')  # whichever was imported first
+    import_module(f'{PACKAGE}.register')  # registers our types in any import order
     path = _path_of(str(name))
     try:
         cfg = Config.fromfile(path)
     except ImportError:
-        raise  # of custom_imports; the message says what is missing
+        raise  # from custom_imports; its message names the missing module
     except Exception as error:
         raise ValueError(
             f'config {path} cannot be read: {type(error).__name__}: {error} (argument: '
@@ -64,7 +64,7 @@ def runner_config(
     work_dir: str | os.PathLike | None,
     options: Mapping[str, Any] | None = None,
 ) -> Config:
-    """Read a config with a work directory, by default one with the config's name."""
+    """Load a config and set its work directory, by default named after the config."""
     cfg = load_config(name, options)
     cfg.work_dir = str(
         work_dir or cfg.get('work_dir') or f'work_dirs/{Path(name).stem}'
@@ -73,13 +73,13 @@ def runner_config(
 
 
 def merge_options(cfg: Config, options: Mapping[str, Any]) -> None:
-    """Override settings of a config, as ``'a.b'`` to value.
+    """Override settings of a config, given as ``'a.b'`` to value.
 
-    By then the variables of its files, such as ``data_root``, have been put into the
-    keys that depend on them: to change a variable alone would change nothing, and is
-    refused with the keys that hold its value.
+    Variables of config files, such as ``data_root``, are already substituted into the
+    keys that use them, so overriding a variable alone would have no effect. This raises
+    an error that lists the keys with its value.
     """
-    # What a model has itself comes first.
+    # A model's own data_preprocessor takes precedence over the top-level one.
     unread = {'data_preprocessor'} & (cfg.get('model') or {}).keys()
     names = {key.partition('.')[0] for key in options} - (READ_KEYS - unread)
     before = {name: deepcopy(cfg[name]) for name in names & cfg.keys()}
@@ -99,8 +99,8 @@ def merge_options(cfg: Config, options: Mapping[str, Any]) -> None:
 
 
 def _held_at(cfg: Config, name: str, value: Any) -> list[str]:
-    """Keys that hold the value of a variable, or a path that begins with it."""
-    # Numbers are equal by chance.
+    """Return keys that contain a variable's value, or a path that starts with it."""
+    # Empty values, booleans and numbers may be equal by chance.
     telling = value and not isinstance(value, (bool, Number))
     is_path = isinstance(value, str) and '/' in value
 
@@ -128,7 +128,7 @@ def _path_of(name: str) -> Path:
 
 
 def dicts_in(node: Any) -> Iterator[dict]:
-    """Every dict in a config, however deep."""
+    """Yield every dict in a config, at any depth."""
     if isinstance(node, dict):
         yield node
         node = list(node.values())
@@ -138,10 +138,10 @@ def dicts_in(node: Any) -> Iterator[dict]:
 
 
 def model_config(cfg: Config) -> dict:
-    """Return the config of the mm model that mmengine's Runner builds of a config.
+    """Return the config of the mm model that mmengine's Runner builds from a config.
 
-    A ``data_preprocessor`` at the top level belongs to a model without one of its own.
-    Wrappers, such as :class:`~snnet_mm.models.SandwichWrapper`, are left out.
+    A top-level ``data_preprocessor`` applies to a model without its own. Wrappers, such
+    as :class:`~snnet_mm.models.SandwichWrapper`, are removed.
     """
     model = cfg.model
     while isinstance(model.get('model'), Mapping):
@@ -153,14 +153,14 @@ def model_config(cfg: Config) -> dict:
 
 
 def innermost(dataset: ConfigDict) -> ConfigDict:
-    """Return the config of a data set that has the pipeline, inside of wrappers."""
+    """Unwrap the config of a data set down to the one that has the pipeline."""
     while 'pipeline' not in dataset:
         dataset = dataset.get('dataset') or dataset.datasets[0]
     return dataset
 
 
 def inference_pipeline(cfg: Config) -> list[dict]:
-    """Return the test pipeline for image files without annotations."""
+    """Return the test pipeline without annotations, starting from image files."""
     steps = [dict(type='LoadImageFromFile')]
     for step in deepcopy(innermost(cfg.test_dataloader.dataset).pipeline):
         kind = getattr(step['type'], '__name__', step['type']).rpartition('.')[2]
@@ -172,19 +172,19 @@ def inference_pipeline(cfg: Config) -> list[dict]:
 
 
 def takes_rgb(cfg: Config) -> bool:
-    """Tell whether a model turns the BGR of loaded images into RGB."""
+    """Return whether a model converts loaded BGR images to RGB."""
     preprocessor = model_config(cfg).get('data_preprocessor') or {}
-    keys = 'bgr_to_rgb', 'rgb_to_bgr', 'to_rgb'  # both exchange the channels
+    keys = 'bgr_to_rgb', 'rgb_to_bgr', 'to_rgb'  # the first two both swap channels
     return any(preprocessor.get(key) for key in keys)
 
 
 def set_length(
     cfg: Config, iters: int | None = None, epochs: int | None = None
 ) -> None:
-    """Set the length of a training, and scale all that is planned for its old one.
+    """Set the length of a training, and scale its schedulers and warm-ups.
 
-    These are the schedulers, and the warm-ups of samplers and losses. A shorter
-    training is validated no more often than before.
+    The warm-ups are those of samplers and losses. A shorter training is validated no
+    more often than before.
 
     Args:
         cfg: Config of the training, changed in place.
@@ -207,14 +207,14 @@ def set_length(
 
 
 def _scale(cfg: Config, old: int, new: int) -> None:
-    """Scale schedulers and warm-ups by ``new / old``, rounding up."""
+    """Scale by ``new / old``; milestones and periods round down, all others up."""
 
     def up(value: float) -> int:
         return -(-value * new // old)
 
     def acts(part: Mapping) -> bool:
         begin = part.get('begin', 0)
-        # A warm-up of one step would keep its first factor for good.
+        # A warm-up of one step would never leave its start factor.
         warms_up = begin == 0 and not part.get('convert_to_iter_based')
         return part.get('end', new) - begin > warms_up
 
@@ -229,7 +229,7 @@ def _scale(cfg: Config, old: int, new: int) -> None:
             part[name] = [max(1, value * new // old) for value in part[name]]
     if isinstance(schedules, list):
         cfg.param_scheduler = [*filter(acts, schedules)]
-    else:  # one alone, or some by optimizer
+    else:  # a single scheduler, or schedulers by optimizer
         for name, parts in schedules.items():
             if isinstance(parts, list) and 'type' not in schedules:
                 schedules[name] = [*filter(acts, parts)]
@@ -240,16 +240,16 @@ def _scale(cfg: Config, old: int, new: int) -> None:
 
 
 def make_safe(cfg: Config) -> list[str]:
-    """Put the project's safe hooks in where a config has mm's stock ones.
+    """Replace mm's stock hooks in a config with the project's safe hooks.
 
-    Checkpoints are then whole or absent, a training that diverges stops, and resuming
-    is exact: samples are seeded by their place in the stream, and the run by a fixed
-    number. Returns what was put in.
+    Checkpoints are then written atomically, labels are checked, and a diverging
+    training stops. Resuming is exact: samples are seeded by their position in the
+    stream, and the run by a fixed seed. Returns what was added.
     """
     hooks = dict(cfg.get('default_hooks') or {})
     present = {*map(_name, hooks.values()), *map(_name, cfg.get('custom_hooks') or [])}
     done = []
-    # mmengine's default; a hook that is None was taken out.
+    # mmengine's default for a missing key; None disables the hook.
     checkpoint = hooks.get('checkpoint', dict(type='CheckpointHook', interval=1))
     if checkpoint and _name(checkpoint) == 'CheckpointHook':
         safe = dict(type='StitchCheckpointHook')
@@ -258,7 +258,7 @@ def make_safe(cfg: Config) -> list[str]:
     if 'ExactResumeHook' not in present:
         hooks['exact_resume'] = dict(type='ExactResumeHook')
         done += ['ExactResumeHook', *_seed(cfg)]
-    grounded = 'language_model' in cfg.model  # its heads count words
+    grounded = 'language_model' in cfg.model  # its heads score words, not classes
     checked = grounded or 'LabelCheckHook' in present
     if not checked:
         hooks['label_check'] = dict(type='LabelCheckHook')
@@ -271,7 +271,7 @@ def make_safe(cfg: Config) -> list[str]:
 
 
 def _seed(cfg: Config) -> Iterator[str]:
-    """Seed samples, where the sampler is known to tell places, and the run."""
+    """Seed the samples, if the sampler is in ``SEEDED``, and the run."""
     loader = cfg.get('train_dataloader') or {}
     data, sampler = loader.get('dataset'), loader.get('sampler')
     if sampler and _name(sampler) in SEEDED and _name(data) != 'SeededDataset':
@@ -292,8 +292,7 @@ def _name(part: object) -> str:
 def train_in_half_precision(cfg: Config, asked: bool = True) -> None:
     """Make a config train in mixed precision: bfloat16 on a CPU, mm's AMP elsewhere.
 
-    If it was not ``asked`` for by ``--amp``, an ``AmpOptimWrapper`` of the config is
-    replaced on a CPU, and any other wrapper stays.
+    Unless ``asked`` by ``--amp``, only an ``AmpOptimWrapper`` on a CPU is replaced.
     """
     wrapper, on_cpu = cfg.get('optim_wrapper') or {}, get_device() == 'cpu'
     kind = str(getattr(wrapper.get('type'), '__name__', wrapper.get('type')))
@@ -309,24 +308,24 @@ def train_in_half_precision(cfg: Config, asked: bool = True) -> None:
     if not asked:
         print(f'{kind} needs an accelerator: training in bfloat16 on the CPU.')
     wrapper.type = 'BF16OptimWrapper'
-    for key in ('loss_scale', 'dtype', 'use_fsdp'):  # of AmpOptimWrapper
+    for key in ('loss_scale', 'dtype', 'use_fsdp'):  # arguments of AmpOptimWrapper
         wrapper.pop(key, None)
 
 
 def run_on_cpus(cfg: Config) -> None:
-    """Make a launched config run on CPUs: gloo, BN for SyncBN, averaged buffers."""
+    """Adapt a launched config to CPUs: gloo, BN for SyncBN, averaged buffers."""
     cfg.merge_from_dict({'env_cfg.dist_cfg.backend': 'gloo'})
     for node in dicts_in(cfg._cfg_dict):
         if node.get('type') in SYNC_BN:
             node['type'] = 'BN'
     cfg.sync_bn = None
-    # As in mmengine's own wrapping, which this replaces, but for the devices.
+    # Same as mmengine's default wrapper, which this replaces, except for the devices.
     wrapper = dict(type='MMDistributedDataParallel', broadcast_buffers=False)
     wrapper['find_unused_parameters'] = cfg.get('find_unused_parameters', False)
     wrapper |= cfg.get('model_wrapper_cfg') or {}
     cfg.model_wrapper_cfg = wrapper | dict(device_ids=None)
     strategy = cfg.get('strategy') or {}
-    if strategy.get('type') == 'DDPStrategy':  # of FlexibleRunner
+    if strategy.get('type') == 'DDPStrategy':  # only FlexibleRunner has a strategy
         given = strategy.get('model_wrapper') or {}
         strategy['model_wrapper'] = {**cfg.model_wrapper_cfg, **given}
     hooks, sync = cfg.get('custom_hooks') or [], dict(type='SyncBuffersHook')
@@ -334,7 +333,7 @@ def run_on_cpus(cfg: Config) -> None:
 
 
 def set_test(cfg: Config, **settings: Any) -> None:
-    """Test stitches with settings of :class:`StitchTestLoop`; None leaves one out."""
+    """Test stitches with settings of :class:`StitchTestLoop`; None skips a setting."""
     settings = {key: value for key, value in settings.items() if value is not None}
     if settings and not tests_stitches(cfg):
         cfg.test_cfg = dict(type='StitchTestLoop')
@@ -351,7 +350,7 @@ def tests_stitches(cfg: Config) -> bool:
 
 
 def set_visualization(cfg: Config, folder: str) -> None:
-    """Draw predictions: the loop of a stitched model does it, else mm's hook."""
+    """Save drawn predictions in a folder, by the stitch test loop or mm's hook."""
     if tests_stitches(cfg):
         cfg.test_cfg.show_dir = folder
         return
@@ -364,7 +363,7 @@ def set_visualization(cfg: Config, folder: str) -> None:
 
 
 def set_augmentation(cfg: Config) -> None:
-    """Average predictions over the config's augmentations."""
+    """Enable the config's test-time augmentation, which averages predictions."""
     for key in ('tta_model', 'tta_pipeline'):
         check(cfg.get(key), key, cfg.get(key), 'one, for --tta')
     cfg.test_dataloader.dataset.pipeline = cfg.tta_pipeline

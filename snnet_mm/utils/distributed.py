@@ -1,4 +1,4 @@
-"""Several processes, also where there is no GPU."""
+"""Distributed processes, with or without GPUs."""
 
 import gc
 import os
@@ -14,13 +14,13 @@ from mmengine.device import get_device
 
 from .configs import run_on_cpus
 
-# Where a launcher tells each process its rank, the number of ranks and its local rank.
+# Environment variables of each launcher for the rank, world size and local rank.
 LAUNCHERS = dict(
     pytorch=('RANK', 'WORLD_SIZE', 'LOCAL_RANK'),
     slurm=('SLURM_PROCID', 'SLURM_NTASKS', 'SLURM_LOCALID'),
     mpi=('OMPI_COMM_WORLD_RANK', 'OMPI_COMM_WORLD_SIZE', 'OMPI_COMM_WORLD_LOCAL_RANK'),
 )
-# What gloo and NCCL say when a rank is gone.
+# Errors of gloo and NCCL after a rank has been lost.
 LOST = re.compile(
     'Connection (closed|reset) by peer|Broken pipe|Timed out waiting|gloo/transport|'
     'NCCL'
@@ -28,32 +28,32 @@ LOST = re.compile(
 
 
 def prepare_cpu_distributed(cfg: Config) -> None:
-    """Make a launched config run on CPUs, in place, before its runner is built.
+    """Adapt a launched config to CPUs, in place, before its runner is built.
 
-    mmengine's launchers and its DDP wrapper ask for GPUs. Without them gloo connects
+    mmengine's launchers and its DDP wrapper require GPUs. Without GPUs, gloo connects
     the processes, SyncBN becomes BN, and ranks average their buffers before every
-    validation. With GPUs, or without a launcher, nothing changes.
+    validation. With GPUs, or without a launcher, this is a no-op.
     """
     if cfg.get('launcher', 'none') == 'none' or get_device() != 'cpu':
         return
     run_on_cpus(cfg)
-    if not dist.is_initialized():  # which is what the runner will ask, too
+    if not dist.is_initialized():  # the runner checks this, too
         _set_environment(cfg.launcher)
         seconds = cfg.env_cfg.dist_cfg.get('timeout', 1800)
         dist.init_process_group('gloo', timeout=timedelta(seconds=seconds))
 
 
 def launched_rank(launcher: str) -> int:
-    """Return the rank that a launcher gave this process; 0 without a launcher."""
+    """Return the rank of this process as set by a launcher; 0 without a launcher."""
     return int(os.environ.get(LAUNCHERS[launcher][0], 0)) if launcher != 'none' else 0
 
 
 @contextmanager
 def closing_process_group() -> Iterator[None]:
-    """Leave the process group, if there is one, after what exchanges with other ranks.
+    """Destroy the process group, if there is one, once the body has succeeded.
 
-    Where an exchange fails, torch names a socket or a collective; the error then says
-    in one line that another rank is gone.
+    If communication fails, torch's error names a socket or a collective. It is replaced
+    by a one-line error stating that another rank is lost.
     """
     try:
         yield
@@ -67,14 +67,14 @@ def closing_process_group() -> Iterator[None]:
             f'({text.splitlines()[0]}). Go on with --resume'
         ) from error
     if dist.is_initialized():
-        # Threads of gloo that outlive the interpreter may abort the process. They end
-        # when the last that knows the group does, such as a model in a cycle.
+        # gloo threads that outlive the interpreter may abort the process. They end with
+        # the last reference to the group, such as a model in a reference cycle.
         dist.destroy_process_group()
         gc.collect()
 
 
 def _set_environment(launcher: str) -> None:
-    """Set the variables that torch reads."""
+    """Set the environment variables that torch reads from those of a launcher."""
     names = LAUNCHERS[launcher]
     if missing := [name for name in names if name not in os.environ]:
         raise ValueError(

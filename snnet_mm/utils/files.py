@@ -1,4 +1,4 @@
-"""Files that are whole or absent, and JSON that a user hands back."""
+"""Atomic file writes, and validation of JSON files passed by a user."""
 
 import errno
 import hashlib
@@ -18,18 +18,18 @@ T = TypeVar('T')
 
 
 class UnwritableError(OSError, ValueError):
-    """A file or folder that cannot be written; the message says why."""
+    """Raised if a file or folder cannot be written; the message states the reason."""
 
 
 @contextmanager
 def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
-    """Give a temporary path next to ``path`` that takes its place if all went well.
+    """Yield a temporary path next to ``path``, and rename it to ``path`` on success.
 
-    Missing folders are made, and an error leaves no file. After the block the file and
-    its name are on the disk, not only in its cache.
+    Missing folders are created, and an error leaves no temporary file. On success, the
+    file and its directory entry are synced to disk.
     """
     path = Path(path)
-    # The suffix stays last, because writers tell the format by it.
+    # The suffix stays last, because writers infer the format from it.
     temporary = path.with_name(f'.{path.stem}.{os.getpid()}{path.suffix}')
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -51,7 +51,7 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
 
 
 def check_writable(folder: str | os.PathLike, options: str) -> Path:
-    """Make a folder if need be; ``options`` are named if it cannot be written to."""
+    """Create a folder if missing; if it is not writable, raise and name ``options``."""
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -64,18 +64,18 @@ def check_writable(folder: str | os.PathLike, options: str) -> Path:
 
 
 def _of_the_disk(error: Exception) -> str | None:
-    """Return why a file could not be written, if that was it."""
+    """Return the reason if an error means that a write failed, else None."""
     if isinstance(error, OSError):
         return error.strerror if error.errno in DISK_ERRORS else None
-    # What torch.save makes of it names neither the file nor the disk.
+    # The error of torch.save names neither the file nor the disk.
     of_torch = any(x in str(error) for x in ('inline_container', 'PytorchStreamWriter'))
     return 'torch could not write all of it, as on a full disk' if of_torch else None
 
 
 def remove_leftovers(folder: str | os.PathLike, *names: str) -> None:
-    """Remove what was left in a folder by writers killed inside :func:`atomic_path`.
+    """Remove temporary files of writers killed inside :func:`atomic_path`.
 
-    ``names`` are patterns of names that the files would have got, as ``'iter_*.pth'``.
+    ``names`` are patterns of the final file names, such as ``'iter_*.pth'``.
     """
     for name in map(Path, names):
         for path in Path(folder).glob(f'.{name.stem}.[0-9]*{name.suffix}'):
@@ -93,10 +93,10 @@ def _sync(path: Path, flags: int) -> None:
 def read_json(
     path: str | os.PathLike, parse: Callable[[Mapping], T], what: str, made_by: str
 ) -> T:
-    """Read a JSON file that a user hands back, or say in words what is wrong with it.
+    """Read a JSON file passed by a user; a ValueError explains what is wrong with it.
 
-    ``parse`` makes the result of the data and may fail on data of another form;
-    ``what`` is the kind of file, ``made_by`` the tool that writes such files.
+    ``parse`` converts the data and may raise on invalid data; ``what`` is the kind of
+    file, ``made_by`` the tool that writes such files.
     """
     writer = f'{made_by} writes a {what}'
     try:
@@ -118,19 +118,19 @@ def read_json(
 
 
 def require(right: object, name: str, value: object, allowed: str | Collection) -> None:
-    """Raise if an entry of a file is wrong."""
+    """Raise if an entry of a file is invalid."""
     if not right:
         raise ValueError(f'{name} is {value!r}; allowed: {allowed}')
 
 
 def write_json(path: str | os.PathLike, data: Mapping) -> None:
-    """Write a JSON file, whole or not at all."""
+    """Write a JSON file atomically."""
     with atomic_path(path) as temporary:
         temporary.write_text(json.dumps(data, indent=1))
 
 
 def digest(parts: Iterable[str | bytes | memoryview]) -> str:
-    """Return a short digest of texts or bytes, in their order."""
+    """Return a short digest of a sequence of strings or bytes."""
     found = hashlib.sha256()
     for part in parts:
         found.update(part.encode() if isinstance(part, str) else part)
@@ -139,9 +139,9 @@ def digest(parts: Iterable[str | bytes | memoryview]) -> str:
 
 
 def link_latest(file: Path, folder: str | os.PathLike) -> None:
-    """Link a file in a folder above its own, if possible: a path that stays.
+    """Symlink a file into a folder above its own, if possible, as a stable path.
 
-    A file of that name which is no link stays; it may be the file itself.
+    A file of that name that is not a link is kept; it may be ``file`` itself.
     """
     link, temporary = Path(folder, file.name), Path(folder, f'.{file.name}.link')
     if link.exists() and not link.is_symlink():

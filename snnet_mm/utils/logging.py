@@ -1,4 +1,4 @@
-"""Control of what loggers and the packages below print."""
+"""Filters for the terminal output of loggers and underlying packages."""
 
 import logging
 import re
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-# Messages of the packages below, of which a user of them can change nothing.
+# Messages of underlying packages that a user cannot act on.
 NOISE = re.compile(
     'OneDL|MultiScaleDeformable|avg_non_ignore|FileClient|LocalVisBackend|'
     'prefix is not set in metric|draw is False|is not the main process|'
@@ -16,7 +16,7 @@ NOISE = re.compile(
 
 
 class WithoutNoise:
-    """A text stream that leaves out what matches :data:`NOISE`, as one ``print``."""
+    """A text stream that drops each ``print`` whose text matches :data:`NOISE`."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream, self._left_out = stream, False
@@ -25,7 +25,7 @@ class WithoutNoise:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Write a text, unless it is noise or ends the line of one."""
+        """Write a text, unless it is noise or the newline that ends noise."""
         ends_noise = self._left_out and text == '\n'
         self._left_out = NOISE.search(text) is not None
         return 0 if ends_noise or self._left_out else self._stream.write(text)
@@ -33,7 +33,7 @@ class WithoutNoise:
 
 @contextmanager
 def quiet_terminal(logger: logging.Logger) -> Iterator[None]:
-    """Let only warnings through to the terminal; files get everything."""
+    """Show only warnings and errors on the terminal; log files are unchanged."""
     terminals = [h for h in logger.handlers if not isinstance(h, logging.FileHandler)]
     levels = [handler.level for handler in terminals]
     for handler in terminals:

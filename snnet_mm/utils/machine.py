@@ -1,4 +1,4 @@
-"""The machine that figures were measured on."""
+"""The machine on which results were measured."""
 
 import os
 
@@ -6,7 +6,7 @@ from snnet_mm.runtime.device import processor
 
 
 def machine() -> dict:
-    """Collect what the figures of a run depend on."""
+    """Return the hardware and software on which measurements depend."""
     import torch
 
     return dict(

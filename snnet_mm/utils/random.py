@@ -1,4 +1,4 @@
-"""Random state: set it from a few numbers, or keep it from leaking."""
+"""Random state: seed all generators, or isolate a block of code."""
 
 import random
 from collections.abc import Iterator
@@ -10,10 +10,11 @@ from mmengine.dist import broadcast
 
 
 def seed_everything(seed: int, *key: int, devices: bool = True) -> None:
-    """Seed ``random``, numpy's global generator and torch's, all not negative.
+    """Seed ``random``, numpy's global generator and torch's generators.
 
-    Other keys give other, unrelated random streams. Without ``devices`` only torch's
-    generator of the CPU is seeded, which takes microseconds.
+    ``seed`` and ``key`` must not be negative; each key selects an unrelated random
+    stream. Without ``devices``, torch's GPU generators are not seeded, so that the call
+    takes microseconds.
     """
     sequence = np.random.SeedSequence(seed, spawn_key=key)
     for_python, for_numpy, for_torch = sequence.generate_state(3).tolist()
@@ -24,10 +25,10 @@ def seed_everything(seed: int, *key: int, devices: bool = True) -> None:
 
 @contextmanager
 def isolated_rng(seed: int) -> Iterator[None]:
-    """Run with all random generators seeded, then restore them.
+    """Run a block with all random generators seeded, then restore their states.
 
-    Covers ``random``, numpy's global generator and torch's on the CPU and the GPU that
-    this process uses; of many visible GPUs torch would warn, and touch them all.
+    Covers ``random``, numpy's global generator, and torch's on the CPU and the current
+    GPU. By default torch would fork all visible GPUs, and warn if there are several.
     """
     python_state, numpy_state = random.getstate(), np.random.get_state()
     devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
@@ -45,7 +46,7 @@ def isolated_rng(seed: int) -> Iterator[None]:
 
 
 def shared_seed(seed: int) -> int:
-    """The seed of rank 0, on every rank; with ``diff_rank_seed`` theirs differ."""
+    """Return rank 0's seed on every rank; seeds differ with ``diff_rank_seed``."""
     shared = torch.tensor(seed)
     broadcast(shared)
     return int(shared)

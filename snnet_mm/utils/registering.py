@@ -1,4 +1,4 @@
-"""Registration of our classes: settings and types that do not exist are named."""
+"""Registration of our classes, with errors that name unknown settings and types."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -19,11 +19,11 @@ MISSING_TYPE = re.compile(r'(\S+) is not in the (\w+)::(.+?) registry')
 def register(
     registry: Registry, name: str | None = None, passes_on: bool = False
 ) -> Callable[[type], type]:
-    """Register a class, and raise for settings that it does not have.
+    """Register a class that raises for unknown settings.
 
-    A misspelt or unknown key of a config ends in a ValueError that names the key, its
-    value and the nearest setting, in whichever tool the class is built. Where a class
-    ``passes_on`` its ``**kwargs`` to another than its bases, that one may raise.
+    In every tool that builds the class, a misspelt or unknown config key raises a
+    ValueError with the key, its value and the closest setting. If a class
+    ``passes_on`` its ``**kwargs`` to a class that is no base, that class checks them.
     """
 
     def decorate(cls: type) -> type:
@@ -49,7 +49,7 @@ def register(
 
 
 def _settings(cls: type) -> set[str]:
-    """Names of the arguments of a class, and of the bases that it hands others to."""
+    """Return the argument names of a class and of bases that receive its kwargs."""
     names: set[str] = set()
     for base in cls.__mro__:
         if '__init__' in vars(base):
@@ -63,7 +63,7 @@ def _settings(cls: type) -> set[str]:
 
 @contextmanager
 def suggesting_types() -> Iterator[None]:
-    """Name the nearest registered type where mmengine does not find one."""
+    """Suggest the closest registered type if mmengine does not find one."""
     try:
         yield
     except KeyError as error:

@@ -1,4 +1,4 @@
-"""Networks of timm, which only what asks for them needs; licences of weights."""
+"""timm networks, with timm as an optional dependency, and licences of weights."""
 
 import importlib
 import sys
@@ -20,13 +20,13 @@ _GATED = 'gated: accept it on Hugging Face before weights can be fetched'
 
 
 def create_timm_model(name: str, **kwargs) -> nn.Module:
-    """Return what ``timm.create_model`` gives; the licence of weights is logged."""
+    """Create a timm model, and log the licence of pretrained weights."""
     timm = _import_timm(name)
     pretrained = kwargs.get('pretrained', False)
     try:
         model = timm.create_model(name, **kwargs)
     except Exception as error:
-        # Whatever timm, the hub or the network raise, there are no weights.
+        # timm, the hub and the network raise errors of many types.
         failed = 'fetched' if pretrained else 'built'
         raise ValueError(f'timm://{name} cannot be {failed}: {error}') from error
     if pretrained:
@@ -37,7 +37,7 @@ def create_timm_model(name: str, **kwargs) -> nn.Module:
 def convert_timm_weights(
     network: nn.Module, weights: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Return weights as timm would load them: renamed and resampled for a network."""
+    """Rename and resample weights for a network, as timm does on loading."""
     module = sys.modules[type(network).__module__]
     convert = getattr(module, 'checkpoint_filter_fn', None)
     try:
@@ -48,9 +48,9 @@ def convert_timm_weights(
 
 
 def timm_family(name: str, families: Iterable[str]) -> tuple[str, bool]:
-    """Return a network's module in timm, and whether it is built for a size of images.
+    """Return the timm module of a network and whether its input size is fixed.
 
-    The module is one of ``families``.
+    Raise if the module is not in ``families``.
     """
     models, name = _import_timm(name).models, name.split('.')[0]
     found = [f for f in families if models.is_model_in_modules(name, [f])]
@@ -62,7 +62,7 @@ def timm_family(name: str, families: Iterable[str]) -> tuple[str, bool]:
 
 def _import_timm(name: str) -> ModuleType:
     try:
-        # Not at the top: the package works without timm.
+        # Imported here, because the package works without timm.
         return importlib.import_module('timm')
     except ImportError as error:
         raise ImportError(
@@ -72,7 +72,7 @@ def _import_timm(name: str) -> ModuleType:
 
 
 def log_timm_licence(model: nn.Module) -> None:
-    """Log what timm says of the licence of a model's weights, and of their images."""
+    """Log the licence of a model's weights and the mean and std of their images."""
     cfg = model.pretrained_cfg
     name = '.'.join(filter(None, (cfg.get('architecture'), cfg.get('tag'))))
     origin = cfg.get('origin_url') or 'its authors'
@@ -87,7 +87,7 @@ def log_timm_licence(model: nn.Module) -> None:
 
 
 def origin_of(config: Mapping[str, Any]) -> str | None:
-    """Return the checkpoint that the config of a network begins from, if any."""
+    """Return the checkpoint that initialises a network config, if any."""
     if config.get('pretrained') is True:
         return f'timm://{config["model"]}'
     listed = config.get('init_cfg') or config.get('pretrained') or ()
@@ -97,10 +97,10 @@ def origin_of(config: Mapping[str, Any]) -> str | None:
 
 
 def licence_of(checkpoint: str | None) -> str | None:
-    """Return the licence of published weights, as timm or the list of weights has it.
+    """Look up the licence of published weights in timm or ``configs/weights.yml``.
 
     Args:
-        checkpoint: A ``timm://`` name or the name of a file in ``configs/weights.yml``.
+        checkpoint: A ``timm://`` name, or a path or URL whose file name is in the list.
     """
     scheme, _, name = (checkpoint or '').rpartition('://')
     if scheme == 'timm':

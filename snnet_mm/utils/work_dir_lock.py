@@ -1,4 +1,4 @@
-"""One writer at a time in a folder: one training, one test, one export."""
+"""Locks for a single writer per folder: one training, one test, one export."""
 
 import os
 import socket
@@ -16,12 +16,12 @@ except ImportError:  # Windows
 
 @contextmanager
 def folder_lock(folder: str | os.PathLike, key: str, doing: str) -> Iterator[None]:
-    """Keep all others that take this lock out of a folder, and leave no file in it.
+    """Hold an exclusive lock on a folder without creating a file in it.
 
-    Where folders cannot be locked (Windows, some network file systems) nothing is.
+    If folders cannot be locked (Windows, some network file systems), this is a no-op.
 
     Raises:
-        ValueError: If another holder is alive, with the ``key`` of the folder.
+        ValueError: If the lock is already held; the message names the folder's ``key``.
     """
     if fcntl is None:
         yield
@@ -44,11 +44,11 @@ def folder_lock(folder: str | os.PathLike, key: str, doing: str) -> Iterator[Non
 def work_dir_lock(
     folder: str | os.PathLike, work: str = 'training', key: str = '--work-dir'
 ) -> Iterator[None]:
-    """Keep other processes from the same work in a folder, or raise if one is at it.
+    """Lock a folder for one kind of work, or raise if another process holds the lock.
 
-    ``training.lock`` holds the id and the host of the process, and stays. The lock on
-    it is the system's and ends with the process; forked workers do not have it. Where
-    a file system has no locks, nothing is raised.
+    The lock file, such as ``training.lock``, contains the id and host of the process
+    and is not removed. The operating system releases the lock when the process ends;
+    forked workers do not inherit it. Without file system locks, nothing is raised.
     """
     with Path(folder, f'{work}.lock').open('a+') as file:
         try:

@@ -1,4 +1,4 @@
-"""Classification on mmpretrain's classes."""
+"""Classification, based on mmpretrain's classes."""
 
 from .adaptive_grad_clip_hook import AdaptiveGradClipHook
 from .anchor_classifier import AnchorClassifier

@@ -1,4 +1,4 @@
-"""Clipping of gradients by the norms of weights."""
+"""Gradient clipping by weight norms."""
 
 from mmengine.hooks import Hook
 from mmengine.registry import HOOKS
@@ -9,11 +9,11 @@ from snnet_mm.utils import register
 
 @register(HOOKS)
 class AdaptiveGradClipHook(Hook):
-    """Clips gradients before every step, as LeViT's recipe does; needs timm.
+    """Clips gradients before every step, as in LeViT's recipe; requires timm.
 
-    The gradient of each row of a weight is at most ``clip_factor`` times as long as the
-    row (Brock et al., 2021), under AMP, too. ``clip_grad`` of an optim wrapper, which
-    has one norm for all, stays None.
+    The gradient norm of each row of a weight is at most ``clip_factor`` times the norm
+    of the row (Brock et al., 2021), also under AMP. Leave ``clip_grad`` of the optim
+    wrapper None, because it clips by one global norm.
     """
 
     def __init__(self, clip_factor: float = 0.01) -> None:

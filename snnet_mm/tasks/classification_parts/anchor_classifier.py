@@ -17,9 +17,9 @@ from snnet_mm.utils import check
 
 POOLINGS = ('cls', 'mean', 'norm-mean')
 NORMS = ('LN', 'BN', None)
-# Names of classifiers elsewhere, tried in this order.
+# Classifier names in other code, replaced in this order.
 _RENAMES = (
-    (r'^fc_norm\.', 'norm.'),  # where timm and the MAE family average patches
+    (r'^fc_norm\.', 'norm.'),  # timm and the MAE family, for averaged patches
     (r'^head\.(norm|bn)\.', 'norm.'),  # ConvNeXt, LeViT
     (r'^head_dist\.bn\.', 'norm_dist.'),
     (r'^head\.(fc|linear)\.', 'head.'),  # Swin and ConvNeXt, LeViT
@@ -35,14 +35,14 @@ class AnchorClassifier(BaseModule):
 
     Args:
         pooling: ``'cls'`` for the cls token, ``'mean'`` for the mean of all patches
-            (ConvNeXt, LeViT, ResNet), ``'norm-mean'`` for the mean of patches that the
-            norm comes before (Swin).
+            (ConvNeXt, LeViT, ResNet), ``'norm-mean'`` to normalise patches before the
+            mean (Swin).
         norm: ``'LN'``, ``'BN'`` (LeViT) or None (ResNet).
-        hidden: Width of a layer with hard swish before the classifier (MobileNetV3).
-        distilled: Whether the logits are the mean of two classifiers, each with its
-            norm, as in timm's LeViT outside of training.
-        init_cfg: Of type ``'Pretrained'``, with ``checkpoint`` and ``prefix``, reads
-            whatever anchors read, too.
+        hidden: Width of a hard-swish layer before the classifier (MobileNetV3), or 0.
+        distilled: Whether the logits are the mean of two classifiers, each with its own
+            norm, as in timm's LeViT outside training.
+        init_cfg: With type ``'Pretrained'``, ``checkpoint`` and ``prefix``, loads any
+            checkpoint that anchors can load.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class AnchorClassifier(BaseModule):
                 nn.init.zeros_(linear.bias)
 
     def pool(self, feats: TokenState) -> Tensor:
-        """Pool a final state to ``(B, C)``, without the norm that comes after it."""
+        """Pool a final state to ``(B, C)``, before the norm that follows pooling."""
         num_patches = feats.grid[0] * feats.grid[1]
         if self.pooling == 'cls':
             has_cls = feats.tokens.shape[1] > num_patches
@@ -93,7 +93,7 @@ class AnchorClassifier(BaseModule):
         return patches.mean(1)
 
     def pre_logits(self, feats: TokenState, norm: bool = True) -> Tensor:
-        """Return what the linear classifier reads, ``(B, C)``, with a norm or not."""
+        """Return the classifier's input ``(B, C)``; ``norm=False`` skips the norm."""
         normed = self.pool(feats)
         if norm and self.pooling != 'norm-mean':
             normed = self.norm(normed)
@@ -122,11 +122,11 @@ class AnchorClassifier(BaseModule):
 
 
 def classifier_weights(weights: Weights) -> dict[str, Tensor]:
-    """Return the weights of a whole network with our names for its classifier's."""
+    """Rename the classifier weights of a whole network to our names."""
     for theirs, ours in _RENAMES:
         renamed = {k: re.sub(theirs, ours, k) for k in weights if re.match(theirs, k)}
-        # What had our name before is something else, such as a norm of all tokens.
+        # Another layer may already use our name, such as a norm of all tokens.
         others = {k: v for k, v in weights.items() if k not in renamed}
         weights = others | {ours: weights[k] for k, ours in renamed.items()}
-    # A hidden layer may be a 1x1 convolution of what is pooled.
+    # A hidden layer may be a 1x1 convolution on pooled features.
     return {k: v.flatten(1) if v.ndim == 4 else v for k, v in weights.items()}

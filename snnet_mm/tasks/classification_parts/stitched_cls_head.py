@@ -22,20 +22,20 @@ KEYS = 'head.anchor_heads, backbone.anchors'
 class StitchedClsHead(ClsHead):
     """A final norm and a classifier per anchor (SN-Netv2, section 5.1).
 
-    Reads the final state of a backbone with ``out='end'``. A stitch is classified by
-    the head of the anchor that it ends in, a new model by the last anchor's.
+    Requires a backbone with ``out='end'``. A stitch uses the head of the anchor that it
+    ends in, a new model the last head.
 
     Args:
-        anchor_heads: Arguments of :class:`AnchorClassifier` for each anchor:
-            ``in_channels``, for pretrained weights ``init_cfg``, and what else is its
-            own. None for one that no stitch ends in.
-        frozen: Whether the heads are frozen, in eval mode, as for adapters alone.
-        norm_stitches: Whether stitches have the final norm, too, or anchors alone, as
-            in the authors' trained SN-Netv1 of DeiT-Ti/S/B.
-        of_slowest: Whether all stitches have the head of the slowest anchor, of whose
-            width the maps of a backbone with ``out='maps', with_cls=True`` are: what
-            ends in a faster one is projected, as in the authors' SN-Netv1 of anchors of
-            unequal depth.
+        anchor_heads: Arguments of :class:`AnchorClassifier`, one dict per anchor:
+            ``in_channels``, ``init_cfg`` for pretrained weights, and overrides of the
+            common settings. None if no stitch ends in the anchor.
+        frozen: Whether to freeze the heads in eval mode, e.g. to train only adapters.
+        norm_stitches: Whether stitches apply the final norm. If False, only anchors do,
+            as in the authors' trained SN-Netv1 of DeiT-Ti/S/B.
+        of_slowest: Whether all stitches use the head of the slowest anchor. Requires a
+            backbone with ``out='maps', with_cls=True``, which projects the maps of
+            faster anchors to the slowest one's width, as in the authors' SN-Netv1 of
+            anchors of unequal depth.
     """
 
     def __init__(
@@ -74,13 +74,13 @@ class StitchedClsHead(ClsHead):
         return self
 
     def check_space(self, space: StitchingSpace) -> None:
-        """Raise for heads of missing anchors, which nothing would train."""
+        """Raise unless there is one entry per anchor; others would never be trained."""
         held, needed = len(self.anchor_heads), len(space.depths)
         wanted = f'one for each of the {needed} anchors of the backbone'
         check(held == needed, KEYS, f'heads for {held} anchors', wanted)
 
     def on_stitch(self, stitch: Stitch) -> None:
-        """Classify with the head of the anchor in which a stitch ends."""
+        """Activate the head of a stitch; raise if it is missing."""
         held = [a for a, head in enumerate(self.anchor_heads) if head is not None]
         end = self._anchor_of(stitch)
         wanted = f'one for anchor {end}, in which stitch {stitch.id} ends'
@@ -96,7 +96,7 @@ class StitchedClsHead(ClsHead):
                 yield from head.norm.parameters()
 
     def config_of_stitch(self, config: dict, stitch: Stitch) -> dict:
-        """Return the config of this head with the head of one anchor alone."""
+        """Return the config of this head, reduced to the anchor of a stitch."""
         config = dict(config)
         heads, end = config['anchor_heads'], self._anchor_of(stitch)
         heads = [h if a == end else None for a, h in enumerate(heads)]

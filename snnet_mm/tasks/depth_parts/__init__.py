@@ -1,4 +1,4 @@
-"""Depth estimation with DPT on mmsegmentation's classes."""
+"""Depth estimation with DPT, based on mmsegmentation's classes."""
 
 from .dataset import DepthDataset
 from .dpt import (

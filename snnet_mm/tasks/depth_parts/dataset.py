@@ -1,4 +1,4 @@
-"""Images with depth maps in folders of one's own."""
+"""Custom folders of images and depth maps."""
 
 from mmseg.datasets import BaseSegDataset
 from mmseg.registry import DATASETS
@@ -8,10 +8,10 @@ from snnet_mm.utils import register
 
 @register(DATASETS)
 class DepthDataset(BaseSegDataset):
-    """Images and depth maps of equal names, as mmseg reads images and masks.
+    """Images and depth maps, paired by name as mmseg pairs images and masks.
 
-    Unlike mmseg's ``NYUDataset`` it takes any names, and a list of them as
-    ``ann_file``. The depth maps are in ``data_prefix.seg_map_path``.
+    Unlike mmseg's ``NYUDataset``, it accepts any file names, and a list of them as
+    ``ann_file``. Depth maps are in ``data_prefix.seg_map_path``.
     """
 
     def load_data_list(self) -> list[dict]:

@@ -17,19 +17,19 @@ MODES = ('whole', 'slide')
 ACTIVATIONS = ('sigmoid', 'relu')
 EPS = 1e-3
 MEAN_WEIGHT = 0.15
-# Below this the square root would have an infinite gradient.
+# Lower bound, because the gradient of the square root is infinite at 0.
 LEAST_SQUARE = 1e-12
 
 
 @register(TRANSFORMS)
 class LoadDepthMap(LoadDepthAnnotation):
-    """mmseg's loading of a depth map in metres, which must fit its image."""
+    """Loads a depth map in metres with mmseg; validates its size against the image."""
 
     def __init__(self, depth_rescale_factor: float = 1e-3, **kwargs) -> None:
         super().__init__(depth_rescale_factor=depth_rescale_factor, **kwargs)
 
     def transform(self, results: dict) -> dict:
-        """Add ``gt_depth_map`` (H, W) in metres, 0 where there is none."""
+        """Add ``gt_depth_map`` (H, W) in metres, 0 where depth is missing."""
         results = super().transform(results)
         shape, wanted = results['gt_depth_map'].shape, tuple(results['ori_shape'][:2])
         found, key = f'{results["depth_map_path"]} of {shape}', 'dataset.data_prefix'
@@ -41,10 +41,10 @@ class LoadDepthMap(LoadDepthAnnotation):
 class ScaleInvariantLogLoss(nn.Module):
     """The scale-invariant log loss over all valid pixels of a batch.
 
-    ``sqrt(var(d) + 0.15 mean(d)^2)`` with ``d = log(pred + 1e-3) - log(gt + 1e-3)``;
-    in the first ``warm_up_iters`` of a run ``sqrt(0.15 mean(d)^2)``, which learns the
-    scale before the shape. Pixels of truth 0 are not valid. A batch without valid
-    pixels, and a perfect prediction, have a gradient of zero.
+    ``sqrt(var(d) + 0.15 mean(d)^2)`` with ``d = log(pred + 1e-3) - log(gt + 1e-3)``. In
+    the first ``warm_up_iters`` of a run, ``sqrt(0.15 mean(d)^2)`` learns the scale
+    before the shape. Pixels with ground truth 0 are invalid. The gradient is zero for a
+    batch without valid pixels and for a perfect prediction.
     """
 
     loss_name = 'loss_depth'
@@ -54,11 +54,11 @@ class ScaleInvariantLogLoss(nn.Module):
         self.warm_up_iters, self.loss_weight = warm_up_iters, loss_weight
 
     def forward(self, pred: Tensor, target: Tensor) -> Tensor:
-        """Return the loss of depths in metres, of any equal shapes."""
+        """Return the loss between depths in metres, of any shape."""
         valid = target > 0
         if not valid.any():
             return pred.sum() * 0
-        # Half precision cannot hold the squares of small differences.
+        # Squares of small differences underflow in half precision.
         pred, target = pred[valid].float(), target[valid].float()
         d = torch.log(pred + EPS) - torch.log(target + EPS)
         square = MEAN_WEIGHT * d.mean().square()
@@ -69,7 +69,7 @@ class ScaleInvariantLogLoss(nn.Module):
 
 
 def check_depth_range(min_depth: float, max_depth: float) -> tuple[float, float]:
-    """Return a range of depths in metres; raise if it is empty or begins at 0."""
+    """Return a range of depths in metres; raise unless it is positive and not empty."""
     depths = min_depth, max_depth
     ok = 0 < min_depth < max_depth
     check(ok, 'min_depth, max_depth', depths, '0 < min_depth < max_depth')
@@ -78,19 +78,20 @@ def check_depth_range(min_depth: float, max_depth: float) -> tuple[float, float]
 
 @register(MODELS)
 class DPTDepthHead(DPTHead):
-    """mmseg's DPT head with one depth per pixel for output (SN-Netv2, section 5.3).
+    """mmseg's DPT head with one depth per pixel as output (SN-Netv2, section 5.3).
 
-    Four maps of equal size are read out with their cls tokens, reassembled to four
+    Four maps of equal size are combined with their cls tokens, reassembled to four
     sizes and fused from coarse to fine.
 
     Args:
         post_process_channels: Widths of the four reassembled maps, fine to coarse.
-        readout_type: What becomes of the cls token: ``'ignore'``, ``'add'`` to every
-            patch, or ``'project'``, concatenated to every patch and projected. All
-            but the first need a backbone with ``with_cls=True``.
-        activation: What makes depths: ``'sigmoid'``, between both bounds, or ``'relu'``
-            above ``min_depth``, as the authors' models.
-        norm_cfg: Normalisation in the fusion blocks; None as in DPT's depth models.
+        readout_type: Use of the cls token: ``'ignore'``, ``'add'`` to every patch, or
+            ``'project'`` to concatenate it to every patch and project both. All but
+            ``'ignore'`` require a backbone with ``with_cls=True``.
+        activation: Output activation: ``'sigmoid'`` between both bounds, or ``'relu'``
+            above ``min_depth``, as in the authors' models.
+        norm_cfg: Normalisation in the fusion blocks. Default: None, as in DPT's depth
+            models.
     """
 
     def __init__(
@@ -119,7 +120,7 @@ class DPTDepthHead(DPTHead):
             in_index=[0, 1, 2, 3],
             input_transform='multiple_select',
             channels=channels,
-            # What a segmentation head asks for: one output, no dropout.
+            # Arguments of segmentation heads: one output, no dropout.
             num_classes=1,
             threshold=0,
             dropout_ratio=0,
@@ -138,7 +139,7 @@ class DPTDepthHead(DPTHead):
         )
 
     def cls_seg(self, feat: Tensor) -> Tensor:
-        """Return depths ``(B, 1, 2h, 2w)`` in metres of features ``(B, C, h, w)``."""
+        """Return depths ``(B, 1, 2h, 2w)`` in metres from features ``(B, C, h, w)``."""
         depth = self.conv_depth(feat)
         if self.activation == 'relu':
             return self.min_depth + depth.relu()
@@ -168,13 +169,13 @@ class DPTDepthHead(DPTHead):
 
 @register(MODELS)
 class DPTDepthEstimator(DepthEstimator):
-    """mmseg's depth estimator with a flip test, and a slide mode that slides.
+    """mmseg's depth estimator with flip testing and a working slide mode.
 
-    ``test_cfg`` holds ``mode``, ``'whole'`` or ``'slide'`` (with ``crop_size`` and
-    ``stride``), and ``flip``, for the mean with the mirrored image's prediction.
+    ``test_cfg`` contains ``mode``, ``'whole'`` or ``'slide'`` (with ``crop_size`` and
+    ``stride``). ``flip`` averages predictions of the image and its mirror image.
     """
 
-    mirrors_images = True  # mmseg's mirrors windows, and slides in 'slide_flip' alone
+    mirrors_images = True  # mmseg mirrors windows, and slides only in 'slide_flip'
 
     def __init__(self, *args, **kwargs) -> None:
         super().__init__(*args, **kwargs)
@@ -182,7 +183,7 @@ class DPTDepthEstimator(DepthEstimator):
         check(mode in MODES, 'model.test_cfg.mode', mode, MODES)
 
     def inference(self, inputs: Tensor, batch_img_metas: list[dict]) -> Tensor:
-        """Return depths ``(B, 1, H, W)`` in metres of images ``(B, 3, H, W)``."""
+        """Return depths ``(B, 1, H, W)`` in metres from images ``(B, 3, H, W)``."""
         infer = self.whole_inference
         if self.test_cfg['mode'] == 'slide':
             infer = self.slide_inference

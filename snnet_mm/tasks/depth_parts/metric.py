@@ -13,7 +13,7 @@ from snnet_mm.utils import check, register
 from ..depth import METRICS as NAMES
 from .dpt import check_depth_range
 
-# Height and width, first and last + 1 row and column of the part that is evaluated.
+# Height and width, then first and last + 1 row and column of the evaluated part.
 CROPS = {
     'eigen': (480, 640, 45, 471, 41, 601),  # NYU, without the border of the sensor
     'garg': (370, 1224, 151, 367, 44, 1180),  # KITTI, without sky and hood
@@ -22,16 +22,17 @@ CROPS = {
 
 @register(METRICS)
 class RunningDepthMetric(BaseMetric):
-    """The six metrics of SN-Netv2, appendix C: means over images.
+    """The six metrics of SN-Netv2, appendix C, as means over images.
 
-    Of each image six numbers are kept, no pixels. ``delta1`` to ``delta3`` are the
-    shares of pixels with ``max(pred / gt, gt / pred)`` below 1.25, 1.25^2 and 1.25^3
-    (the paper prints the sign turned), ``AbsRel`` the mean of ``|pred - gt| / gt``,
-    ``RMSE`` in metres, ``log10`` the mean of ``|log10 pred - log10 gt|``. Predictions
-    are clamped to the range of depths, and images without a valid pixel left out.
+    Only six numbers per image are stored. ``delta1`` to ``delta3`` are the shares of
+    pixels with ``max(pred / gt, gt / pred)`` below 1.25, 1.25^2 and 1.25^3 (the paper
+    prints the inequality reversed). ``AbsRel`` is the mean of ``|pred - gt| / gt``,
+    ``RMSE`` is in metres, and ``log10`` is the mean of ``|log10 pred - log10 gt|``.
+    Predictions are clamped to the range of depths. Images without a valid pixel are
+    skipped.
 
     Args:
-        crop: ``'eigen'`` (NYU), ``'garg'`` (KITTI) or None for the whole image; they
+        crop: ``'eigen'`` (NYU), ``'garg'`` (KITTI) or None for the whole image. Crops
             scale with the image.
     """
 

@@ -1,4 +1,4 @@
-"""Transforms of images with depth, as SN-Netv2 is trained on NYUv2."""
+"""Transforms of images with depth maps, from SN-Netv2's training on NYUv2."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from snnet_mm.utils import check, register
 
 @register(TRANSFORMS)
 class FixedCrop(BaseTransform):
-    """Keeps the same rows and columns of every image, and of its maps.
+    """Crops every image and its maps to the same rows and columns.
 
     Args:
         rows, cols: Half-open ranges, in pixels.
@@ -33,14 +33,15 @@ class FixedCrop(BaseTransform):
 
 @register(TRANSFORMS)
 class RandomGammaColor(BaseTransform):
-    """Random gamma, brightness and colour of an image, in turn.
+    """Randomly changes gamma, brightness and colour of an image, in this order.
 
-    As in the authors' code, gamma is the power of values from 0 to 255, so that it
-    brightens or darkens by half; brightness scales all channels, colour each by itself.
+    As in the authors' code, gamma is the exponent of values from 0 to 255, so it
+    brightens or darkens by half. Brightness scales all channels, colour each channel
+    separately.
 
     Args:
-        prob: Share of images that are changed.
-        gamma, brightness, color: Ranges that are drawn from uniformly.
+        prob: Probability that an image is changed.
+        gamma, brightness, color: Ranges of uniform distributions.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class RandomGammaColor(BaseTransform):
         self.brightness, self.color = brightness, color
 
     def transform(self, results: dict) -> dict:
-        """Change ``img`` (H, W, 3) of values from 0 to 255."""
+        """Change ``img`` (H, W, 3) with values from 0 to 255."""
         if np.random.rand() < self.prob:
             image = results['img'].astype(np.float32) ** np.random.uniform(*self.gamma)
             image *= np.random.uniform(*self.brightness)

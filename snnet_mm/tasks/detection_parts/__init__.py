@@ -1,4 +1,4 @@
-"""Detection and instance segmentation on mmdetection's classes."""
+"""Detection and instance segmentation, based on mmdetection's classes."""
 
 from snnet_mm.tasks import torchvision_ops
 from snnet_mm.utils import refusal
@@ -7,6 +7,6 @@ try:
     torchvision_ops.install()
     from .coco_metric import StitchCocoMetric
     from .eomt import EoMTHead
-except ImportError as error:  # which mmengine would take for a wrong PYTHONPATH
+except ImportError as error:  # mmengine would blame PYTHONPATH
     wanted = f'an environment with onedl-mmdetection, as `make test` sets up: {error}'
     raise refusal('custom_imports', __name__, wanted) from error

@@ -1,4 +1,4 @@
-"""COCO's metrics, for one stitch after the other."""
+"""COCO metrics for a sequence of stitches."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -17,11 +17,11 @@ KEYS = 'test_evaluator.ann_file, test_dataloader.dataset'
 
 @register(METRICS)
 class StitchCocoMetric(CocoMetric):
-    """mmdet's COCO metric, but exact for parts of a data set and poor stitches.
+    """mmdet's COCO metric, made exact for parts of a data set and poor stitches.
 
-    mmdet's own counts images that were not evaluated as missed, keeps the first ground
-    truth that it converted for all later evaluations, and gives no metrics where
-    nothing was detected. Without ``ann_file`` annotations come with the detections.
+    mmdet's own metric counts unevaluated images as missed, reuses the first converted
+    ground truth in all later evaluations, and returns no metrics if nothing was
+    detected. Without ``ann_file``, annotations are read from the data samples.
     """
 
     def __init__(self, ann_file: str | None = None, **kwargs) -> None:
@@ -52,7 +52,7 @@ class StitchCocoMetric(CocoMetric):
             metrics = super().compute_metrics(results)
         MMLogger.get_current_instance().info(printed.getvalue())
         if self.ann_file is None:
-            # What was converted holds for these images only.
+            # The converted ground truth covers these images only.
             self._coco_api = None
         return metrics
 
@@ -63,7 +63,7 @@ class StitchCocoMetric(CocoMetric):
 
 
 def _nothing_in(truth: Mapping, found: Mapping) -> dict:
-    """Return one detection of no pixel: pycocotools cannot evaluate an empty list."""
+    """Return one empty detection, because pycocotools rejects an empty list."""
     boxes, scores = np.zeros((1, 4), np.float32), np.zeros(1, np.float32)
     nothing = dict(found, bboxes=boxes, scores=scores, labels=np.zeros(1, np.int64))
     if 'masks' in found:

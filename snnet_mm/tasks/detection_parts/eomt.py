@@ -1,4 +1,4 @@
-"""EoMT: queries that run through the last blocks of a plain ViT, without a decoder."""
+"""EoMT: queries run through the last blocks of a plain ViT, without a decoder."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from snnet_mm.anchors import PlainViT
 from snnet_mm.utils import check, is_whole, register
 
-# The settings of Mask2Former, with its loss on fewer points by default.
+# Settings of Mask2Former, whose losses sample more points by default.
 LOSS_CLS = dict(type='mmdet.CrossEntropyLoss', loss_weight=2.0)
 LOSS_MASK = dict(type='mmdet.CrossEntropyLoss', use_sigmoid=True, loss_weight=5.0)
 LOSS_DICE = dict(type='mmdet.DiceLoss', naive_dice=True, eps=1.0, loss_weight=5.0)
@@ -25,8 +25,8 @@ ASSIGNER = dict(
         dict(type='mmdet.DiceCost', weight=5.0, pred_act=True, eps=1.0),
     ],
 )
-NO_OBJECT_WEIGHT = 0.1  # of the class of queries without an object
-DECAY = 0.9  # power of the decay of masks
+NO_OBJECT_WEIGHT = 0.1  # loss weight of the no-object class
+DECAY = 0.9  # exponent of the masking schedule
 
 Grid = tuple[int, int]
 Maps = Sequence[Tensor | tuple[Tensor, Tensor]]
@@ -36,26 +36,26 @@ Maps = Sequence[Tensor | tuple[Tensor, Tensor]]
 class EoMTHead(Mask2FormerHead):
     """The head of "Your ViT is Secretly an Image Segmentation Model" (section 3).
 
-    The backbone is the beginning of a plain ViT, the head its last blocks. Learned
-    queries stand before the tokens of the backbone's last map in these blocks. A linear
-    layer gives the class of a query; its mask is the product of the query, after a
-    perceptron, with the patches, upscaled four times.
+    The backbone contains the first blocks of a plain ViT, the head its last blocks.
+    In these blocks, learned queries precede the tokens of the backbone's last map. A
+    linear layer predicts the class of a query. Its mask is the product of the query,
+    after an MLP, and the patches, upscaled four times.
 
-    In training a query attends to the patches of its mask alone, which is predicted
-    before every block; all predictions have Mask2Former's losses. This masking ends
-    block by block (:func:`mask_probability`), so that predictions need none.
+    During training, a query attends only to patches inside its mask, which is predicted
+    before every block. All predictions get Mask2Former's losses. Masking is phased out
+    block by block (:func:`mask_probability`), so inference needs no masks.
 
-    As ``panoptic_head`` of mmdet's ``Mask2Former``; ``EoMTSegHead`` is for mmseg.
+    Use as ``panoptic_head`` of mmdet's ``Mask2Former``; ``EoMTSegHead`` is for mmseg.
 
     Args:
-        vit: Config of the last blocks, a plain ViT without embedding and with a final
-            norm. Weights of a whole ViT: ``init_cfg`` with ``blocks``.
+        vit: Config of the last blocks: a plain ViT with a final norm, without
+            embedding. ``init_cfg`` with ``blocks`` loads them from a whole ViT.
         num_things_classes, num_stuff_classes: Numbers of classes.
         num_queries: Number of queries. Default: 100.
         channels: Channels of the upscaled patches. Default: 128.
-        num_points: Points of a mask that matching and losses read. Default: 2048.
-        masked_attention: Whether attention is masked in training.
-        train_cfg, test_cfg: Given by the detector; not read.
+        num_points: Points sampled per mask for matching and losses. Default: 2048.
+        masked_attention: Whether to mask attention during training.
+        train_cfg, test_cfg: Passed by the detector, unused.
     """
 
     def __init__(
@@ -106,12 +106,12 @@ class EoMTHead(Mask2FormerHead):
     def forward(
         self, x: Maps, batch_data_samples: Sequence | None = None
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """Return logits of classes and masks, in training also before every block.
+        """Return class and mask logits; in masked training also before every block.
 
         Args:
-            x: Maps ``(B, C, h, w)`` of the backbone, the last of which is read, or maps
-                with their cls tokens ``(B, C)``.
-            batch_data_samples: Not read.
+            x: Backbone maps ``(B, C, h, w)``, or pairs of a map and a cls token
+                ``(B, C)``. Only the last is read.
+            batch_data_samples: Unused.
 
         Returns:
             Lists of ``(B, queries, classes + 1)`` and ``(B, queries, 4h, 4w)``.
@@ -142,7 +142,7 @@ class EoMTHead(Mask2FormerHead):
 
     @torch.no_grad()
     def _attended(self, tokens: Tensor, grid: Grid, masks: Tensor, i: int) -> Tensor:
-        """Return which token (row) attends to which, bool ``(B, 1, L, L)``."""
+        """Return a bool mask ``(B, 1, L, L)``: row attends to column where True."""
         batch, length, _ = tokens.shape
         allowed = tokens.new_ones(batch, 1, length, length, dtype=torch.bool)
         inside = F.interpolate(masks, grid, mode='bilinear').flatten(2) > 0
@@ -155,26 +155,26 @@ class EoMTHead(Mask2FormerHead):
 def mask_probability(i: int, blocks: int, done: float) -> float:
     """Return the probability that a query is masked in a block of the head.
 
-    It falls from 1 to 0 in one block after the other, as in the authors' schedule.
+    It decays from 1 to 0, one block after another, as in the authors' schedule.
 
     Args:
-        i: The block.
-        blocks: Number of blocks of the head.
-        done: Share of the training that is done.
+        i: Index of the block.
+        blocks: Number of blocks in the head.
+        done: Completed fraction of the training.
     """
     begin, end = ((3 * i + n) / (3 * blocks + 3) for n in (2, 4))
     return min(max((end - done) / (end - begin), 0), 1) ** DECAY
 
 
 def progress() -> float:
-    """Return the share of the running training that is done, 0 outside of one."""
+    """Return the completed fraction of the current training, or 0 outside training."""
     hub = MessageHub.get_current_instance()
     most = hub.get_info('max_iters')
     return hub.get_info('iter', 0) / most if most else 0.0
 
 
 def _twice(in_channels: int, channels: int) -> nn.Sequential:
-    """Return what doubles height and width of maps."""
+    """Return layers that double the height and width of maps."""
     return nn.Sequential(
         nn.ConvTranspose2d(in_channels, channels, 2, stride=2),
         nn.GELU(),

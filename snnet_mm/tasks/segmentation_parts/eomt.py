@@ -10,12 +10,12 @@ from ..detection_parts.eomt import EoMTHead
 
 @register(MODELS)
 class EoMTSegHead(EoMTHead, Mask2FormerHead):
-    """:class:`EoMTHead` for semantic segmentation, one mask for each class there is.
+    """:class:`EoMTHead` for semantic segmentation, with one mask per class present.
 
     Args:
         num_classes: Number of classes.
-        ignore_index: Label without a class. Default: 255.
-        align_corners: Not read; segmentors ask for it.
+        ignore_index: Label of pixels without a class. Default: 255.
+        align_corners: Alignment with which segmentors resize logits. Default: False.
         **kwargs: See :class:`EoMTHead`.
     """
 

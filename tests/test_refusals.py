@@ -69,6 +69,7 @@ PAIR, SPACE, HOPS = SlidingWindowSpace((3, 3)), TwoWaySpace((12, 24)), [(8, 8)]
             'drop_path_rate=1; ',
         ),
         (lambda: AnchorClassifier(8, 5, pooling='max'), "'cls', 'mean', 'norm-mean'"),
+        (lambda: AnchorClassifier(8, 5, hidden=9, distilled=True), '0 if distilled'),
         (lambda: RunningDepthMetric(crop='nyu'), "'nyu'; allowed: 'eigen', 'garg', N"),
     ],
 )

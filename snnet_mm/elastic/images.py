@@ -1,6 +1,7 @@
 """Preprocessed images for choosing and fitting chains; labels are not read."""
 
 import hashlib
+import json
 import os
 from collections.abc import Iterator
 from copy import deepcopy
@@ -52,6 +53,7 @@ class ImageBatches:
             config = _training_images(cfg)
         else:
             config = unlabelled_dataset(cfg, folder)
+        self._source = config if folder is None else digest_of_images(folder)
         with DATASETS.switch_scope_and_registry(cfg.get('default_scope')):
             self._items = DATASETS.build(config)
         wanted = 'images to fit the maps on'
@@ -61,6 +63,12 @@ class ImageBatches:
 
     def __len__(self) -> int:
         return len(self._chosen)
+
+    @property
+    def digest(self) -> str:
+        """Digest of the data set's config, or of the names and sizes in the folder."""
+        text = json.dumps(self._source, default=str, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def __iter__(self) -> Iterator[Tensor]:
         device = next(self.model.parameters()).device

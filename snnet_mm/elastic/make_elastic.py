@@ -39,7 +39,7 @@ from snnet_mm.utils.base_checkpoint import digest_of, save_added, with_prefixes
 from snnet_mm.utils.checkpoints import weights_of
 
 from .convert import Budgets, Conversion, check_equal, convert_model, own_heads
-from .images import ImageBatches, digest_of_images, unlabelled_dataset
+from .images import ImageBatches, unlabelled_dataset
 from .report import (
     draw_predictions,
     drawn_budgets,
@@ -242,9 +242,11 @@ class _Job:
     def _search(self, fewest: int, least_share: float) -> dict[int, tuple[int, ...]]:
         """Return the best chain of each length; resume an interrupted search."""
         path, depth = self.folder / 'search.json', self.anchor.depth
+        number = images_wanted(self.anchor, self.size)
+        batches = ImageBatches(self.cfg, self.model, number, self.images, self.seed)
         identity = dict(
             network=digest_of(self.weights),
-            images=None if self.images is None else digest_of_images(self.images),
+            images=batches.digest,
             size=list(self.size),
             seed=self.seed,
         )
@@ -252,8 +254,6 @@ class _Job:
         if path.exists():
             what = 'search of blocks', 'tools/make_elastic.py'
             known = read_json(path, partial(_known_chains, identity), *what)
-        number = images_wanted(self.anchor, self.size)
-        batches = ImageBatches(self.cfg, self.model, number, self.images, self.seed)
         self.say(f'Choosing blocks by the predictions for {len(batches)} images')
         search = ChainSearch(self.build([]), batches, self.size)
         least = least_share * search.total

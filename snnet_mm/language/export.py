@@ -93,6 +93,7 @@ def export_stitch(
     active, stitch = net.active_stitch, net.space[stitch_id]
     net.set_stitch(stitch_id)
     weights = merged_state(model)
+    net.set_stitch(active.id)
     if stitch.kind == ANCHOR_KIND:
         anchor = net.anchors[stitch.end_anchor]
         exported = AutoModelForCausalLM.from_config(

@@ -1,6 +1,7 @@
 """Selection of the stitch for a request while others are queued."""
 
 from collections.abc import Hashable, Mapping
+from operator import itemgetter
 from typing import TypeVar
 
 Key = TypeVar('Key', bound=Hashable)
@@ -15,7 +16,7 @@ def choose(
     able to run once per request, new ones included, within the most urgent slack.
 
     Args:
-        front: Time of every stitch on the Pareto front, fastest first.
+        front: Time of every stitch on the Pareto front, worst stitch first.
         slack: Time until the deadline of the most urgent request.
         waiting: Number of queued requests, including the current one.
         rate: Requests that arrive per unit of time.
@@ -26,4 +27,5 @@ def choose(
     """
     times = [(key, t) for key, t in front.items() if t <= slack]
     within = [key for key, t in times if t * (waiting + rate * t) <= slack]
-    return within[-1] if within else next((key for key, _ in times), None)
+    fastest = min(times, key=itemgetter(1), default=(None, 0))  # times are learnt
+    return within[-1] if within else fastest[0]

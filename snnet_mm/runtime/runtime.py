@@ -265,7 +265,9 @@ class StitchRuntime:
             score = self.stitches[key[1]]['metrics'].get(ranked.get('metric'))
             if score is not None:  # unevaluated stitches are not ranked
                 scores[key] = score - (self._loss(file) or 0)
-        return scores or self._column('flops'), ranked.get('higher_is_better', True)
+        if not scores:
+            return self._column('flops'), True
+        return scores, ranked['higher_is_better']
 
     def _times(self, keys: Collection[Key]) -> dict[Key, float]:
         with self._measuring:

@@ -271,11 +271,12 @@ def joint_rows(results: Sequence[StitchResults]) -> dict[Variant, StitchResult]:
     keys = [variant_of(r) for r in results]
     once = 'each size and precision once'
     check(len({*keys}) == len(keys), '--results', keys, once)
+    known = [of_one.scores() for of_one in results]
     return {
         Variant(row.id, *key): row
-        for key, of_one in zip(keys, results, strict=True)
+        for key, of_one, scores in zip(keys, results, known, strict=True)
         for row in of_one.complete
-        if row.id in of_one.scores()
+        if row.id in scores
     }
 
 

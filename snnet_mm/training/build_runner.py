@@ -66,7 +66,8 @@ def _summary(cfg: Config, mode: str) -> str:
     dataset = loader
     while isinstance(dataset.get('dataset'), dict):  # in wrappers such as RepeatDataset
         dataset = dataset['dataset']
-    data = [str(dataset.get('type')), dataset.get('data_root')]
+    kind = dataset.get('of', dataset.get('type'))  # SeededDataset names its type so
+    data = [str(kind), dataset.get('data_root')]
     data += [f'batches of {loader.get("batch_size")}']
     loop = cfg.get('train_cfg') or {}
     lengths = dict(max_iters='iterations', max_epochs='epochs')

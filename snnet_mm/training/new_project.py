@@ -4,6 +4,7 @@ import colorsys
 import json
 import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -14,7 +15,7 @@ from yapf.yapflib.yapf_api import FormatCode
 
 from snnet_mm.anchors.plain_vit import ARCHITECTURES
 from snnet_mm.anchors.timm_anchor import TIMM_FAMILIES
-from snnet_mm.datasets.folders import LabelledFolder
+from snnet_mm.datasets.folders import LabelledFolder, Split
 from snnet_mm.utils import atomic_path, check, check_file
 from snnet_mm.utils.timm_models import create_timm_model
 
@@ -42,14 +43,16 @@ def write_project(
         out: Path of the config to write.
         backbone: Name of a plain ViT in timm.
         weights: File of its weights. Default: timm downloads them.
-        force: Whether to overwrite an existing config.
+        force: Whether to overwrite an existing config or annotation file.
 
     Returns:
         The variables at the top of the config.
     """
     out = Path(out).expanduser().absolute()
     check(out.suffix == '.py', '--out', str(out), 'a file that ends in .py')
-    check(force or not out.exists(), '--out', str(out), 'a new file, or --force')
+    files = {name: _annotation_file(out, name, p) for name, p in data.splits.items()}
+    for path in (out, *filter(None, files.values())):
+        check(force or not path.exists(), '--out', str(path), 'a new file, or --force')
     check_file(weights, 'option: --weights')
     with torch.device('meta'):
         vit = create_timm_model(backbone, num_classes=0)
@@ -60,7 +63,7 @@ def write_project(
         backbone,
         'a plain ViT of timm, see docs/how_to/families.md',
     )
-    values = dict(data_root=str(data.root)) | _data_values(data, out)
+    values = dict(data_root=str(data.root)) | _data_values(data, files)
     values |= _model_values(data, vit, backbone, weights)
     epoch = data.splits['train'].number / BATCH_SIZES[data.task]
     iters = min(max(LEAST, round(EPOCHS * epoch, -2)), MOST)
@@ -85,15 +88,24 @@ def as_code(value: Any) -> str:
     return repr(value)
 
 
-def _data_values(data: LabelledFolder, out: Path) -> dict[str, Any]:
+def _annotation_file(out: Path, name: str, split: Split) -> Path | None:
+    """Return the annotation file to write for a split, if it needs one."""
+    if split.annotations is None:
+        return None
+    ending = 'json' if isinstance(split.annotations, dict) else 'txt'
+    return out.with_name(f'{out.stem}_{name}.{ending}')
+
+
+def _data_values(
+    data: LabelledFolder, files: Mapping[str, Path | None]
+) -> dict[str, Any]:
     """Write annotation files; return the config variables that describe the data."""
     values = {k: v for k, v in data.facts.items() if k.endswith('suffix')}
     for split, part in data.splits.items():
         values[split] = part.dataset
-        if part.annotations is not None:
-            is_coco = isinstance(part.annotations, dict)
-            path = out.with_name(f'{out.stem}_{split}.{"json" if is_coco else "txt"}')
+        if (path := files[split]) is not None:
             lines = part.annotations
+            is_coco = isinstance(lines, dict)
             text = json.dumps(lines) if is_coco else '\n'.join(lines) + '\n'
             with atomic_path(path) as temporary:
                 temporary.write_text(text)

@@ -45,7 +45,7 @@ def guard_checkpoints(trust: bool = False) -> Iterator[None]:
         )
         yield
         return
-    switch = os.environ.get(SWITCH, '0')
+    switch = os.environ.get(SWITCH)
     os.environ[SWITCH] = '1'
     _register(_guarded(load_weights_only), _guarded(load_url))
     _ahead.append({})
@@ -53,8 +53,12 @@ def guard_checkpoints(trust: bool = False) -> Iterator[None]:
         yield
     finally:
         _ahead.pop()
-        os.environ[SWITCH] = switch
-        _register(load_from_local, load_from_http)
+        if switch is None:
+            del os.environ[SWITCH]
+        else:
+            os.environ[SWITCH] = switch
+        if not _ahead:  # no outer guard
+            _register(load_from_local, load_from_http)
 
 
 def read_ahead(path: str) -> None:

@@ -84,7 +84,8 @@ def weights_of(loaded: Mapping) -> dict[str, Any]:
 def _explained(path: Path, error: Exception) -> ValueError:
     """Convert a loading error, whose type varies with the damage, to a ValueError."""
     refusal = _REFUSAL.search(str(error))
-    bare = path.read_bytes()[:1] == pickle.PROTO
+    with path.open('rb') as file:
+        bare = file.read(1) == pickle.PROTO
     if isinstance(error, pickle.UnpicklingError) and (refusal or bare):
         reason = refusal[0] if refusal else 'it is a bare pickle'
         return UntrustedCheckpointError(

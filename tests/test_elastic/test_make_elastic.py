@@ -1,6 +1,7 @@
 """A model with weights in, its elastic version out."""
 
 import json
+import shutil
 import sys
 from copy import deepcopy
 
@@ -200,10 +201,13 @@ def test_a_search_goes_on_where_it_ended(trained, quick, tmp_path, monkeypatch):
     ]
     chains = Config.fromfile(tmp_path / 'b' / 'elastic.py').model.backbone.chains
     assert [list(c) for c in chains] == [c['kept'] for c in wanted['chains'][1:]]
-    # Of other images or weights nothing is taken over.
-    quick(*files, tmp_path / 'b', keep=[3], seed=1, say=again.append)
-    other = json.loads((tmp_path / 'b' / 'search.json').read_text())
-    assert [len(c['kept']) for c in other['chains']] == [3]
+    # A search on other images starts again.
+    scenes = {'train_dataloader.dataset.seed': 7}
+    for options in (dict(seed=1), dict(cfg_options=scenes)):
+        shutil.copy(tmp_path / 'a' / 'search.json', tmp_path / 'b')
+        quick(*files, tmp_path / 'b', keep=[3], say=again.append, **options)
+        other = json.loads((tmp_path / 'b' / 'search.json').read_text())
+        assert [len(c['kept']) for c in other['chains']] == [3]
 
 
 def test_tuning_moves_maps_alone(trained, quick, tmp_path):

@@ -188,15 +188,16 @@ def test_wrong_arguments(settings, message, out, tmp_path):
     assert not out.exists()
 
 
-def test_an_existing_config_stays(out, narrow, tmp_path):
+@pytest.mark.parametrize('name', ['mine.py', 'mine_val.txt'])
+def test_existing_files_stay(out, narrow, tmp_path, name):
     write_masks(tmp_path / 'data')
     data = read_folder(tmp_path / 'data')
     out.parent.mkdir()
-    out.write_text('mine = 1')
-    with pytest.raises(ValueError, match=r'mine.py.*a new file, or --force'):
+    out.with_name(name).write_text('mine = 1')
+    with pytest.raises(ValueError, match=rf'{name}.*a new file, or --force'):
         write_project(data, out, TINY, narrow)
-    assert [p.name for p in out.parent.iterdir()] == ['mine.py']
-    assert out.read_text() == 'mine = 1'
+    assert [p.name for p in out.parent.iterdir()] == [name]
+    assert out.with_name(name).read_text() == 'mine = 1'
     write_project(data, out, TINY, narrow, force=True)
     assert load_config(out).default_scope == 'mmseg'
 

@@ -54,6 +54,12 @@ class PrefixStitchingLayer(StitchingLayer):
         tokens = torch.cat([self.prefix(prefix), self(patches)], dim=1)
         return state._replace(tokens=tokens)
 
+    @torch.no_grad()
+    def set_map(self, weight: Tensor, bias: Tensor) -> None:
+        """Set both maps, whose prefix tokens :meth:`set_prefix_map` may change."""
+        super().set_map(weight, bias)
+        self.set_prefix_map(weight, bias)
+
     def config(self) -> dict:
         widths = dict(in_dim=self.in_features, out_dim=self.out_features)
         return dict(type=type(self).__name__, num_prefix=self.num_prefix, **widths)

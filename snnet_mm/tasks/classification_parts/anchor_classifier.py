@@ -60,6 +60,8 @@ class AnchorClassifier(BaseModule):
         check(pooling in POOLINGS, 'head.pooling', pooling, POOLINGS)
         norms = ('LN',) if pooling == 'norm-mean' else NORMS
         check(norm in norms, 'head.anchor_heads.norm', norm, norms)
+        single = not (hidden and distilled)
+        check(single, 'head.anchor_heads.hidden', hidden, '0 if distilled')
         self.in_channels, self.pooling = in_channels, pooling
 
         def new_norm() -> nn.Module:

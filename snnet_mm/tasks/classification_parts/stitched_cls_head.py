@@ -58,9 +58,10 @@ class StitchedClsHead(ClsHead):
             head and AnchorClassifier(**(defaults | head)) for head in anchor_heads
         )
         self._active = max(a for a, head in enumerate(anchor_heads) if head)
-        pooled = {head.pooling for head in self.anchor_heads if head is not None}
-        known = norm_stitches or 'norm-mean' not in pooled
-        wanted = "True where a norm comes before pooling='norm-mean'"
+        heads = [head for head in self.anchor_heads if head is not None]
+        normed = any(h.distilled or h.pooling == 'norm-mean' for h in heads)
+        known = norm_stitches or not normed
+        wanted = "True for heads that are distilled, or with pooling='norm-mean'"
         check(known, 'head.norm_stitches', norm_stitches, wanted)
         self.norm_stitches, self._normed = norm_stitches, True
         self.frozen = frozen

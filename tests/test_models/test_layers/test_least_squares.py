@@ -212,6 +212,14 @@ def test_a_prefix_token_that_is_constant_gets_an_offset_alone(seed):
     assert_close(found, y[:, 0].mean(0).expand_as(found), 1e-3)
 
 
+def test_prefix_tokens_get_the_map_of_a_fit_that_does_not_tell_them_apart():
+    layer, tokens = PrefixStitchingLayer(4, 4, num_prefix=2), torch.randn(3, 6, 4)
+    weight, bias = torch.randn(4, 4), torch.randn(4)
+    layer.set_map(weight, bias)
+    found = layer.map_state(TokenState(tokens, (2, 2))).tokens
+    torch.testing.assert_close(found, tokens @ weight.T + bias)
+
+
 def test_prefix_tokens_have_the_common_map_and_a_damped_difference():
     x, y = torch.randn(2, 30, 6, 4, dtype=torch.float64)
     layer = PrefixStitchingLayer(4, 4, num_prefix=2)

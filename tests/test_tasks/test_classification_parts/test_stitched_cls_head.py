@@ -215,5 +215,8 @@ def test_stitches_without_a_norm_are_exported_and_trained_without(randomise):
         if joined:
             alone[stitch.end_anchor] = dict(alone[stitch.end_anchor], norm=None)
         assert config == dict(anchor_heads=alone)
-    with pytest.raises(ValueError, match='head.norm_stitches'):
-        classifier(head=dict(norm_stitches=False, pooling='norm-mean'))
+    distilled = dict(in_channels=12, distilled=True)
+    heads = dict(anchor_heads=[dict(in_channels=8), distilled])
+    for normed in (dict(pooling='norm-mean'), heads):
+        with pytest.raises(ValueError, match='head.norm_stitches'):
+            classifier(head=dict(norm_stitches=False, **normed))

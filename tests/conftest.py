@@ -21,14 +21,14 @@ from snnet_mm.tasks import torchvision_ops
 
 DATA = Path(__file__).parent / 'data'
 
-# As configs of detectors do; tests import mmdet before they read one.
+# Detector configs do this too, but tests import mmdet before they read a config.
 torchvision_ops.install()
 
-# The models of these tests are far too small for threads.
+# The models of these tests are too small to benefit from threads.
 torch.set_num_threads(1)
 
 
-# Tests that fork this process: threads that others start do not outlive a fork.
+# These fork the process and run first: threads of other tests do not survive a fork.
 FORKING = (
     'test_full_disk.py', 'test_kills.py', 'test_ranks.py',
     'test_training_on_ranks.py',
@@ -48,21 +48,21 @@ def seeded():
 
 @pytest.fixture(autouse=True, scope='module')
 def no_scope_left_behind():
-    """mmengine's default scope is the process's: no file meets that of another."""
+    """Reset mmengine's default scope, which is global, after each test file."""
     yield
     DefaultScope._instance_dict.clear()
 
 
 @pytest.fixture(autouse=True, scope='module')
 def imports_are_no_garbage():
-    """mmengine collects garbage for every data set: half a second over all packages."""
+    """Hide imports from mmengine's collection per data set, which takes 0.5 s."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope='session')
 def a_second_for_every_run():
-    """mmengine names logs and message hubs after the second in which a run begins."""
+    """Start every run in a new second, by which mmengine names logs and hubs."""
     clock = count(int(time.time()))
     stub = SimpleNamespace(strftime=time.strftime, localtime=time.localtime)
     stub.time = partial(next, clock)
@@ -73,7 +73,7 @@ def a_second_for_every_run():
 
 @pytest.fixture(autouse=True, scope='session')
 def plain_config_text():
-    """mmengine lays out the text of a config six times a run, a second each."""
+    """Skip config formatting, which mmengine does six times a run, a second each."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(yapf_api, 'FormatCode', lambda text, **style: (text, True))
         yield
@@ -81,7 +81,7 @@ def plain_config_text():
 
 @torch.no_grad()
 def _randomise(model):
-    """Weights so large that every part of a network shows in its output."""
+    """Draw weights large enough for every part of a network to affect its output."""
     for parameter in model.parameters():
         parameter.normal_(std=0.3)
     return model
@@ -119,7 +119,7 @@ def build_snnet(build_vit):
 
 @dataclass
 class Golden:
-    """Tensors of the authors' released code, see tests/data/README.md."""
+    """Tensors from the authors' released code; see tests/data/README.md."""
 
     meta: dict
     tensors: dict
@@ -130,18 +130,18 @@ class Golden:
         return not self.meta.get('name', '').startswith('depth')
 
     def part(self, prefix):
-        """The tensors under a prefix, without it."""
+        """Return the tensors under a prefix, with the prefix removed."""
         names = [k for k in self.tensors if k.startswith(prefix)]
         return {k.removeprefix(prefix): self.tensors[k] for k in names}
 
     def output(self, key):
-        """A map, or a map and its cls token."""
+        """Return a map, or a map and its cls token."""
         if key in self.tensors:
             return self.tensors[key]
         return self.tensors[f'{key}.map'], self.tensors[f'{key}.cls']
 
     def build(self):
-        """The same backbone of ours, with random weights."""
+        """Build our version of the backbone, with random weights."""
         m = self.meta
         depth = dict(mlp_shortcut=True, norm_eps=1e-5, pos_embed_antialias=False)
         common = dict(rel_pos_bias=True) if self.is_seg else depth
@@ -182,7 +182,7 @@ cls_v1_golden = _golden(
 
 
 def _published(read, name):
-    """Figures of the authors' stitches, by stitch id."""
+    """Return a fixture of the authors' figures by stitch id."""
     return pytest.fixture(lambda: read(DATA / f'{name}.json'), scope='session')
 
 

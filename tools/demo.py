@@ -1,4 +1,4 @@
-"""A trained network and its smaller budgets, in about two minutes.
+"""Train a network and derive smaller budgets, in about two minutes.
 
 Trains one small network on generated scenes, makes it elastic, and prints a table of
 all budgets.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mmengine.config import Config
 
 CONFIGS = Path(__file__).parents[1] / 'configs' / 'toy'
-# Configs by task, and iterations that take under a minute on two cores.
+# Config and iterations by task; training takes under a minute on two cores.
 TASKS = dict(
     seg=('setr-naive_vit-slow_1xb16-300_toy-scenes-64x64', 340),
     depth=('dpt_vit-demo_1xb8-300_toy-scenes-64x64', 300),
@@ -45,7 +45,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def load_config(args: argparse.Namespace) -> Config:
-    """Load a toy config and set its length."""
+    """Load a toy config and set its number of iterations."""
     from mmengine.config import Config
 
     from snnet_mm.utils import set_length

@@ -4,8 +4,8 @@
 #   tools/dist_train.sh CONFIG GPUS [ARGS ...]
 #
 # GPUS is the number of processes on this machine; with several machines, run it on each.
-# ARGS go to tools/train.py. Environment: NNODES, NODE_RANK, MASTER_ADDR and PORT, the
-# number of machines, which one this is, and a free port on the first.
+# ARGS go to tools/train.py. Environment: NNODES, the number of machines; NODE_RANK, the
+# index of this one; MASTER_ADDR and PORT, address and a free port of the first one.
 set -euo pipefail
 [ $# -ge 2 ] || { echo "usage: $0 CONFIG GPUS [ARGS ...]" >&2; exit 2; }
 config=$1 gpus=$2

@@ -1,7 +1,7 @@
-"""Take stitches away: ``tools/export_stitch.py CONFIG CKPT --stitch-id N --out DIR``.
+"""Export stitches: ``tools/export_stitch.py CONFIG CKPT --stitch-id N --out DIR``.
 
-One id becomes a model of its own; several, a word or budgets become a bundle of ONNX
-graphs that share one file of weights.
+A single id becomes a standalone model. Several ids, a keyword or budgets become a
+bundle of ONNX graphs that share one weights file.
 """
 
 import argparse
@@ -86,7 +86,7 @@ def main() -> None:
 
 
 def row_of(stitch: dict, file: dict, manifest: dict) -> dict[str, str]:
-    """Return the cells of a file, or of one left out, by the names of their columns."""
+    """Return the table row of an exported or omitted file, by column name."""
     row = {
         'id': str(stitch['id']),
         'route': stitch['route'],
@@ -118,7 +118,7 @@ def row_of(stitch: dict, file: dict, manifest: dict) -> dict[str, str]:
 
 
 def report(manifest: dict, out: Path, tolerance: float) -> None:
-    """Print a table of the files, those left out included."""
+    """Print a table of all files, including omitted ones, and the next command."""
     from snnet_mm.evaluation import wide_console
     from snnet_mm.exports.request import tolerance_for
 
@@ -135,7 +135,7 @@ def report(manifest: dict, out: Path, tolerance: float) -> None:
     for name in rows[0]:
         left = name in ('route', 'file')
         justify = 'left' if left else 'right'
-        # A name is copied from the table: it stays in one piece.
+        # File names must not wrap, because users copy them from the table.
         table.add_column(name, justify=justify, overflow='fold', no_wrap=name == 'file')
     for row in rows:
         table.add_row(*row.values())

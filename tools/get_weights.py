@@ -1,7 +1,7 @@
 """Download pretrained weights: ``tools/get_weights.py NAME`` or ``--list``.
 
-Files are listed in ``configs/weights.yml`` and land in ``checkpoints/`` under the names
-that configs read.
+``configs/weights.yml`` lists the files. They are written to ``checkpoints/`` under the
+names that configs read.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def checked(path: Path, sha256: str | None) -> str:
-    """Return a note on the checksum of a file; raise if it is another one's."""
+    """Return a note on the checksum of a file; raise if it does not match."""
     if sha256 is None:
         return 'checksum unknown'
     digest = hashlib.sha256()
@@ -45,7 +45,7 @@ def checked(path: Path, sha256: str | None) -> str:
 
 
 def download(url: str, path: Path, sha256: str | None) -> str:
-    """Write a file whole or not at all and return a note on its checksum."""
+    """Download a file atomically and return a note on its checksum."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f'.{path.name}.')
     try:

@@ -60,7 +60,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def titles_of(model: nn.Module, ids: Sequence[int | None]) -> list[str]:
-    """Return names of stitches with their FLOPs, where there are stitches."""
+    """Return a title with FLOPs per stitch; an empty one if none is selected."""
     from snnet_mm.costs import cost_table
 
     if ids == (None,):
@@ -96,7 +96,7 @@ def main() -> None:
     check_writable(folder, 'options: --out-file, --out-dir')
     stems = Counter(Path(file).stem for file in files)
     model = init_model(cfg, args.checkpoint, device=args.device)
-    ids = (None,)  # the stitch that is active
+    ids = (None,)  # the active stitch
     if selection is not None:
         ids = selection.select(find_stitched_backbone(model).space)
     single = len(files) * len(ids) == 1

@@ -1,9 +1,9 @@
-"""Make a fast anchor of a slow one: ``tools/make_fast_anchor.py CONFIG CKPT``.
+"""Make a fast anchor from a slow one: ``tools/make_fast_anchor.py CONFIG CKPT``.
 
-Replaces blocks by affine maps, then trains the smaller network to do what the slow one
-does on the images of the config.
-Writes ``fast.py``, the config of the fast anchor alone, and ``fast.pth``, its weights,
-and prints the metrics of the slow anchor, of the chain and of the trained network.
+Replaces blocks by affine maps, then distils the slow anchor into this chain on the
+training images of the config. Writes ``fast.py``, the config of the fast anchor alone,
+and ``fast.pth``, its weights. Prints the metrics of the slow anchor, the chain and the
+trained network.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Predict a folder of images: ``tools/predict.py BUNDLE FOLDER --out DIR``.
 
-``tools/predict.py CONFIG CKPT FOLDER --out DIR`` does so by mm's inferencer.
+``tools/predict.py CONFIG CKPT FOLDER --out DIR`` uses mm's inferencer instead.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def of_bundle(args: argparse.Namespace) -> tuple[Callable, str, tuple, dict, Callable]:
-    """Return the call, task, classes, costs and switch of a bundle."""
+    """Return predictor, task, classes, costs and stitch setter of a bundle."""
     check(args.results is None, '--results', args.results, 'none with a bundle')
     runtime = StitchRuntime(args.model[0], args.threads, precision=args.precision)
     manifest = runtime.manifest
@@ -76,7 +76,7 @@ def of_bundle(args: argparse.Namespace) -> tuple[Callable, str, tuple, dict, Cal
 
 
 def of_checkpoint(args: argparse.Namespace) -> tuple:
-    """Return the call, task, classes, costs and switch of a config and a checkpoint."""
+    """Return predictor, task, classes, costs and stitch setter of a checkpoint."""
     from snnet_mm.costs import cost_table
     from snnet_mm.inference.init_inferencer import init_inferencer, predict_arrays
     from snnet_mm.inference.init_model import init_model, space_of
@@ -112,7 +112,7 @@ def of_checkpoint(args: argparse.Namespace) -> tuple:
 
 
 def predict_on_ray(args: argparse.Namespace) -> None:
-    """Predict by several processes, each with the bundle."""
+    """Predict in several Ray processes, each of which loads the bundle."""
     right = len(args.model) == 1 and args.ray > 0 and args.deadline is None
     allowed = 'whole numbers from 1, with a bundle and without --deadline'
     check(right, '--ray', args.ray, allowed)
@@ -120,7 +120,7 @@ def predict_on_ray(args: argparse.Namespace) -> None:
 
     _, *about, _, _ = of_bundle(args)
     settings = args.source, args.out, args.batch_size, args.ray
-    # Ray Data needs a CPU beside the workers' CPUs.
+    # Ray Data needs one CPU in addition to those of the workers.
     start_ray(args.ray + 1, args.address)
     with work_dir_lock(args.out, 'prediction_1of1', '--out'):
         build = lambda: of_bundle(args)[0]  # noqa: E731

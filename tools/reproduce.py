@@ -1,9 +1,9 @@
 """Reproduce a table or figure: ``tools/reproduce.py 'SN-Netv2 table 2'`` or ``--list``.
 
-Trains and tests its configs one after the other, draws their fronts, and prints their
-figures beside the paper's. What was trained or tested before is not again; a training
-that was interrupted is resumed. The list is ``configs/papers.yml``. Its ``small`` says
-how long small runs train, in what batches, and on how many images they test.
+Trains and tests its configs one after another, plots their fronts, and prints their
+figures beside the paper's. Finished trainings and tests are skipped; an interrupted
+training is resumed. ``configs/papers.yml`` lists all tables and figures. Its ``small``
+sets iterations, batch size and number of images of small runs.
 """
 
 import argparse
@@ -29,14 +29,14 @@ COLUMNS = dict(
     here='run here',
     state='state',
 )
-# Names of configs of stitched models, all of whose stitches are tested.
+# Name parts of stitched models, whose stitches are all tested.
 STITCHED = re.compile(r'snnet|bridge-|esta-|stitch|fast-slow')
-# The checkpoint of another config, which a config begins with.
+# A checkpoint of another config's training, from which a config starts.
 BEGINNING = re.compile(r'work_dirs/([^/]+)/iter_\d+\.pth')
 
 
 class Job(NamedTuple):
-    """A config to train and test, or a variant of it by options of its settings."""
+    """A config to train and test, or a variant of it with overridden settings."""
 
     config: Path
     variant: str = ''
@@ -48,7 +48,7 @@ class Job(NamedTuple):
 
     @property
     def stitched(self) -> str:
-        """The part of the name that says which stitched model it is, '' for none."""
+        """The part of the name that identifies a stitched model, otherwise ''."""
         model = next(filter(STITCHED.search, self.config.stem.split('_')), '')
         return model and '-'.join(filter(None, [model, self.variant]))
 
@@ -78,7 +78,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def pages(papers: Mapping) -> dict[Path, str]:
-    """Return the pages of the documentation: an overview and one for each paper."""
+    """Return the documentation by path: an overview and one page per paper."""
     links, found = [], {}
     for paper in papers['papers']:
         keys = [k for k in COLUMNS if any(k in item for item in paper['items'])]
@@ -95,7 +95,7 @@ def pages(papers: Mapping) -> dict[Path, str]:
 
 
 def find_items(papers: Mapping, wanted: str) -> list[dict]:
-    """Return the items of a table or figure; several where it has several parts."""
+    """Return the items of a table or figure, one per part."""
     names = {}
     for paper in papers['papers']:
         for item in paper['items']:
@@ -107,9 +107,9 @@ def find_items(papers: Mapping, wanted: str) -> list[dict]:
 
 
 def find_jobs(items: list[dict], small: bool) -> list[Job]:
-    """Return the configs of items in the order of the list, and their variants.
+    """Return the configs of items and their variants, in the order of the list.
 
-    Variants are of the stitched models, where there are any: anchors have none.
+    If any config is a stitched model, only stitched models have variants.
     """
     key, found = 'small' if small else 'train', []
     for item in items:
@@ -132,21 +132,22 @@ def find_jobs(items: list[dict], small: bool) -> list[Job]:
 
 
 def flattened(options: list) -> Iterator[str]:
-    """Yield options of a list, in which lists of other variants may be."""
+    """Yield the options of a list that may include the lists of other variants."""
     for option in options:
         yield from flattened(option) if isinstance(option, list) else [option]
 
 
 def work_dir(name: str, args: argparse.Namespace) -> Path:
-    """Return the folder of a config, apart from the folder of its full training."""
+    """Return the folder of a job; short runs do not share that of a full training."""
     return Path('work_dirs', f'{args.iters}-iterations' if args.iters else '', name)
 
 
 def settings(job: Job, args: argparse.Namespace) -> list[str]:
-    """Return the options of a job: its variant, and what makes a short run short.
+    """Return the overrides of a job: its variant, and the limits of a short run.
 
-    ``MODEL`` in a variant is the key of the classifier, in a wrapper or not. A small
-    run begins with small runs, is not validated, and fits and tests with few images.
+    ``MODEL`` in a variant is the config key of the classifier, inside a wrapper or not.
+    A short run starts from checkpoints of short runs. A small run skips validation, and
+    fits and tests with few images.
     """
     if not (args.iters or job.options):
         return []
@@ -181,7 +182,7 @@ def settings(job: Job, args: argparse.Namespace) -> list[str]:
 
 
 def command(job: Job, args: argparse.Namespace, checkpoint: str = '') -> list[str]:
-    """Return the command of a training, or of the test of a checkpoint."""
+    """Return the training command or, given a checkpoint, the test command."""
     tool, path = 'test' if checkpoint else 'train', os.path.relpath(job.config)
     tools, given = os.path.relpath(ROOT / 'tools'), [path, *filter(None, [checkpoint])]
     work = work_dir(job.name, args)
@@ -206,7 +207,7 @@ def command(job: Job, args: argparse.Namespace, checkpoint: str = '') -> list[st
 
 
 def results_of(job: Job, args: argparse.Namespace) -> Path | None:
-    """Return the newest results of a test, if it was tested."""
+    """Return the newest test results of a job, None if there are none."""
     found = [
         path
         for name in ('stitches.json', 'results.json')
@@ -224,7 +225,7 @@ def run(command: list[str]) -> None:
 
 
 def reproduce(job: Job, args: argparse.Namespace) -> None:
-    """Train and test a config, as far as that was not done."""
+    """Train and test a config, skipping finished steps."""
     work = work_dir(job.name, args)
     trained, last = work / 'trained', work / 'last_checkpoint'
     if args.dry_run:
@@ -240,7 +241,7 @@ def reproduce(job: Job, args: argparse.Namespace) -> None:
 
 
 def rows(jobs: list[Job], args: argparse.Namespace) -> Iterator[tuple[str, str, str]]:
-    """Yield names of configs, the paper's figures, of their headers, and ours."""
+    """Yield name, the paper's figures from the config's header, and ours per job."""
     from snnet_mm.stitching import StitchResults
 
     for job in jobs:
@@ -262,7 +263,7 @@ def rows(jobs: list[Job], args: argparse.Namespace) -> Iterator[tuple[str, str, 
 def draw(
     jobs: list[Job], items: list[dict], out: Path, args: argparse.Namespace
 ) -> None:
-    """Draw the fronts of all stitched configs, and the published one."""
+    """Plot the fronts of all tested stitched configs, and published ones."""
     tested = [(job.stitched, results_of(job, args)) for job in jobs if job.stitched]
     tested = [(name, path) for name, path in tested if path is not None]
     if not tested:

@@ -32,7 +32,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def read_settings(path: Path | None, runtime: StitchRuntime) -> dict:
-    """Read and validate the settings; without a file they are the defaults."""
+    """Read and validate the settings; without a file, return the defaults."""
     from snnet_mm.serving import check_settings
 
     try:
@@ -53,7 +53,7 @@ def main() -> None:
     for key in ('replicas', 'threads'):
         value = getattr(args, key)
         check(value > 0, f'--{key}', value, 'whole numbers from 1')
-    # Times are measured here, before replicas share the machine.
+    # Latencies are measured here, before replicas compete for the machine.
     runtime = StitchRuntime(args.bundle, args.threads, precision=args.precision)
     settings = read_settings(args.settings, runtime)
     cores = max(usable_cores(), args.replicas * args.threads)

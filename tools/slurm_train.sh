@@ -8,9 +8,9 @@
 # Environment: GPUS           processes in all, one per GPU (8)
 #              GPUS_PER_NODE  processes on one machine (8, or GPUS if that is less)
 #              CPUS_PER_TASK  CPU cores of a process (5)
-#              GRES           what a machine must have (gpu:GPUS_PER_NODE), or nothing
+#              GRES           resources per machine (gpu:GPUS_PER_NODE); may be empty
 #              PORT           free port on the first machine (29500)
-#              SRUN_ARGS      more arguments of srun
+#              SRUN_ARGS      further arguments of srun
 set -euo pipefail
 [ $# -ge 3 ] || { echo "usage: $0 PARTITION JOB_NAME CONFIG [ARGS ...]" >&2; exit 2; }
 gpus=${GPUS:-8}

@@ -48,7 +48,7 @@ def main() -> None:
     resumes, named = cfg.get('resume', False), 'load_from' in (args.cfg_options or {})
     cfg.resume = args.resume or resumes
     if args.resume and not resumes and cfg.get('load_from') and not named:
-        # The config's is what the training began with.
+        # The config's checkpoint only initialises the first run.
         cfg.resume = Path(cfg.work_dir, 'last_checkpoint').exists()
         cfg.load_from = None if cfg.resume else cfg.load_from
     first = launched_rank(args.launcher) == 0

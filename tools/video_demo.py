@@ -1,6 +1,6 @@
-"""Predict a video by a bundle: ``tools/video_demo.py VIDEO BUNDLE``.
+"""Predict a video with a bundle: ``tools/video_demo.py VIDEO BUNDLE``.
 
-Every frame shows its stitch and the rate that predicting and drawing reach.
+Every frame shows its stitch and the frame rate of predicting and drawing.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def open_video(video: str) -> tuple[Iterator[np.ndarray], float]:
-    """Return frames of a video file, camera or folder, and their number a second."""
+    """Return BGR frames of a video file, camera or folder, and fps, 0 if unknown."""
     if os.path.isdir(video):
         paths = [p for p in Path(video).iterdir() if p.suffix.lower() in SUFFIXES]
         return (read_image(path)[..., ::-1] for path in sorted(paths)), 0
@@ -56,7 +56,7 @@ def open_video(video: str) -> tuple[Iterator[np.ndarray], float]:
 def open_output(
     path: Path, fps: float, frame: np.ndarray, stack: ExitStack
 ) -> Callable[[np.ndarray], None]:
-    """Return a function that writes a frame to a video, which the stack closes."""
+    """Return a function that writes a frame to a video; the stack closes the video."""
     fps, size = fps or 25, frame.shape[1::-1]
     fourcc = cv2.VideoWriter.fourcc(*('mp4v' if path.suffix == '.mp4' else 'MJPG'))
     temporary = stack.enter_context(atomic_path(path))
@@ -65,12 +65,12 @@ def open_output(
     if not writer.isOpened():
         allowed = f'a video, .avi or .mp4, of {fps:g} fps and {size}'
         raise refusal('--output-file', str(path), allowed)
-    # Pictures of small frames may be larger.
+    # Images of a folder may differ in size from the first one.
     return lambda picture: writer.write(cv2.resize(picture, size))
 
 
 def annotate(frame: np.ndarray, lines: list[str], legend: dict) -> np.ndarray:
-    """Write lines into the top left corner of a frame, and a legend at its foot."""
+    """Write lines into the top left corner of a frame, and a legend at its bottom."""
     from snnet_mm.evaluation import add_legend
 
     frame, scale = np.ascontiguousarray(frame), max(frame.shape[0] / 900, 0.3)
@@ -122,7 +122,7 @@ def main() -> None:
                     if cv2.waitKey(1) & 0xFF == ord('q'):
                         break
                 frame = next(frames, None)
-        except KeyboardInterrupt:  # how a camera is usually ended: keep what there is
+        except KeyboardInterrupt:  # the usual way to stop a camera: keep the video
             print()
     print(
         f'{len(times)} frames; predicting and drawing one takes '

@@ -1,6 +1,6 @@
 """Write a page that runs a bundle in the browser: ``web_demo.py BUNDLE --out site``.
 
-Any static server serves the folder: ``python -m http.server --directory site``.
+Any static server can serve the folder: ``python -m http.server --directory site``.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from snnet_mm.utils import (
 
 PAGE = Path(__file__).with_name('web')
 PACKAGE = 'onnxruntime-web@1.30.0'
-# Of its folder dist: for the CPU, and for WebGPU.
+# Files in its dist folder, for the CPU and for WebGPU.
 SCRIPTS = (
     'ort.wasm.min.mjs',
     'ort-wasm-simd-threaded.mjs',
@@ -54,7 +54,7 @@ def parse_args() -> argparse.Namespace:
 
 @contextmanager
 def scripts_of(folder: Path | None) -> Iterator[Path]:
-    """Give the folder with the scripts, which npm packs if none is given."""
+    """Yield the folder of the scripts; without one, npm downloads the package."""
     with TemporaryDirectory() as packed:
         if folder is None:
             command = ['npm', 'pack', PACKAGE, '--silent', '--pack-destination', packed]
@@ -75,7 +75,7 @@ def scripts_of(folder: Path | None) -> Iterator[Path]:
 
 
 def write_page(args: argparse.Namespace, scripts: Path) -> None:
-    """Copy page, bundle, images and scripts to their folder."""
+    """Write the page with its bundle, images and scripts to the output folder."""
     manifest = read_manifest(args.bundle)
     task = manifest['task']
     check(task in TASKS, 'bundle', f'{args.bundle}, of {task}', f'a bundle of {TASKS}')

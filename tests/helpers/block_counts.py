@@ -2,7 +2,7 @@ from snnet_mm.stitching import Position
 
 
 def count_blocks(stitches, shared):
-    """Blocks run if all stitches see one input, once each per activations if shared."""
+    """Count the blocks run on one input, with common prefixes once if ``shared``."""
     runs = [
         route[: i + 1]
         for route in (stitch.steps for stitch in stitches)

@@ -15,7 +15,7 @@ OPTIONS = ['--headless', '--no-sandbox', '--disable-gpu', '--remote-debugging-pi
 
 
 class Page:
-    """A tab whose scripts are evaluated; :func:`open_page` makes one."""
+    """A browser tab that evaluates scripts; see :func:`open_page`."""
 
     def __init__(self, process, to, back):
         self._process, self._to, self._back = process, to, back
@@ -31,7 +31,7 @@ class Page:
             message['sessionId'] = self._session
         self._to.write(json.dumps(message).encode() + b'\0')
         self._to.flush()
-        while True:  # events come in between
+        while True:  # skip events
             answer = json.loads(self._read())
             if answer.get('id') == self._calls:
                 assert 'error' not in answer, answer
@@ -45,7 +45,7 @@ class Page:
         return text
 
     def run(self, script):
-        """The value of an expression, which may be a promise."""
+        """Return the value of an expression; a promise is awaited."""
         settings = dict(awaitPromise=True, returnByValue=True)
         found = self.call('Runtime.evaluate', expression=script, **settings)
         assert 'exceptionDetails' not in found, found['exceptionDetails']
@@ -65,10 +65,10 @@ class Page:
 
 @contextlib.contextmanager
 def open_page(url, *options):
-    """A page of a browser of its own."""
+    """Open a page in a separate browser."""
     (theirs, to), (back, ours) = os.pipe(), os.pipe()
     with TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        # The protocol's pipes are the descriptors 3 and 4.
+        # The protocol uses file descriptors 3 and 4.
         script = f'exec "$@" 3<&{theirs} 4>&{ours}'
         command = ['bash', '-c', script, 'bash', CHROMIUM, *OPTIONS, *options]
         command.append(f'--user-data-dir={profile}')
@@ -93,7 +93,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 class Isolated(Quiet):
-    """Lets pages use several threads."""
+    """Sends the headers that pages require to use several threads."""
 
     def end_headers(self):
         self.send_header('Cross-Origin-Opener-Policy', 'same-origin')
@@ -103,7 +103,7 @@ class Isolated(Quiet):
 
 @contextlib.contextmanager
 def served(folder, server=Quiet):
-    """The address of a static server of a folder."""
+    """Serve a folder and yield the address."""
     handler = functools.partial(server, directory=str(folder))
     with http.server.ThreadingHTTPServer(('127.0.0.1', 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

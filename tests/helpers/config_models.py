@@ -9,12 +9,12 @@ from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 
 CONFIGS = Path(__file__).parents[2] / 'configs'
-# As the authors draw them for 134 stitches.
+# Sizes of the authors' sampling groups for 134 stitches.
 GROUPS_OF_134 = [1, *[12] * 11, 1]
 
 
 def paths(pattern):
-    """Configs below the folder of configs, as tests name them."""
+    """Return matching configs as paths relative to ``configs``."""
     found = (p.relative_to(CONFIGS) for p in CONFIGS.glob(pattern))
     return sorted(str(p) for p in found if '_base_' not in p.parts)
 
@@ -27,7 +27,7 @@ def read(name):
 
 
 def build_on_meta(cfg):
-    """Build a model without values, and skip what torch would compute of them."""
+    """Build a model on the meta device, with in-place initialisers as no-ops."""
     with torch.device('meta'), pytest.MonkeyPatch.context() as patch:
         for name in (
             'add_',
@@ -43,7 +43,7 @@ def build_on_meta(cfg):
 
 
 def load(name):
-    """A config and its model, for tests that only look; the scope is the config's."""
+    """Return a cached, read-only config and its model, and activate its scope."""
     cfg, model = _load(name)
     init_default_scope(cfg.default_scope)
     return cfg, model

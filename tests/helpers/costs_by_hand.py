@@ -6,7 +6,7 @@ LAYERS = [dict(type='StitchingLayer'), dict(type='LoRAStitchingLayer', rank=2)]
 
 
 def embed_cost(dim):
-    """MACs and parameters: every patch is projected; cls token, positions."""
+    """MACs and parameters of patch projection, cls token and position embedding."""
     macs = NUM_PATCHES * dim * 3 * PATCH**2
     params = dim * 3 * PATCH**2 + dim + dim + 16 * dim  # built for 32x32: 16 patches
     return macs, params
@@ -23,7 +23,7 @@ def block_cost(dim):
 
 
 def cost_by_hand(stitch, maps, of_end=False):
-    """MACs and parameters of a route and of the slow blocks' maps that it gives."""
+    """MACs and parameters of a route that outputs ``maps``, indices of slow blocks."""
     to = stitch.end_anchor if of_end else 1
     parts = [embed_cost(WIDTHS[stitch.segments[0].anchor])]
     layers, run = set(), set()

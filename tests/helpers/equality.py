@@ -1,10 +1,10 @@
-"""Equality of nested data to the bit."""
+"""Bitwise equality of nested data."""
 
 import torch
 
 
 def assert_same(a, b):
-    """Equal tensors and plain data, types and order of keys included."""
+    """Assert equal tensors and plain data, including types and order of keys."""
     assert type(a) is type(b)
     if isinstance(a, torch.Tensor):
         assert torch.equal(a, b)

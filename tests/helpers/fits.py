@@ -1,4 +1,4 @@
-"""Least-squares maps of stitching layers, from the states of whole anchors."""
+"""Least-squares fits of stitching layers to the states of whole anchors."""
 
 import torch
 from states import states_of
@@ -8,7 +8,7 @@ from snnet_mm.models import LeastSquares
 
 @torch.no_grad()
 def maps_by_hand(net, images):
-    """Weight and bias of every stitching layer, fitted to what it joins in routes."""
+    """Return weight and bias of every stitching layer, fitted to all its joints."""
     states, maps = {}, {}
     joints = net.space.joints
     for a in {a for found in joints.values() for joint in found for a, _ in joint}:
@@ -26,5 +26,5 @@ def maps_by_hand(net, images):
 
 
 def maps_of(net):
-    """Weight and bias of every stitching layer."""
+    """Return weight and bias of every stitching layer."""
     return {n: (m.weight, m.bias) for n, m in net.stitching_layers.items()}

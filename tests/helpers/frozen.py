@@ -1,4 +1,4 @@
-"""Keeps what was imported before out of all collections of garbage."""
+"""Excludes everything imported earlier from garbage collection."""
 
 import gc
 

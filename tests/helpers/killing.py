@@ -1,4 +1,4 @@
-"""Processes that are killed in the middle of their work."""
+"""Forked processes that are killed in the middle of their work."""
 
 import itertools
 import os
@@ -17,11 +17,11 @@ CHANGES = 'os.rename', 'os.remove', 'os.truncate', 'half written'
 
 
 def fork(work, folder, kill_at=None, counted=None):
-    """Do some work in a process that shares what is imported here.
+    """Call ``work`` in a forked process, which inherits imports; return its id.
 
-    It kills itself at event ``kill_at``, counted from 1: when it opens a file of the
-    folder for writing, has written half of a checkpoint, renames, truncates or removes
-    one; or at that event of the name ``counted``. Returns the process id.
+    The process kills itself at event ``kill_at``, counted from 1. Events are opening a
+    file of the folder for writing, writing half of a checkpoint, and renaming,
+    truncating or removing a file. ``counted`` restricts them to one name.
     """
     pid = os.fork()
     if pid:
@@ -39,7 +39,7 @@ def fork(work, folder, kill_at=None, counted=None):
 
 
 def wait(pid, seconds=None):
-    """Wait for the end, or for some seconds and kill it; whether it was killed."""
+    """Wait for a process, kill it after ``seconds``; return whether it was killed."""
     timer = seconds and threading.Timer(seconds, os.kill, (pid, signal.SIGKILL))
     if timer:
         timer.start()
@@ -74,7 +74,7 @@ def _put_in_halves(backend, obj, filepath):
 
 
 def hold(folder, work):
-    """Another process at some work in a folder, from when this returns."""
+    """Fork a process that locks a folder for ``work``; return its id once locked."""
     ready, said = os.pipe()
     if pid := os.fork():
         os.read(ready, 1)

@@ -1,4 +1,4 @@
-"""Small folders of labelled images in the layouts that people have."""
+"""Small folders of labelled images in common layouts."""
 
 import json
 
@@ -8,7 +8,7 @@ from PIL import Image
 
 
 def write(path, pixels):
-    """Write a picture of an array, or of the size (height, width) with noise."""
+    """Write an array as an image, or noise of a size (height, width)."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(pixels, tuple):
         rng = np.random.default_rng(len(path.name))
@@ -17,14 +17,14 @@ def write(path, pixels):
 
 
 def halves(height=40, width=60, low=0, high=1, dtype=np.uint8):
-    """A label map, the left third of one value, the rest of another one."""
+    """Return a label map: the left third is ``low``, the rest ``high``."""
     pixels = np.full((height, width), high, dtype)
     pixels[:, : width // 3] = low
     return pixels
 
 
 def write_masks(root, train='images/train masks/train', val='images/val masks/val'):
-    """Ten training and three validation images with masks of classes 0 and 1."""
+    """Write 10 training and 3 validation images with masks of classes 0 and 1."""
     for folders, number in ((train, 10), (val, 3 if val else 0)):
         for i in range(number):
             images, masks = folders.split()
@@ -33,14 +33,14 @@ def write_masks(root, train='images/train masks/train', val='images/val masks/va
 
 
 def write_depth(root, number=5):
-    """Images with 16-bit depth of 1 to 4.2 metres."""
+    """Write images with 16-bit depth of 1 and 4.2 metres."""
     for i in range(number):
         write(root / f'rgb/{i}.png', (40, 60))
         write(root / f'depth/{i}.png', halves(low=1000, high=4200, dtype=np.uint16))
 
 
 def write_classes(root, splits=('train/', 'val/'), number=5):
-    """A folder of images for each of two classes."""
+    """Write a folder of images for each of two classes."""
     for split in splits:
         for name in ('cat', 'dog'):
             for i in range(number):
@@ -53,7 +53,7 @@ def box(number, image, category=7, **kwargs):
 
 
 def write_coco(root, splits=('train', 'val'), number=5, **kwargs):
-    """Images with a box each, the last one without; categories of ids 3 and 7."""
+    """Write images with one box each, except the last; category ids are 3 and 7."""
     for split in splits:
         images = [
             dict(id=i, file_name=f'{i}.jpg', height=40, width=60) for i in range(number)
@@ -71,7 +71,7 @@ def write_coco(root, splits=('train', 'val'), number=5, **kwargs):
 
 
 def write_yolo(root, line='1 0.5 0.5 0.5 0.25', number=5, **kwargs):
-    """Images of 40x60 pixels in YOLO's layout, an object each but for the last."""
+    """Write 40x60 images in YOLO's layout with one object each, except the last."""
     for split in ('train', 'val'):
         for i in range(number):
             write(root / f'images/{split}/{i}.jpg', (40, 60))

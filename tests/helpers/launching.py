@@ -32,7 +32,7 @@ def run_script(script, *args, cwd, **env):
 
 @cache
 def fork_server():
-    """Starts processes that have imported everything, which takes seconds, once."""
+    """Return a fork server with preloaded imports, which otherwise take seconds."""
     server = multiprocessing.get_context('forkserver')
     server.set_forkserver_preload(
         [
@@ -44,7 +44,7 @@ def fork_server():
 
 
 def run_tool(tool, *args):
-    """Run a tool in a process of its own, from the repository root."""
+    """Run a tool in a separate process, from the repository root."""
     command = [str(ROOT / 'tools' / tool), *map(str, args)]
     with TemporaryDirectory() as folder:
         streams = [Path(folder) / name for name in ('stdout', 'stderr')]
@@ -57,13 +57,13 @@ def run_tool(tool, *args):
 
 
 def _run_here(command, streams):
-    """Do what Python does with a command line."""
+    """Run a command line as the interpreter would."""
     import torch
     from yapf.yapflib import yapf_api
 
     for number, stream in enumerate(streams, start=1):
         os.dup2(os.open(stream, os.O_WRONLY | os.O_CREAT), number)
-    # As in conftest.py.
+    # Skip config formatting, as in conftest.py.
     yapf_api.FormatCode = lambda text, **style: (text, True)
     torch.set_num_threads(1)
     os.chdir(ROOT)
@@ -75,8 +75,8 @@ def _run_here(command, streams):
 def run_on_two_ranks(function, *args):
     """Call a function with rank and arguments in two processes.
 
-    Forks of this process could not run backward where another test has started threads
-    of autograd.
+    If another test has started autograd threads, forks of this process could not run
+    backward.
     """
     import torch
     from torch.multiprocessing import start_processes
@@ -87,7 +87,7 @@ def run_on_two_ranks(function, *args):
 
 
 def _on_rank(rank, threads, function, *args):
-    """Call a function with as many threads as the test has: sums depend on them."""
+    """Call a function with the test's number of threads, on which sums depend."""
     import torch
 
     torch.set_num_threads(threads)

@@ -1,4 +1,4 @@
-"""Runners that train a model of two numbers in no time."""
+"""Runners that train a model of two parameters instantly."""
 
 import os
 
@@ -11,7 +11,7 @@ SGD = dict(optimizer=dict(type='SGD', lr=0.1, momentum=0.9))
 
 
 class Line(BaseModel):
-    """A model of two numbers."""
+    """A linear model, by default of two parameters."""
 
     def __init__(self, width=1):
         super().__init__()
@@ -23,7 +23,7 @@ class Line(BaseModel):
 
 
 class Scores(BaseMetric):
-    """Gives the scores it was told, one for each validation."""
+    """Returns preset scores, one for each validation."""
 
     def __init__(self, **scores):
         super().__init__()
@@ -37,7 +37,7 @@ class Scores(BaseMetric):
 
 
 def build_runner(work_dir, iters=3, scores=None, width=1, **kwargs):
-    """A runner that saves after every iteration, unless told otherwise."""
+    """Build a runner that by default saves after every iteration."""
     hook = dict(type='StitchCheckpointHook', by_epoch=False, interval=1)
     hook |= kwargs.pop('checkpoint', {})
     loader = dict(
@@ -73,7 +73,7 @@ def train(work_dir, *args, **kwargs):
 
 
 def files(folder):
-    """Names of all files but the config, hidden ones too."""
+    """Return the names of all files, hidden ones included, except the config."""
     paths = folder.iterdir()
     return sorted(p.name for p in paths if p.is_file() and p.suffix != '.py')
 

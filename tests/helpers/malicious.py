@@ -2,7 +2,7 @@
 
 
 class Malicious:
-    """Pickled as a call of any function, such as ``Malicious(Path.touch, path)``."""
+    """Calls any function when unpickled, as in ``Malicious(Path.touch, path)``."""
 
     def __init__(self, function, *args):
         self.call = function, args

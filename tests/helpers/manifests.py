@@ -1,4 +1,4 @@
-"""A manifest by hand, a bundle of it whose graphs are never opened, and its files."""
+"""A handwritten manifest, and a bundle of it whose graphs are never opened."""
 
 import copy
 import json
@@ -13,12 +13,12 @@ LOADED = dict(dtype='float32', range=[0, 255])
 
 
 def plain(name):
-    """The name of an exported file without the digest of its content."""
+    """Return the name of an exported file without its content digest."""
     return re.sub(r'-[0-9a-f]{8}(?=\.\w+$)', '', name)
 
 
 def path_of(folder, name):
-    """The path of an exported file, by its name without the digest."""
+    """Return the path of an exported file by its name without the digest."""
     (path,) = (path for path in folder.iterdir() if plain(path.name) == name)
     return path
 

@@ -1,4 +1,4 @@
-"""Small models on backbones of the mm packages, in configs on top of toy ones."""
+"""Overrides of toy configs: small models with backbones of the mm packages."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Any config of this repository, narrowed to a step of a small model on a CPU."""
+"""Narrows any config of this repository to one step of a small model on a CPU."""
 
 import json
 
@@ -28,7 +28,7 @@ def write_image(path, high=255, channels=3, dtype=np.uint8, height=80, width=112
 
 
 def write_data(root, coco_classes):
-    """Write two images into each folder that any of the data sets reads."""
+    """Write two images into every folder that a data set reads."""
     for i in range(2):
         for split in ('train', 'val', 'test'):
             for name in 'ab':
@@ -57,7 +57,7 @@ def write_data(root, coco_classes):
 
 
 def narrow_anchor(anchor, width):
-    """Narrow one anchor; widths of its blocks."""
+    """Narrow one anchor and return the widths of its blocks."""
     anchor.img_size = SIDE
     if anchor.type == 'PlainViT':
         if isinstance(anchor.arch, str):
@@ -119,7 +119,7 @@ def narrow_heads(model, anchors, dims):
         heads.update(in_channels=width[2], channels=8, norm_cfg=dict(type='BN'))
         heads = []
     for head in (*heads, *([model.decode_head] if 'decode_head' in model else [])):
-        if 'vit' in head:  # blocks of the backbone
+        if 'vit' in head:  # the last blocks of a ViT
             narrow_anchor(head.vit, width)
             head.update(channels=8, num_points=32)
             continue
@@ -136,7 +136,7 @@ def narrow_heads(model, anchors, dims):
         model.data_preprocessor.size = (SIDE, SIDE)
         if model.test_cfg.mode == 'slide':
             model.test_cfg.update(crop_size=(SIDE, SIDE), stride=(SIDE, SIDE))
-    if 'encoder' in model:  # DETRs read the neck
+    if 'encoder' in model:  # DETRs read the neck's map
         neck.out_channels = model.bbox_head.embed_dims
     elif 'bbox_head' in model:
         model.bbox_head.update(in_channels=width, feat_channels=32)
@@ -190,7 +190,7 @@ def narrow_loader(loader, root, kind):
 
 
 def narrow_teacher(model, root):
-    """Put a small network with random weights in the place of a teacher."""
+    """Replace the teacher with a small network of random weights."""
     name, file = 'regnety_002', root / 'teacher.pth'
     torch.save(timm.create_model(name, num_classes=2).state_dict(), file)
     model.teacher = dict(type='TimmTeacher', name=name, pretrained=False, num_classes=2)
@@ -198,7 +198,7 @@ def narrow_teacher(model, root):
 
 
 def narrow(cfg, root, work_dir):
-    """Narrow a config to one iteration; the kind of its head."""
+    """Narrow a config to one iteration and return the kind of its head."""
     if cfg.model.type == 'DistillationWrapper':
         narrow_teacher(cfg.model, root)
     without_weights(cfg.model)

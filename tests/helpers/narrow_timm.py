@@ -1,4 +1,4 @@
-"""Plain ViTs of timm, narrowed: as anchors and as they are."""
+"""Narrow plain ViTs of timm, as anchors and as timm's own models."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ timm = pytest.importorskip('timm')
 
 DINOV2 = 'vit_small_patch14_reg4_dinov2'
 EVA02 = 'eva02_small_patch14_224'
-# Arguments beside width, depth and heads; prefix tokens.
+# By name: arguments besides NARROW, and number of prefix tokens.
 FAMILIES = {
     DINOV2: ({}, 5),
     'vit_giant_patch14_reg4_dinov2': ({}, 5),
@@ -52,7 +52,7 @@ def anchor_of(name, **kwargs):
 
 
 def timm_of(name, anchor, **kwargs):
-    """timm's model with the weights of an anchor."""
+    """Build timm's model with the weights of an anchor."""
     kwargs |= dict(dynamic_img_size=True, dynamic_img_pad=True)
     args = dict(NARROW, num_classes=0, img_size=anchor.input_size)
     kwargs = args | FAMILIES[name][0] | kwargs

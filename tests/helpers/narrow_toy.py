@@ -1,4 +1,4 @@
-"""The toy models with narrow anchors and weights that all matter, and images."""
+"""Narrow toy models whose weights all affect the output, and images."""
 
 from copy import deepcopy
 
@@ -13,7 +13,7 @@ SIZES = ((64, 64), (50, 90), (130, 71))
 
 
 def narrow_toy(anchor=None, sizes=((8, 3), (12, 5)), config=TOY, **backbone):
-    """A toy config with anchors of 3 blocks x 8 and 5 blocks x 12 channels."""
+    """Return a toy config; by default anchors have 3 and 5 blocks, widths 8 and 12."""
     cfg = Config.fromfile(config)
     cfg.test_dataloader.dataset.num_scenes = 4
     anchors = cfg.model.backbone.anchors
@@ -31,7 +31,7 @@ def narrow_toy(anchor=None, sizes=((8, 3), (12, 5)), config=TOY, **backbone):
 
 @torch.no_grad()
 def disturb(model, std=0.3):
-    """Weights and statistics so large that every part of a network shows."""
+    """Draw weights and statistics large enough for all parts to affect the output."""
     for parameter in model.parameters():
         parameter.normal_(std=std)
     for name, buffer in model.named_buffers():
@@ -43,7 +43,7 @@ def disturb(model, std=0.3):
 
 
 def smooth_images(sizes=SIZES):
-    """Images of smooth noise, RGB."""
+    """Yield RGB images of smooth noise."""
     random = np.random.default_rng(0)
     for size in sizes:
         noise = random.integers(0, 256, (12, 12, 3), np.uint8)

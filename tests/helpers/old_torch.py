@@ -1,9 +1,9 @@
-"""Marks of tests that versions of torch older than the pinned one fail."""
+"""Marks for tests that fail with torch older than the pinned version."""
 
 import pytest
 import torch
 
-# Strict: where a version can, it fails, so that nothing stays marked for nothing.
+# Strict: an unexpected pass fails, which reveals outdated marks.
 writes_onnx = pytest.mark.xfail(
     torch.__version__ < (2, 7),
     reason="torch 2.6's ONNX exporter fails on batch norm and repeats equal weights; "

@@ -1,4 +1,4 @@
-"""The inference calls of the mm packages and ours, and what they predict."""
+"""Inference calls of the mm packages and ours, and their predictions."""
 
 import torch
 
@@ -6,7 +6,7 @@ from snnet_mm.inference.init_inferencer import init_inferencer
 
 
 def infer(package, config, weights, image):
-    """What a package predicts of a file or an array; some heads draw."""
+    """Predict a file or array with a package, seeded because some heads are random."""
     if package == 'mmseg':
         from mmseg.apis import inference_model, init_model
 
@@ -19,7 +19,7 @@ def infer(package, config, weights, image):
         model = init_detector(config, weights, palette='random', device='cpu')
         torch.manual_seed(0)
         return inference_detector(model, image)
-    # inference_model takes models of mmpretrain's own list alone.
+    # inference_model accepts only models of mmpretrain's own list.
     from mmpretrain.apis import ImageClassificationInferencer
 
     inferencer = ImageClassificationInferencer(config, weights, device='cpu')
@@ -27,7 +27,7 @@ def infer(package, config, weights, image):
 
 
 def infer_ours(model, image):
-    """What the active stitch of a stitched model predicts."""
+    """Predict an image with the active stitch of a stitched model."""
     inferencer = init_inferencer(model)
     torch.manual_seed(0)
     found = inferencer(image, return_datasamples=True)
@@ -36,7 +36,7 @@ def infer_ours(model, image):
 
 
 def predicted(sample):
-    """The tensors of a prediction, by name."""
+    """Return the tensors of a prediction by name."""
     if 'pred_instances' in sample:
         assert len(found := sample.pred_instances)
         return {key: found[key] for key in ('scores', 'labels', 'bboxes')}

@@ -1,4 +1,4 @@
-"""Hooks of runs with several ranks."""
+"""Hooks for runs with several ranks."""
 
 import copy
 
@@ -12,7 +12,7 @@ from snnet_mm.models import find_stitched_backbone, unwrapped
 
 @HOOKS.register_module()
 class RankRecorder(Hook):
-    """Writes what this rank trained to ``rank_<rank>.pth``."""
+    """Records the training of this rank in ``rank_<rank>.pth``."""
 
     priority = 'LOWEST'
 

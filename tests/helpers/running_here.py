@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def run_here(monkeypatch, capsys):
-    """Run a tool inside the test, which is quicker; returns what it printed."""
+    """Runs a tool in the test process, which is faster; returns its output."""
 
     def run(tool, *args):
         path = str(ROOT / 'tools' / tool)

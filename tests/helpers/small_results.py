@@ -1,4 +1,4 @@
-"""Results of four stitches with latencies, where lower is better."""
+"""Results of four stitches with latencies, ranked by a metric to minimise."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Narrow networks of timm with stages, for tests of several parts."""
+"""Configs of narrow timm networks with stages."""
 
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -33,7 +33,7 @@ def mobilenet(**kwargs):
     return anchor('mobilenetv3_small_050', {}, **kwargs)
 
 
-# What classifies the last map of each.
+# Settings of the head that classifies the last map of each network.
 ENDS = dict(
     swin=dict(pooling='norm-mean', norm_eps=1e-5),
     resnet=dict(pooling='mean', norm=None),
@@ -45,7 +45,7 @@ ENDS = dict(
 
 @torch.no_grad()
 def disturb(network):
-    """Weights and statistics that all show in the output, and keep it in bounds."""
+    """Draw weights and statistics that all affect the output but keep it bounded."""
     for parameter in network.parameters():
         if parameter.ndim > 1:
             parameter.normal_(std=0.2)

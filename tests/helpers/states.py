@@ -2,14 +2,14 @@
 
 
 def run(anchor, state, begin=0, end=None):
-    """The state after blocks ``[begin, end)``."""
+    """Return the state after blocks ``[begin, end)``."""
     for i in range(begin, anchor.depth if end is None else end):
         state = anchor.run_block(state, i)
     return state
 
 
 def states_on_route(net, stitch, images):
-    """The states after all blocks of a route, by anchor and block, run one by one."""
+    """Run a route block by block; return all states by anchor and block."""
     state, states, layers = None, {}, iter(stitch.layers)
     for anchor, begin, end in stitch.segments:
         if state is None:
@@ -23,7 +23,7 @@ def states_on_route(net, stitch, images):
 
 
 def states_of(anchor, images):
-    """The states after all blocks."""
+    """Return the state after each block."""
     state, states = anchor.embed(images), []
     for i in range(anchor.depth):
         states.append(state := anchor.run_block(state, i))

@@ -1,4 +1,4 @@
-"""Configs of the installed mm packages with a stitched backbone, made small."""
+"""Small versions of the mm packages' configs, with stitched backbones."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -73,7 +73,7 @@ def convnexts(**kwargs):
 
 
 def pyramid(*strides, **model):
-    """Plain ViTs and the neck that makes a detector's levels of their last map."""
+    """Plain ViTs with a neck that derives a detector's levels from their last map."""
     neck = dict(type='SimpleFeaturePyramid', in_channels=WIDTH, out_channels=WIDTH)
     return model | dict(
         backbone=plain_vits(out_indices=(3,)),
@@ -82,16 +82,16 @@ def pyramid(*strides, **model):
     )
 
 
-# Parts of models: the last map, maps of four stages, levels of a detector.
+# Partial models with the last map, maps of four stages, or levels of a detector.
 LAST = dict(backbone=plain_vits(out_indices=(3,)))
 STAGES = dict(backbone=convnexts(out_indices=(1, 3, 5, 7)))
 THREE, FROM_8 = pyramid(8, 16, 32), pyramid(8, 16, 32, 64, 128)
-# As wide as necks and transformers are narrowed to.
+# Queries have the width to which necks and transformers are narrowed.
 QUERIES = pyramid(8, 16, 32, 64, bbox_head=dict(embed_dims=WIDTH))
 
 
 def classifier(backbone, **head):
-    """A backbone with the head of each anchor."""
+    """A backbone and a head for each anchor."""
     heads = [dict(in_channels=width, **head) for width in (16, WIDTH)]
     loss = dict(type='CrossEntropyLoss')
     head = dict(type='StitchedClsHead', num_classes=2, anchor_heads=heads, loss=loss)
@@ -101,13 +101,13 @@ def classifier(backbone, **head):
 
 
 def read_own(package, stock, model, path, stitches=(0, 1, 4), extra=''):
-    """Write what a user writes to stitch a stock config, and read it."""
+    """Write the config with which a user stitches a stock config, and read it."""
     folder = Path(find_spec(package).origin).parent / '.mim' / 'configs'
     needs_mmdet = stock.startswith(('mask', 'point_rend'))
     scopes = dict.fromkeys(['mmdet'] * needs_mmdet + [package])
     parts = [part for s in scopes for part in parts_for(dict(default_scope=s))]
     imports = [*parts, 'snnet_mm']
-    # A checkpoint of the stock backbone.
+    # pretrained is a checkpoint of the stock backbone.
     model = dict(model, pretrained=None) if package == 'mmseg' else dict(model)
     model['backbone'] = dict(model['backbone'], _delete_=True)
     settings = dict(imports=imports, model=model, stitches=stitches)
@@ -117,7 +117,7 @@ def read_own(package, stock, model, path, stitches=(0, 1, 4), extra=''):
 
 
 def narrow_stock(cfg, root, work_dir):
-    """Make the model narrow, images small and the training short, nothing else."""
+    """Narrow the model, shrink the images and shorten the training, nothing else."""
     narrow(cfg.model)
     for key in ('train_dataloader', 'test_dataloader', 'test_pipeline', 'custom_hooks'):
         shrink(cfg.get(key))
@@ -142,7 +142,7 @@ def narrow_stock(cfg, root, work_dir):
 
 
 def narrow(model):
-    """Narrow all widths of a config to that of the slow anchor."""
+    """Limit all widths in a config to ``WIDTH``, and sizes to ``AT_MOST``."""
     for key, value in _items(model):
         most = WIDTH if str(key).endswith('channels') else AT_MOST.get(key)
         if most and is_seq_of(value, int):
@@ -154,7 +154,7 @@ def narrow(model):
 
 
 def shrink(pipeline):
-    """Make images small, wherever a config says a size."""
+    """Shrink all image sizes in a config."""
     for key, value in _items(pipeline):
         if key in ('crop_size', 'size', 'stride', 'scale', 'img_scale', 'scales'):
             pair = IMAGE if 'scale' in key else (SIDE, SIDE)

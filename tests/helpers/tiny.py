@@ -1,4 +1,4 @@
-"""A stitched segmentor that trains an iteration in no time."""
+"""A stitched segmentor small enough to train an iteration instantly."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ TOY = (
 
 
 def tiny_config():
-    """The toy config with two anchors that train an iteration in no time."""
+    """Return the toy config with two tiny anchors and a single iteration."""
     cfg = Config.fromfile(TOY)
     backbone = cfg.model.backbone
     for anchor, width, depth in zip(backbone.anchors, (8, 12), (2, 4), strict=True):

@@ -1,4 +1,4 @@
-"""Small language models of transformers, and texts for them."""
+"""Small language models of the transformers package, and token ids for them."""
 
 import torch
 
@@ -8,7 +8,7 @@ BIASES = dict(stitch_biases=dict(type='StitchBiases'))
 
 
 def anchor_config(depth=2, width=16, family='llama', tied=False, settings=None, **kw):
-    """The config of an anchor with heads of 4 channels and 32 positions."""
+    """Return the config of an anchor with heads of 4 channels and 32 positions."""
     model = dict(
         model_type=family,
         vocab_size=WORDS,

@@ -15,7 +15,7 @@ CONFIGS = dict(
 
 
 def without_weights(cfg):
-    """Take out what a config, or a list of them, loads; at any depth."""
+    """Remove ``init_cfg`` from a config or list of configs, at any depth."""
     for part in cfg.values() if isinstance(cfg, dict) else cfg:
         if isinstance(part, (dict, list)):
             without_weights(part)
@@ -24,7 +24,7 @@ def without_weights(cfg):
 
 
 def small_toy(task, work_dir):
-    """The stitched toy config of a task, with random weights and few small steps."""
+    """Return a task's stitched toy config: no pretrained weights, few small steps."""
     cfg = Config.fromfile(TOY / f'{CONFIGS[task]}_toy-scenes-64x64.py')
     without_weights(cfg.model)
     cfg.work_dir, cfg.log_level = str(work_dir), 'ERROR'
@@ -41,7 +41,7 @@ def small_toy(task, work_dir):
 
 @pytest.fixture
 def task():
-    """Task of the toy config; tests of both tasks parametrise it."""
+    """Task of the toy config; tests of several tasks parametrise it."""
     return 'seg'
 
 
@@ -51,7 +51,7 @@ def toy_cfg(task, tmp_path):
 
 
 def runner_of(cfg, stitches='all', **test_cfg):
-    """A runner that tests stitches, by a copy of a config."""
+    """Build a runner that tests stitches, from a copy of a config."""
     cfg = deepcopy(cfg)
     cfg.test_cfg = dict(type='StitchTestLoop', stitches=stitches, **test_cfg)
     return Runner.from_cfg(cfg)

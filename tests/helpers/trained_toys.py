@@ -1,4 +1,4 @@
-"""Toy models of one network with random weights, as a user has a trained one."""
+"""Unstitched toy models with random weights, in place of trained ones."""
 
 import torch
 from config_models import CONFIGS as FOLDER
@@ -14,14 +14,14 @@ CONFIGS = dict(
     det='mask-rcnn_vit-fast_1xb8-300',
     cls='cls_vit-fast_1xb16-600',
 )
-# Heads of queries: the data and the network of another task.
+# Query-based heads, and the task whose data and network they use.
 OF_QUERIES = dict(dino='det', mask2former='seg', eomt='seg')
 DEPTH = 4
 
 
 @torch.no_grad()
 def write_trained(task, folder):
-    """Write config and checkpoint of four blocks whose weights all show."""
+    """Write config and checkpoint of four blocks whose weights affect the output."""
     config = CONFIGS[OF_QUERIES.get(task, task)]
     cfg = Config.fromfile(TOY / f'{config}_toy-scenes-64x64.py')
     if task in OF_QUERIES:
@@ -44,7 +44,7 @@ def write_trained(task, folder):
 
 
 def give_queries(cfg, kind):
-    """Give a narrow head of queries to the network of a toy config."""
+    """Give a narrow query-based head to the network of a toy config."""
     file = '_base_/models/{}_vit.py'.format('dino' if kind == 'dino' else 'mask2former')
     model = Config.fromfile(FOLDER / file).model
     backbone, preprocessor = cfg.model.backbone, cfg.model.data_preprocessor

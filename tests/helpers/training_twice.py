@@ -1,4 +1,4 @@
-"""Training in one go, and in two."""
+"""Training without interruption, and resumed."""
 
 import json
 import shutil
@@ -12,7 +12,7 @@ from snnet_mm.utils import load_weights_only
 
 
 def history(work_dir, end):
-    """What the last checkpoint holds, losses step by step, and what was logged."""
+    """Return the last checkpoint, the loss of every step, and logged scalars."""
     checkpoint = load_weights_only(work_dir / f'iter_{end}.pth')
     losses = checkpoint['message_hub']['log_scalars']['train/loss'].data[0].tolist()
     (path,) = work_dir.glob('*/vis_data/scalars.json')
@@ -26,10 +26,10 @@ def history(work_dir, end):
 
 
 def train_twice(cfg, start, end, **changes):
-    """Train in one go, and in another folder on from an iteration: all is equal.
+    """Train to ``end``, resume from ``start`` in another folder, assert equality.
 
-    The changes are those of the second run. Returns its folder, and the recorders of
-    what was trained in one go and after the iteration.
+    ``changes`` apply to the resumed run. Returns its folder and the recorders of both
+    runs.
     """
     interval, cfg.train_cfg.max_iters = end - start, end
     cfg.default_hooks.logger.interval = interval

@@ -7,7 +7,7 @@ from snnet_mm.models import find_stitched_backbone
 
 
 class Recorder(Hook):
-    """Keeps what each iteration trained."""
+    """Records what each iteration trained."""
 
     priority = 'LOWEST'
 
@@ -26,7 +26,7 @@ class Recorder(Hook):
 
 
 def in_folder(cfg, name, **changes):
-    """A config with a folder of its own, and so with a history of its own."""
+    """Return a config with its own folder, and therefore its own history."""
     cfg = cfg.copy()
     cfg.merge_from_dict(changes)
     cfg.experiment_name = cfg.visualizer.name = f'{Path(cfg.work_dir).name}_{name}'
@@ -35,7 +35,7 @@ def in_folder(cfg, name, **changes):
 
 
 def train(cfg, *hooks, handler=None, **changes):
-    """Train with further hooks, and maybe a handler of the log."""
+    """Train with further hooks and, optionally, a log handler."""
     recorder = Recorder()
     cfg = cfg.copy()
     cfg.merge_from_dict(changes)

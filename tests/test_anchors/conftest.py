@@ -6,7 +6,7 @@ from mmengine.logging import MMLogger
 
 @pytest.fixture
 def log(caplog):
-    """A call that gives what mmengine has logged, warnings alone by default."""
+    """Returns messages that mmengine logged, by default warnings and above."""
     logger = MMLogger.get_current_instance()
     logger.addHandler(caplog.handler)
     yield lambda least=logging.WARNING: [

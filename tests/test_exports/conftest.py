@@ -13,9 +13,9 @@ toy_cfg = pytest.fixture(lambda: narrow_toy, scope='session')
 
 @pytest.fixture(scope='session')
 def build():
-    """Builds the model of a config with weights and statistics that all matter.
+    """Builds the model of a config; all weights and statistics affect its output.
 
-    They are the same each time.
+    They are the same on every call.
     """
 
     def build(cfg):
@@ -28,7 +28,7 @@ def build():
 
 @pytest.fixture
 def logits():
-    """What a segmentor says of normalised images."""
+    """Returns the logits of a segmentor for normalised images."""
 
     @torch.no_grad()
     def logits(model, images):
@@ -39,7 +39,7 @@ def logits():
 
 @pytest.fixture
 def compare_graphs():
-    """Exports a stitch as graphs and compares them on images that they normalise."""
+    """Exports a stitch to graphs that normalise images, and checks their output."""
 
     @torch.no_grad()
     def compare(exporter, stitch_id, formats, predict):

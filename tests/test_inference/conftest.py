@@ -1,4 +1,4 @@
-"""A small stitched segmentor of random weights, and images for it."""
+"""A small stitched segmentor with random weights, and images for it."""
 
 import copy
 
@@ -17,7 +17,7 @@ METAINFO = dict(
 
 @pytest.fixture(scope='session')
 def seg_cfg():
-    """A small stitched segmentor of 14 stitches, for images of 48x32 pixels."""
+    """Config of a small segmentor with 14 stitches, for images of 48x32 pixels."""
     pytest.importorskip('mmseg')
     model = tiny_config().model
     for anchor in model.backbone.anchors:
@@ -50,7 +50,7 @@ def cfg(seg_cfg):
 
 @pytest.fixture(scope='session')
 def checkpoint(seg_cfg, tmp_path_factory):
-    """Random weights of that segmentor, so large that every part of it shows."""
+    """Random weights of it, large enough for every part to affect the output."""
     init_default_scope('mmseg')
     torch.manual_seed(0)
     model = MODELS.build(seg_cfg.model)

@@ -12,7 +12,7 @@ if find_spec('transformers'):
 
 @pytest.fixture
 def build_lm(randomise):
-    """Builds a language model of depths 2 and 4 and widths 16 and 24."""
+    """Builds a language model of anchors with depths 2 and 4, widths 16 and 24."""
 
     def build(anchor=None, slow=None, length=16, layer=LORA, **kwargs):
         sizes = dict(depth=2, width=16), dict(depth=4, width=24) | (slow or {})

@@ -15,7 +15,7 @@ def without_validation():
 
 @pytest.fixture(scope='session')
 def config(tmp_path_factory):
-    """A config file of three iterations."""
+    """A config file that trains for three iterations."""
     path = tmp_path_factory.mktemp('config') / 'config.py'
     cfg = without_validation()
     cfg.train_cfg.max_iters = 3
@@ -26,7 +26,7 @@ def config(tmp_path_factory):
 
 @pytest.fixture(scope='session')
 def trained(config, tmp_path_factory):
-    """Its checkpoint after two; processes forked later find everything imported."""
+    """Its checkpoint after two iterations, whose imports later forks inherit."""
     cfg = Config.fromfile(config)
     cfg.work_dir = str(tmp_path_factory.mktemp('trained'))
     cfg.experiment_name = cfg.visualizer.name = 'trained'
@@ -39,7 +39,7 @@ def trained(config, tmp_path_factory):
 
 @pytest.fixture
 def run_cfg(tmp_path, trained):
-    """A config that a test changes, for runs of several processes."""
+    """A modifiable config for runs in several processes."""
     cfg = without_validation()
     cfg.experiment_name = cfg.visualizer.name = tmp_path.name
     cfg.test_dataloader.batch_size = 1

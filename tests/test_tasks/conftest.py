@@ -9,9 +9,9 @@ from toy import small_toy
 
 @pytest.fixture
 def det_cfg(tmp_path):
-    """The stitched toy detector with random weights, and few small steps."""
+    """Config of the stitched toy detector: no pretrained weights, few small steps."""
     cfg = small_toy('det', tmp_path / 'work')
-    # Random boxes hardly meet an object: anything that is found counts.
+    # Random boxes rarely overlap an object: accept any score and small overlaps.
     cfg.model.test_cfg.rcnn.update(score_thr=0)
     cfg.test_evaluator.update(metric_items=['mAP', 'mAP_50'], iou_thrs=[0.02, 0.5])
     return cfg
@@ -19,7 +19,7 @@ def det_cfg(tmp_path):
 
 @pytest.fixture
 def build_detector():
-    """Builds the model of a config with weights that all matter."""
+    """Builds the model of a config; all its weights affect the output."""
 
     def build(cfg):
         init_default_scope('mmdet')
@@ -46,7 +46,7 @@ def detector(det_cfg, build_detector):
 
 @pytest.fixture
 def make_runner(det_cfg, build_detector):
-    """Makes runners of the same model."""
+    """Builds runners whose models have the same weights."""
 
     def make(loop='StitchTestLoop', **test_cfg):
         state, cfg = build_detector(det_cfg).state_dict(), copy.deepcopy(det_cfg)

@@ -16,7 +16,7 @@ from snnet_mm.stitching import StitchResults
 
 @pytest.fixture(scope='session')
 def run_tool():
-    """Run a tool as a user would, from the repository root."""
+    """Runs a tool as a user would, from the repository root."""
 
     def run(tool, *args, ok=True):
         done = launching.run_tool(tool, *args)
@@ -28,9 +28,9 @@ def run_tool():
 
 @pytest.fixture(scope='session')
 def run_demo(run_tool, tmp_path_factory):
-    """Runs the demo's own script with few iterations, once per task.
+    """Runs the demo script with few iterations, once per task.
 
-    Gives its folder and what it printed.
+    Returns its folder and output.
     """
 
     @cache
@@ -44,13 +44,13 @@ def run_demo(run_tool, tmp_path_factory):
 
 @pytest.fixture(scope='session')
 def demo(run_demo):
-    """The demo of segmentation."""
+    """Folder and output of the segmentation demo."""
     return run_demo('seg')
 
 
 @pytest.fixture(scope='session')
 def untrained(tmp_path_factory):
-    """Random weights of the toy segmentor, and results that nobody measured."""
+    """Random weights of the toy segmentor, and invented results."""
     folder, model = tmp_path_factory.mktemp('untrained'), init_model(TOY, None)
     with torch.no_grad():
         model.decode_head.conv_seg.weight.normal_()
@@ -64,14 +64,14 @@ def untrained(tmp_path_factory):
 
 @pytest.fixture(scope='session')
 def narrow(tmp_path_factory):
-    """Config, weights and results of a narrow segmentor, and its stitches 0 and 1."""
+    """Folder with config, weights, results and bundle of a narrow segmentor."""
     pytest.importorskip('onnxruntime')
     folder, cfg = tmp_path_factory.mktemp('narrow'), narrow_toy(sizes=SHORT)
     cfg.dump(folder / 'config.py')
     model = init_model(cfg, None, device='cpu')
     torch.manual_seed(0)
     disturb(model)
-    model.decode_head.conv_seg.bias.data.zero_()  # or one class is everywhere
+    model.decode_head.conv_seg.bias.data.zero_()  # otherwise one class wins
     torch.save(dict(state_dict=model.state_dict()), folder / 'weights.pth')
     space, costs = model.backbone.space, cost_table(model)
     scores = {i: dict(mIoU=float(i * 7 % 15)) for i in space.ids}
@@ -83,5 +83,5 @@ def narrow(tmp_path_factory):
 
 @pytest.fixture(scope='session')
 def bundle(narrow):
-    """The stitches 0 and 1 of the narrow segmentor."""
+    """The bundle of stitches 0 and 1 of the narrow segmentor."""
     return narrow / 'bundle'

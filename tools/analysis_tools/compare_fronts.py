@@ -1,8 +1,8 @@
 """Compare the fronts of models: ``tools/analysis_tools/compare_fronts.py A=a.json``.
 
-Every model is NAME=RESULTS, results being a ``stitches.json`` of ``tools/test.py`` with
-``per_image.npz`` beside it; several seeds stand with commas, and models alone that are
-one set to choose from with plus signs: ``alone=fast.json+slow.json``.
+Every model is NAME=RESULTS, where RESULTS is a ``stitches.json`` of ``tools/test.py``
+with ``per_image.npz`` beside it. Commas separate the seeds of a model. Plus signs merge
+separate models into one set to choose from: ``alone=fast.json+slow.json``.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def read_run(files: str, args: argparse.Namespace) -> Run:
         results = StitchResults.read(file).ranked_by(args.metric)
         if args.costs is not None:
             results = results.with_costs(CostTable.read(args.costs))
-        folder = Path(file).resolve().parent  # the file may be a link to a test's
+        folder = Path(file).resolve().parent  # per_image.npz is beside a link's target
         images = ImageScores.read(folder / 'per_image.npz', results)
         runs.append(Run.of(results, images, args.cost))
     return Run.joined(runs)
@@ -68,7 +68,7 @@ def read_models(args: argparse.Namespace) -> dict[str, list[Run]]:
 
 
 def draw(comparison: FrontComparison, path: Path, args: argparse.Namespace) -> None:
-    """Draw the best affordable score over the cost, with its interval."""
+    """Plot the best score within each cost, with its 95 % interval."""
     from snnet_mm.evaluation.pictures.figures import new_figure, save_figure
 
     unit = UNITS[args.cost]

@@ -1,4 +1,4 @@
-"""Comparison of fronts: figures of each, with intervals by a bootstrap over images."""
+"""Figures of Pareto fronts and their differences, bootstrapped over images."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ BEST_WITHIN = 'best within'
 
 @dataclass(frozen=True)
 class Run:
-    """Costs and scores of one trained model, or of several models alone."""
+    """Costs and scores of one trained model, or of several separate models."""
 
     costs: Array
     images: ImageScores
     sign: int
-    anchors: Array  # whether a stitch is an anchor
+    anchors: Array  # whether each stitch is an anchor
 
     @classmethod
     def of(
         cls, results: StitchResults, images: ImageScores, cost: str = 'flops'
     ) -> Run:
-        """Join results with their per-image statistics."""
+        """Combine test results with their per-image statistics."""
         known, column = results.scores(), results.column(cost)
         ids = [i for i in images.ids if i in known]
         rows = [images.ids.index(i) for i in ids]
@@ -48,7 +48,7 @@ class Run:
 
     @classmethod
     def joined(cls, runs: Sequence[Run]) -> Run:
-        """Return several models on the same images as one set to choose from."""
+        """Merge runs on the same images into one set to choose from."""
         images = ImageScores.stack([r.images for r in runs])
         one = len({run.sign for run in runs}) == 1
         check(one, '--lower-is-better', images.metric, 'one direction for all')
@@ -60,13 +60,13 @@ class Run:
         )
 
     def scores(self, weights: Array) -> Array:
-        """Return scores ``(R, stitches)``, better when higher."""
+        """Return scores ``(R, stitches)``, negated if lower is better."""
         return self.sign * self.images.scores(weights)
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of a front, its 95 % interval, and the figure of every seed."""
+    """A figure of a front: mean over seeds, 95 % interval, and value per seed."""
 
     value: float
     low: float
@@ -75,7 +75,7 @@ class Figure:
 
     @classmethod
     def of(cls, rows: Array) -> Figure:
-        """Join figures ``(seeds, 1 + resamples)``, the first without resampling."""
+        """Summarise rows ``(seeds, 1 + resamples)``; column 0 is not resampled."""
         mean = rows.mean(axis=0)
         known = mean[1:][np.isfinite(mean[1:])]
         low, high = np.percentile(known, [2.5, 97.5]) if len(known) else (np.nan,) * 2
@@ -86,14 +86,14 @@ class Figure:
 
 
 class FrontComparison:
-    """Figures of fronts of several models that were tested on the same images.
+    """Figures of the fronts of models that were tested on the same images.
 
-    Every resample draws images with replacement, the same ones for all models and
-    seeds, so that differences are paired; figures are means over the seeds of a model.
+    Each resample draws images with replacement. All models and seeds share the draws,
+    so differences are paired. Figures are means over the seeds of a model.
 
     Args:
-        models: Runs with different seeds, by the name of the model.
-        num_resamples: Resamples of the images.
+        models: Runs with different seeds, by model name.
+        num_resamples: Number of bootstrap resamples.
     """
 
     def __init__(self, models: Mapping[str, Sequence[Run]], num_resamples: int) -> None:
@@ -112,14 +112,14 @@ class FrontComparison:
         self.reference = 1.05 * self.high, worst - margin
 
     def figures(self) -> dict[str, dict[str, Figure]]:
-        """Return all figures by model and name."""
+        """Return all figures by model and figure name."""
         return {
             name: {key: Figure.of(rows) for key, rows in found.items()}
             for name, found in self._rows.items()
         }
 
     def differences(self, baseline: str) -> dict[str, dict[str, Figure]]:
-        """Return the figures of all other models minus those of one, paired."""
+        """Return the paired differences of all other models to ``baseline``."""
         check(baseline in self.models, '--baseline', baseline, list(self.models))
         base = {key: rows.mean(axis=0) for key, rows in self._rows[baseline].items()}
         return {
@@ -129,9 +129,10 @@ class FrontComparison:
         }
 
     def steps(self, name: str) -> tuple[Array, Array]:
-        """Return the best affordable score at every cost of a front, and its interval.
+        """Return the costs of a model and the best score within each of them.
 
-        Costs ``(n,)``, and value, low and high ``(3, n)``, in the metric's own sign.
+        Costs have shape ``(n,)``. Scores ``(3, n)`` are the value and both bounds of
+        its 95 % interval, with the sign of the metric.
         """
         runs = self.models[name]
         costs = np.unique(np.concatenate([run.costs for run in runs]))
@@ -142,7 +143,7 @@ class FrontComparison:
 
     @cached_property
     def _rows(self) -> dict[str, dict[str, Array]]:
-        """Figures ``(seeds, 1 + resamples)`` by model and name."""
+        """Rows ``(seeds, 1 + resamples)`` by model and figure name."""
         rows = {}
         for name, runs in self.models.items():
             of_runs = [self._rows_of_run(run) for run in runs]
@@ -161,21 +162,21 @@ class FrontComparison:
         return found
 
     def _area(self, costs: Array, scores: Array) -> Array:
-        """Return the mean over budgets of the best affordable score."""
+        """Return the best score within a budget, averaged over budgets."""
         order = np.argsort(costs, kind='stable')
         best = np.maximum.accumulate(scores[:, order], axis=1)
         ends = np.clip([*costs[order], self.high], self.low, self.high)
         return best @ np.diff(ends) / (self.high - self.low)
 
     def _hypervolume(self, costs: Array, scores: Array) -> Array:
-        """Return the area above the reference, per unit of cost."""
+        """Return the area between front and reference, over the reference cost."""
         order, (limit, floor) = np.argsort(costs, kind='stable'), self.reference
         best = np.maximum.accumulate(scores[:, order], axis=1)
         return np.maximum(best - floor, 0) @ np.diff([*costs[order], limit]) / limit
 
 
 def _affordable(costs: Array, scores: Array, budgets: Array) -> Array:
-    """Return the best score ``(R, budgets)`` within each budget; NaN where none is."""
+    """Return the best score ``(R, budgets)`` within each budget; NaN if none fits."""
     fits = costs <= budgets[:, None] * (1 + 1e-9)
     best = np.where(fits, scores[:, None], -np.inf).max(axis=-1)
     return np.where(np.isinf(best), np.nan, best)

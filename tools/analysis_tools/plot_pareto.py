@@ -1,4 +1,4 @@
-"""Draw metric over cost: ``tools/analysis_tools/plot_pareto.py stitches.json``."""
+"""Plot metric over cost: ``tools/analysis_tools/plot_pareto.py stitches.json``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Costs of every stitch of a model: ``tools/analysis_tools/stitch_table.py CONFIG``.
+"""Tabulate the costs of all stitches: ``tools/analysis_tools/stitch_table.py CONFIG``.
 
 Prints the table and writes ``costs.json``, which samplers and budgets read.
 """
@@ -100,7 +100,7 @@ def check_table(
 
 
 def group_table(costs: CostTable, step: float) -> Table:
-    """Return how stitches spread over FLOPs and how often each is drawn (figure 5)."""
+    """Return a table of stitches per FLOPs group and their draw rates (figure 5)."""
     flops = costs.column('flops')
     groups = group_by_cost(flops, step * 1e9)
     table = Table(title=f'Groups of {step:g} GFLOPs, drawn equally often')
@@ -125,7 +125,7 @@ def main() -> None:
     from snnet_mm.models import find_stitched_backbone
     from snnet_mm.utils import load_config
 
-    # Whatever is wrong is refused at once: measuring takes minutes.
+    # Validate all options first, because measuring takes minutes.
     out = args.out or Path('work_dirs', Path(args.config).stem)
     check_writable(out, 'option: --out')
     cfg = load_config(args.config, args.cfg_options)

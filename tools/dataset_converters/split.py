@@ -1,7 +1,7 @@
-"""Make folders of classes from lists of images, or draw few images of each class.
+"""Make class folders from lists of images, or draw a few images of each class.
 
-Lists are as in visual prompt tuning for fine-grained sets (JSON, image to class) or
-of VTAB-1k (lines of an image and its class). Folders hold links and ``ids.txt``.
+Lists have the format of visual prompt tuning for fine-grained sets (JSON, image to
+class) or of VTAB-1k (image and class per line). Folders contain links and ``ids.txt``.
 """
 
 import argparse
@@ -26,19 +26,19 @@ def parse_args() -> argparse.Namespace:
 
 
 def read_list(path: Path) -> dict[str, str]:
-    """Return classes by image, of JSON or of lines."""
+    """Read a list, JSON or lines, and return the class of each image."""
     text = path.read_text()
     if path.suffix == '.json':
         found = {image: str(label) for image, label in json.loads(text).items()}
     else:
         found = dict(line.rsplit(maxsplit=1) for line in text.splitlines() if line)
-    # Folders are sorted by name.
+    # Class folders are sorted by name: pad numbers with zeros.
     digits = max(map(len, found.values()), default=0)
     return {k: v.zfill(digits) if v.isdigit() else v for k, v in found.items()}
 
 
 def draw(folder: Path, shots: int, seed: int) -> dict[str, str]:
-    """Return classes by image, ``shots`` of each, drawn with a seed."""
+    """Draw ``shots`` images of each class and return the class of each image."""
     draws, found = random.Random(seed), {}
     for label in sorted(p for p in folder.iterdir() if p.is_dir()):
         images = sorted(p.name for p in label.iterdir())
@@ -50,12 +50,12 @@ def draw(folder: Path, shots: int, seed: int) -> dict[str, str]:
 
 
 def link(root: Path, out: Path, classes: dict[str, str]) -> None:
-    """Make a folder per class with links to its images, and their list."""
+    """Make a folder of links to images for each class, and write their list."""
     missing = [image for image in classes if not (root / image).is_file()]
     if missing:
         raise ValueError(f'{root} lacks {len(missing)} images: {missing[:3]}')
     for image, label in classes.items():
-        # Images of one name in several folders stay apart.
+        # Images of the same name in several folders must not collide.
         path = out / label / image.removeprefix(f'{label}/').replace('/', '_')
         path.parent.mkdir(parents=True, exist_ok=True)
         path.symlink_to(

@@ -1,8 +1,8 @@
-"""All benchmarks: ``tools/research/benchmark.py --only NAME[,NAME]``.
+"""Run benchmarks: ``tools/research/benchmark.py --only NAME[,NAME]``.
 
-A part is a file of ``benchmarks/``: its name, with ``-`` for ``_``, is the name of the
-part, its docstring says what is measured, and its ``run()`` gives the figures as plain
-data. Two things are compared by timing them in turn in one process.
+A part is a file of ``benchmarks/``, named after it with ``-`` for ``_``. Its docstring
+describes the measurement, and its ``run()`` returns the figures as plain data. Parts
+compare two things by timing them alternately in one process.
 """
 
 import argparse

@@ -1,9 +1,8 @@
-"""Make a cascade of two segmentation models: ``tools/research/cascade.py``.
+"""Evaluate a cascade of two segmentation models: ``tools/research/cascade.py``.
 
-Every image goes through the fast model; images of the highest entropy, a share of all,
-go through the slow one as well. Writes a results file with one row per share, FLOPs
-being the mean over images, for ``compare_fronts.py``. No training: what stitching is to
-be measured against.
+The fast model runs on every image, the slow one also on the share with the highest
+entropy. Writes a results file for ``compare_fronts.py`` with one row per share, whose
+FLOPs are means over images. The cascade is a training-free baseline for stitching.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def entropies(args: argparse.Namespace) -> np.ndarray:
-    """Return the mean entropy of the pixels of every test image, in nats."""
+    """Return the mean pixel entropy of every test image, in nats."""
     import torch
     from mmengine.runner import Runner
 
@@ -78,10 +77,10 @@ def main() -> None:
 
     (results, fast, images), (_, slow, better) = read(args.fast), read(args.slow)
     entropy = entropies(args)
-    ImageScores.stack([images, better])  # raises unless they are of the same images
+    ImageScores.stack([images, better])  # raises if the images differ
     same = len(entropy) == images.numerators.shape[1]
     check(same, 'images', len(entropy), 'those of the results, by the config')
-    # The place of every image, the most uncertain one first.
+    # Rank of every image, most uncertain first.
     place = np.argsort(np.argsort(-entropy))
     to_slow = place < np.round(SHARES * len(entropy))[:, None]
     parts = {

@@ -1,10 +1,9 @@
-"""Compare the FLOPs of stock configs with those of a prediction that is run on a CPU.
+"""Compare our FLOPs of stock configs with torch's count of a prediction on a CPU.
 
-``tools/research/check_costs.py [NAME ...]`` builds configs that mmdet and mmseg are
-installed with, without weights, counts them as an anchor alone is counted, and lets
-torch's own counter watch the model predict for one image of noise. For the prediction
-to need as much as any, all boxes score and NMS drops none. Deformable convolutions,
-which torch's counter does not see, are added.
+``tools/research/check_costs.py [NAME ...]`` builds configs shipped with mmdet and mmseg
+without weights and counts them like an anchor alone. Torch's own counter then counts
+the prediction of one noise image. To reach the maximum cost, score thresholds are 0 and
+NMS drops no boxes. Deformable convolutions, which torch's counter misses, are added.
 """
 
 from __future__ import annotations
@@ -90,7 +89,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def configs(names: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield packages and configs."""
+    """Yield package and name of every config that matches a name."""
     for package, listed in CONFIGS.items():
         for stock in listed.split():
             if not names or any(name in f'{package}/{stock}' for name in names):
@@ -98,7 +97,7 @@ def configs(names: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def build(package: str, stock: str) -> nn.Module:
-    """Build the model of a config, without weights, so that all boxes are kept."""
+    """Build the model of a config without weights; all boxes will be kept."""
     from mmengine.config import Config
     from mmengine.registry import MODELS, init_default_scope
 
@@ -115,12 +114,12 @@ def build(package: str, stock: str) -> nn.Module:
     import_parts_for(cfg)
     init_default_scope(cfg.default_scope)
     model = MODELS.build(cfg.model)
-    model.init_weights()  # or boxes of queries have negative sizes
+    model.init_weights()  # otherwise query boxes have negative sizes
     return model.requires_grad_(False).eval()
 
 
 def flops_of_prediction(model: nn.Module, side: int) -> int:
-    """Multiply-accumulates of a prediction for an image of noise."""
+    """Return the multiply-accumulates of predicting one noise image."""
     import torch
     from mmengine.structures import BaseDataElement
     from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -140,7 +139,7 @@ def flops_of_prediction(model: nn.Module, side: int) -> int:
         ExitStack() as stack,
     ):
         image, sample = torch.randn(1, 3, side, side), BaseDataElement(metainfo=metas)
-        if type(model).__name__ == 'QueryInst':  # some of its boxes have no place
+        if type(model).__name__ == 'QueryInst':  # pasting its masks may fail
             stack.enter_context(most_boxes(model, image))
         model(image, [sample], mode='predict')
     return counter.get_total_flops() // 2 + sum(unseen)
@@ -148,7 +147,7 @@ def flops_of_prediction(model: nn.Module, side: int) -> int:
 
 @contextmanager
 def deformable(model: nn.Module) -> Iterator[list[int]]:
-    """Give the multiply-accumulates of all deformable convolutions that are run."""
+    """Yield a list that collects the MACs of all deformable convolutions that run."""
     found: list[int] = []
 
     def add(conv: nn.Module, _, output: torch.Tensor) -> None:
@@ -177,7 +176,7 @@ def main() -> None:
         seconds = time.process_time() - start
         try:
             found = flops_of_prediction(model, args.side)
-        except Exception as error:  # the table tells which cannot be run
+        except Exception as error:  # the table shows which configs fail
             words = f'not run: {type(error).__name__}: {error}'.partition('\n')[0]
         else:
             words = f'{found / 1e9:.4f} | {cost.flops / found - 1:+.2%}'

@@ -1,7 +1,7 @@
-"""Judge the choice of stitches by importance: ``check_importance.py RESULTS SCORES``.
+"""Evaluate stitch choice by importance: ``check_importance.py RESULTS SCORES``.
 
-Compares the stitches that ESTA deploys, the most important one of every cost interval
-by the scores of a training, with an evaluation of all of them.
+ESTA deploys the stitch of every cost interval with the highest importance score of a
+training. This tool compares the deployed stitches with a test of all stitches.
 """
 
 import argparse
@@ -21,10 +21,10 @@ def parse_args() -> argparse.Namespace:
 
 
 def choices(results: StitchResults, scores: StitchResults, number: int) -> list[dict]:
-    """Find what the stitch deployed of every cost interval loses to the best.
+    """Return how much the deployed stitch of every interval loses to the best one.
 
-    ``by_chance`` is what a stitch drawn at random loses, ``share`` how much of the
-    interval is on the front.
+    ``lost`` is its loss, ``by_chance`` the mean loss of a random stitch. ``on_front``
+    is whether it is on the front, ``share`` the fraction of the interval that is.
     """
     from snnet_mm.esta import DEPLOYMENT, IMPORTANCE
 

@@ -1,8 +1,8 @@
-"""Do stitches agree on shared weights? ``tools/research/gradient_cosines.py``.
+"""Compare gradients of stitches on shared weights: ``gradient_cosines.py CONFIG CKPT``.
 
-Computes the gradients of stitches on the same training batches, and for every two of
-them the cosine of the angle over the weights of anchors that both of them train: below
-0 they conflict (ESTA, figures 2 and 13). Nothing is trained.
+Computes the gradients of stitches on the same training batches and, for each pair,
+their cosine over the anchor weights that both train. If it is below 0, they conflict
+(ESTA, figures 2 and 13). Nothing is trained.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def parse_args() -> argparse.Namespace:
 def gradients(
     model: BaseModel, stitch_id: int, data: dict, weights: str = ''
 ) -> Gradients:
-    """Return the gradients of the anchors' weights by name, of those named so."""
+    """Return gradients by name, of anchor weights whose names contain ``weights``."""
     from snnet_mm.models import find_stitched_backbone, set_stitch
 
     set_stitch(model, stitch_id)
@@ -64,13 +64,13 @@ def gradients(
 
 
 def cosine(a: Mapping[str, torch.Tensor], b: Mapping[str, torch.Tensor]) -> float:
-    """Return the cosine over the weights that both have; NaN where there is none."""
+    """Return the cosine over the shared weights, NaN if there are none."""
     import torch
 
     shared = sorted(a.keys() & b.keys())
     if not shared:
         return float('nan')
-    # In float32 sums of so many products are off by a percent.
+    # In float32, sums of so many products are off by a percent.
     a, b = (torch.cat([of[name] for name in shared]).double() for of in (a, b))
     return torch.cosine_similarity(a, b, dim=0).item()
 
@@ -102,7 +102,7 @@ def main() -> None:
 
 
 def report(names: list[str], cosines: np.ndarray, out: Path) -> None:
-    """Print the matrix, and write it."""
+    """Print and write the matrix of mean cosines."""
     from snnet_mm.evaluation import wide_console
 
     mean, spread = cosines.mean(axis=0), cosines.std(axis=0)
@@ -122,7 +122,7 @@ def report(names: list[str], cosines: np.ndarray, out: Path) -> None:
         f'Angles of two stitches: {angles.mean():.1f} degrees on average, '
         f'{(angles > 90).mean():.1%} of {len(angles)} above 90'
     )
-    # JSON has no NaN: stitches without shared weights.
+    # JSON has no NaN, the cosine of stitches without shared weights.
     kept = np.where(np.isnan(mean), None, mean.round(4)).tolist()
     write_json(out, dict(stitches=names, mean=kept, angles=angles.tolist()))
     console.print(f'Wrote {out}', soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Redraw the diagrams of the pages from results in this repository: ``make pictures``.
+"""Redraw the figures of the docs from results in this repository: ``make pictures``.
 
 Photos and the slider of the README need trained weights and are not redrawn.
 """
@@ -21,7 +21,7 @@ LOADS = ROOT / 'configs' / 'dinov2' / 'results' / 'serving_fp32.json'
 
 
 def plot_loads(path: Path, out: Path) -> None:
-    """Draw the effective metric of each policy over the rate of requests."""
+    """Plot the effective metric of each policy over the request rate."""
     import matplotlib
 
     matplotlib.use('Agg')

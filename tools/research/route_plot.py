@@ -1,4 +1,4 @@
-"""The picture of a two-way space: where routes change anchor, and some routes."""
+"""Figure of a two-way space: where routes may change anchor, and sample routes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ TITLE = dict(loc='left', fontsize='small', pad=2)
 
 
 def plot_routes(space: TwoWaySpace, path: Path) -> None:
-    """Draw all joints of a space, and below them a route of every kind.
+    """Draw all joints of a space and, below them, a route of every kind.
 
-    An anchor is a row of blocks, as long as the other. A route runs the coloured blocks
-    and crosses a stitching layer at every dot.
+    Each anchor is a row of blocks; both rows have the same length. A route runs the
+    coloured blocks, and every dot is a stitching layer.
     """
     stitches = [space[i] for i in middle_stitches(space)]
     rows = -(-len(stitches) // COLUMNS)
@@ -36,7 +36,7 @@ def plot_routes(space: TwoWaySpace, path: Path) -> None:
         for a, b in pairwise(stitch.segments)
     }
     for anchor, end, begin in sorted(joints):
-        # To the right of an arrow that leads back.
+        # Shifts keep forward arrows apart from backward ones.
         sign, color = (-1, BACK) if anchor else (1, LINE)
         edges = -anchor - sign * HEIGHT / 2, anchor - 1 + sign * HEIGHT / 2
         start, stop = zip((end, begin), edges, strict=True)

@@ -4,7 +4,7 @@ from matplotlib.figure import Figure
 
 @pytest.fixture
 def drawn_axes(monkeypatch):
-    """Axes of all figures, as they are saved."""
+    """Axes of all saved figures."""
     axes, savefig = [], Figure.savefig
 
     def spy(figure, *args, **kwargs):

@@ -6,7 +6,7 @@ from toy_classifier import ToyClassifier
 
 @pytest.fixture
 def build_classifier(build_snnet, randomise):
-    """Builds a small stitched classifier without anything random in training."""
+    """Builds a small stitched classifier whose training is deterministic."""
 
     def build(**kwargs):
         preprocessor = ImgDataPreprocessor([100, 110, 120], [50, 51, 52])
@@ -18,6 +18,6 @@ def build_classifier(build_snnet, randomise):
 
 @pytest.fixture
 def batch():
-    """Images, as mm loads them, and their labels."""
+    """Images as mm loads them, and their labels."""
     images = torch.randint(0, 256, (4, 3, 32, 32), dtype=torch.uint8)
     return dict(inputs=list(images), data_samples=torch.tensor([0, 3, 1, 4]))

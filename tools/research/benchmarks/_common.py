@@ -1,4 +1,4 @@
-"""Models and clocks that the parts share."""
+"""Models and timers that the parts share."""
 
 import time
 from collections.abc import Callable
@@ -14,7 +14,7 @@ CONFIGS = Path(__file__).parents[3] / 'configs'
 
 
 def read_config(name: str) -> Config:
-    """Read a config below ``configs`` and set its scope."""
+    """Read a config below ``configs`` and activate its default scope."""
     cfg = Config.fromfile(CONFIGS / name)
     init_default_scope(cfg.default_scope)
     return cfg
@@ -31,7 +31,7 @@ def devices() -> list[str]:
 
 
 def elapsed_ms(run: Callable[[], object]) -> float:
-    """Milliseconds of a call, and of what it leaves a GPU to do."""
+    """Return the milliseconds of a call, including pending GPU work."""
     start = time.perf_counter()
     run()
     if torch.cuda.is_available():
@@ -40,9 +40,9 @@ def elapsed_ms(run: Callable[[], object]) -> float:
 
 
 def in_turn(runs: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Median milliseconds of several things, each timed once per round.
+    """Return median milliseconds of several calls, each timed once per round.
 
-    What else the machine does then weighs on all of them alike. All run once before.
+    Other load on the machine thus affects all calls equally. A first round warms up.
     """
     times = [{k: elapsed_ms(run) for k, run in runs.items()} for _ in range(rounds + 1)]
     return {key: median(row[key] for row in times[1:]) for key in runs}

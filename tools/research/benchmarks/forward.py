@@ -1,6 +1,6 @@
-"""Tokens of single anchors against timm's networks.
+"""Forward pass of single anchors against timm's networks.
 
-These have no relative position bias; ours is measured without and with it.
+timm's networks have no relative position bias; ours are timed without and with it.
 """
 
 from functools import partial
@@ -36,7 +36,7 @@ def measure(arch: str, name: str, device: str) -> dict:
     nets = {key: net.to(device).eval() for key, net in nets.items()}
 
     def tokens(key: str) -> Tensor:
-        # In half precision on a GPU, where models run in it.
+        # On a GPU in half precision, as models run there.
         with torch.autocast(device, torch.float16, enabled=device == 'cuda'):
             if key == 'timm':
                 return nets[key].forward_features(images)

@@ -34,7 +34,7 @@ def run() -> dict:
 def measure(
     device: str, name: str, config: str, number: int, size: tuple[int, int], rounds: int
 ) -> list[dict]:
-    """A row for the backbone alone, and one with the head and the metric."""
+    """Return a row for the backbone alone, and one with head and metric."""
     cfg = read_config(config)
     cfg.model.test_cfg = dict(mode='whole')
     model = build(cfg, device)
@@ -60,7 +60,7 @@ def measure(
 
 
 def compare(model: nn.Module, load: Callable, rounds: int) -> dict[str, float]:
-    """Seconds of both ways for all stitches, timed in turn."""
+    """Return the seconds of both ways for all stitches, timed alternately."""
     space = model.backbone.space
 
     def one_at_a_time() -> None:

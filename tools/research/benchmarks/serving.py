@@ -1,7 +1,8 @@
-"""Load a service with open-loop arrivals: our rule, stitches alone, no queue.
+"""Load a service with open-loop arrivals, under its rule and simpler policies.
 
 ``serving.py BUNDLE IMAGES --out FILE`` serves on loopback, sends images at random
-times, and counts what is in time. A miss counts 0 in the effective metric.
+times, and counts answers in time. A miss counts 0 in the effective metric. The other
+policies are the rule without the queue, and single stitches.
 """
 
 import argparse
@@ -18,7 +19,8 @@ from snnet_mm.runtime.folder import list_images
 from snnet_mm.utils import ToolParser, machine, run_command, write_json
 
 URL = 'http://127.0.0.1:8265'
-BURST, QUIET, PERIOD = 16 / 7, 4 / 7, 4  # of the rate: 4x for one second of four
+# Factors of the rate with mean 1: for one second of four, 4 times the quiet rate.
+BURST, QUIET, PERIOD = 16 / 7, 4 / 7, 4
 
 
 def parse_args() -> argparse.Namespace:
@@ -36,7 +38,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def arrivals(rate: float, bursts: bool, seconds: float) -> list[float]:
-    """Return times of arrival by chance, always the same ones."""
+    """Return random arrival times in seconds, drawn with a fixed seed."""
     draw, now, found = random.Random(0), 0.0, []
     while True:
         factor = (BURST if now % PERIOD < 1 else QUIET) if bursts else 1
@@ -47,7 +49,7 @@ def arrivals(rate: float, bursts: bool, seconds: float) -> list[float]:
 
 
 async def load(times: list[float], deadline: float, bodies: list[bytes]) -> list[tuple]:
-    """Send requests at their times; return milliseconds, status and what ran."""
+    """Send requests at given times; return milliseconds, status and stitch id."""
     import aiohttp
 
     limit = aiohttp.TCPConnector(limit=0)
@@ -67,7 +69,7 @@ async def load(times: list[float], deadline: float, bodies: list[bytes]) -> list
 
 
 def summarize(found: list[tuple], deadline: float, scores: dict) -> dict:
-    """Return shares and metrics with 95 % intervals, and times of what was answered."""
+    """Return shares and metrics with 95 % intervals, and times of answered requests."""
     number = len(found)
     good = [status == 200 and ms <= deadline for ms, status, _ in found]
     values = [scores[f[2]] if ok else 0.0 for f, ok in zip(found, good, strict=True)]
@@ -97,10 +99,10 @@ def main() -> None:
     from snnet_mm.serving.service import Worker
 
     class MeasuredWorker(Worker):
-        """A replica that also knows the rule without the queue."""
+        """A replica that can also apply the rule without the queue."""
 
         def reconfigure(self, settings: dict) -> None:
-            """Take settings of a service, and whether the rule is blind."""
+            """Apply service settings; if ``blind``, the rule ignores the queue."""
             super().reconfigure(settings)
             blind = lambda front, slack, *_: choose(front, slack, 1)  # noqa: E731
             self.choose = blind if settings['blind'] else choose
@@ -130,7 +132,7 @@ def main() -> None:
         blind = dict(blind=changed.pop('blind', False))
         settings = check_settings(changed, runtime) | blind
         handle.reconfigure.remote(settings).result()
-        asyncio.run(load([0.0, 0.5, 1.0], 9000, bodies))  # warm
+        asyncio.run(load([0.0, 0.5, 1.0], 9000, bodies))  # warm-up
         for deadline in args.deadlines:
             for bursts in (False, True):
                 for rate in args.rates:

@@ -1,7 +1,7 @@
 """A training step of DeiT3 S/L under ROS against one of DeiT3-L alone.
 
-Every round steps the slow anchor alone, then one stitch of each ROS group; their mean
-is an iteration of the stitched training.
+Every round times a step of the slow anchor alone, then of one stitch per ROS group. The
+mean over groups is the time of an average iteration of the stitched training.
 """
 
 from collections.abc import Callable
@@ -20,16 +20,16 @@ from ._common import build, devices, elapsed_ms, read_config
 from .one_pass import make_batch
 
 SETR = 'setr/setr-naive_{}_8xb2-160k_ade20k-512x512.py'
-# Side of the images, and their number.
+# Image side and batch size.
 BATCHES = dict(cpu=(256, 1), cuda=(512, 2))
 STEP, ROUNDS = 10e9, 7
 
 
 def load(name: str, device: str) -> tuple[nn.Module, Callable[[], object]]:
-    """Return the model of a config, and a function that does a training step."""
+    """Return the model of a config, and a function that runs a training step."""
     cfg = read_config(SETR.format(name))
     side, number = BATCHES[device]
-    # Which pads images of other sizes.
+    # Otherwise the preprocessor pads the images.
     cfg.model.data_preprocessor.size = (side, side)
     model = revert_sync_batchnorm(build(cfg, device)).train()
     optim = build_optim_wrapper(model, cfg.optim_wrapper)
@@ -44,7 +44,7 @@ def run() -> dict:
 
 
 def measure(device: str, rows: list[dict]) -> dict:
-    """Compare, and add a row for each ROS group."""
+    """Return the comparison, and append a row per ROS group to ``rows``."""
     _, step_alone = load('deit3-l', device)
     model, step = load('snnetv2-deit3-s-l', device)
     table = cost_table(model.backbone, (512, 512))

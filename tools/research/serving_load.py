@@ -1,6 +1,6 @@
 """Load a service with open-loop arrivals, under its rule and simpler policies.
 
-``serving.py BUNDLE IMAGES --out FILE`` serves on loopback, sends images at random
+``serving_load.py BUNDLE IMAGES --out FILE`` serves on loopback, sends images at random
 times, and counts answers in time. A miss counts 0 in the effective metric. The other
 policies are the rule without the queue, and single stitches.
 """

@@ -1,5 +1,5 @@
-# What training and testing adapters between frozen classifiers needs: the networks
-# themselves are evaluated, never drawn.
+# Runtime for training and testing adapters between frozen classifiers. The networks
+# themselves are evaluated, but never drawn.
 _base_ = ['./cls_runtime.py']
 default_hooks = dict(
     stitch_sampling=dict(

@@ -1,4 +1,4 @@
-# The runtime of classifiers, which are mmpretrain's.
+# Runtime of classifiers, in mmpretrain's scope.
 _base_ = ['./default_runtime.py']
 default_scope = 'mmpretrain'
 custom_imports = dict(

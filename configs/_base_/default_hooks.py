@@ -1,5 +1,5 @@
-# Hooks of every training by iterations, which runtimes inherit. A config that needs
-# more adds a key here. Checkpoints are written as often as the model is validated.
+# Hooks of all trainings by iterations, inherited by the runtimes. Configs add hooks
+# under further keys. Checkpoints are written as often as the model is validated.
 default_hooks = dict(
     exact_resume=dict(type='ExactResumeHook'),
     timer=dict(type='IterTimerHook'),

@@ -1,4 +1,4 @@
-# The runtime of detectors: mmdet's scope and visualizer, and our metric.
+# Runtime of detectors: mmdet's scope and visualizer, and our metric.
 _base_ = ['./default_runtime.py']
 default_scope = 'mmdet'
 custom_imports = dict(

@@ -1,4 +1,4 @@
-# The runtime of language models, which need transformers.
+# Runtime of language models, which require transformers.
 _base_ = ['./default_runtime.py']
 default_scope = 'mmengine'
 custom_imports = dict(
@@ -8,6 +8,6 @@ custom_imports = dict(
 visualizer = dict(type='Visualizer')
 default_hooks = dict(
     checkpoint=dict(max_keep_ckpts=1),
-    # In the place of a hook that draws, which mmengine takes no None for.
+    # Replaces the drawing hook, because mmengine does not accept None.
     visualization=dict(type='EmptyCacheHook'),
 )

@@ -1,5 +1,5 @@
-# What SN-Netv1 needs on ImageNet-1K, as in the authors' code: every GPU draws a stitch
-# of its own, uniformly, and all are tested with training's batch norm statistics.
+# Runtime of SN-Netv1 on ImageNet-1K, as in the authors' code: every GPU draws its own
+# stitch uniformly, and all are tested with the batch norm statistics of training.
 _base_ = ['./stitched_cls_runtime.py']
 default_hooks = dict(
     stitch_sampling=dict(

@@ -1,4 +1,4 @@
-# What training and testing a stitched classifier needs; ROS has steps of 1 GFLOP.
+# Runtime for training and testing a stitched classifier; ROS has steps of 1 GFLOP.
 _base_ = ['./stitched_runtime.py']
 default_scope = 'mmpretrain'
 custom_imports = dict(

@@ -1,4 +1,4 @@
-# What training and testing a stitched detector needs.
+# Runtime for training and testing a stitched detector.
 _base_ = ['./stitched_runtime.py']
 default_scope = 'mmdet'
 custom_imports = dict(

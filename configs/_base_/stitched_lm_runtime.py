@@ -1,4 +1,4 @@
-# What training and testing a stitched language model needs (ESTA).
+# Runtime for training and testing a stitched language model (ESTA).
 _base_ = ['./stitched_runtime.py']
 default_scope = 'mmengine'
 custom_imports = dict(

@@ -1,5 +1,5 @@
 # MobileNetV3-L stitched to ResNet-50 across a large gap, by bottlenecks, on ImageNet-1K
-# ("Bridging Large Gaps"). 8 GPUs, batch 512. Paper: curves alone (figures 6 and 9 to
+# ("Bridging Large Gaps"). 8 GPUs, batch 512. Paper: curves only (figures 6 and 9 to
 # 15). Ours: not yet run.
 _base_ = ['../_base_/bridged_in1k_10e.py']
 model = dict(

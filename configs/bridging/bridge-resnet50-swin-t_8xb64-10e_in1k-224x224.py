@@ -1,7 +1,7 @@
 # ResNet-50 stitched to Swin-T across a large gap, by bottlenecks, on ImageNet-1K
 # ("Bridging Large Gaps"). 8 GPUs, batch 512. Paper: about 12 points below the 81.5
-# top-1 of Swin-T at 35 % of its FLOPs, and 3.3 below it to the third stage (figure 4).
-# Ours: not yet run.
+# top-1 of Swin-T at 35 % of its FLOPs, and 3.3 points below to the third stage
+# (figure 4). Ours: not yet run.
 _base_ = ['../_base_/bridged_in1k_10e.py']
 model = dict(
     backbone=dict(anchors=[_base_.resnet50.anchor, _base_.swin_t.anchor]),

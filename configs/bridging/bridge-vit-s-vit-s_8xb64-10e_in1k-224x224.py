@@ -1,6 +1,6 @@
 # ViT-S stitched to itself across a large gap, by ViT blocks, on ImageNet-1K ("Bridging
-# Large Gaps"). 8 GPUs, batch 512. Paper: curves alone (figures 6 and 9).
-# Ours: not yet run.
+# Large Gaps"). 8 GPUs, batch 512. Paper: curves only (figures 6 and 9). Ours:
+# not yet run.
 _base_ = ['../_base_/bridged_in1k_10e.py']
 model = dict(
     backbone=dict(

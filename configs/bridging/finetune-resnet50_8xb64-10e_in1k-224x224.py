@@ -1,8 +1,8 @@
-# ResNet-50 without the blocks between its first stage and its last, all trained, no
-# adapter: the fine-tuning baseline of "Bridging Large Gaps" (figures 3, 5 and 8), which
-# keeps the blocks that reduce the grid. Other gaps are other kept_blocks: ./README.md.
-# 8 GPUs, batch 512; the lowest of the paper's three learning rates, of which it takes
-# the best for every gap. Paper: curve only. Ours: not yet run.
+# ResNet-50 without the blocks between its first stage and its last, all remaining
+# weights trained, no adapter: the fine-tuning baseline of "Bridging Large Gaps"
+# (figures 3, 5 and 8), which keeps the blocks that reduce the grid. For other gaps set
+# kept_blocks: ./README.md. 8 GPUs, batch 512. The learning rate is the lowest of three;
+# the paper takes the best for every gap. Paper: curve only. Ours: not yet run.
 _base_ = [
     '../_base_/models/bridged_in1k.py',
     '../_base_/datasets/imagenet_224x224_autoaugment.py',

@@ -6,5 +6,5 @@ param_scheduler = [
     dict(type='CosineAnnealingLR', eta_min=1e-5, begin=50, end=500, by_epoch=False),
 ]
 train_cfg = dict(max_iters=500)
-# As the paper tests: batch norm statistics that all stitches share.
+# As in the paper, all stitches share batch norm statistics.
 default_hooks = dict(stitch_statistics=dict(num_images=0))

@@ -20,7 +20,7 @@ model = dict(
     neck=dict(in_channels=384, in_stride=14, strides=[7, 14, 28, 56]),
     bbox_head=dict(num_classes=1),
 )
-# Boxes alone.
+# Boxes only.
 val_evaluator = dict(metric='bbox')
 test_evaluator = val_evaluator
 # Neck and transformers learn from scratch.

@@ -1,4 +1,4 @@
-# DINOv2 ViT-S/14 fine-tuned to depth of the HoloLens images, the slow anchor of the
+# DINOv2 ViT-S/14 fine-tuned for depth on the HoloLens images, the slow anchor of the
 # pair. One CPU core, batch 4. No figure in the paper; measured: see README.md.
 _base_ = [
     '../_base_/models/dpt_vit.py',
@@ -30,7 +30,7 @@ model = dict(
         loss_decode=dict(warm_up_iters=20),
     ),
 )
-# The head learns from scratch; at 1e-3 its sigmoid saturates and never comes back.
+# The head learns from scratch; at 1e-3 its sigmoid saturates and never recovers.
 optim_wrapper = dict(
     optimizer=dict(lr=3e-4),
     paramwise_cfg=dict(custom_keys=dict(_delete_=True, backbone=dict(lr_mult=0.1))),

@@ -1,7 +1,7 @@
-# SN-Netv2 with DINOv2 ViT-S/14 and a fast anchor of its every third block on the
-# HoloLens images: the anchors and three SF stitches; all 14 with kinds=('FS', 'SF',
-# 'SFS', 'FSF') and sampler.ids of None. One CPU core, batch 4. No figure in the paper;
-# measured: see README.md.
+# SN-Netv2 with DINOv2 ViT-S/14 and a fast anchor made of every third block on the
+# HoloLens images: the anchors and three SF stitches; for all 14 set kinds=('FS', 'SF',
+# 'SFS', 'FSF') and sampler.ids=None. One CPU core, batch 4. No figure in the paper;
+# measured: see docs/explanation/experiments_tasks.md.
 _base_ = [
     '../_base_/models/dpt_snnetv2.py',
     '../_base_/datasets/hololens_252x168.py',
@@ -41,8 +41,8 @@ model = dict(
         out_indices=(2, 5, 8, 11),
         maps_of='end',
     ),
-    # A head for each end anchor, each from where its anchor was trained with it; they
-    # know the scale already.
+    # A head for each end anchor, from the checkpoint of this anchor. Both heads have
+    # learned the scale already.
     decode_head=dict(
         type='PartPerAnchor',
         in_channels=384,
@@ -60,7 +60,7 @@ model = dict(
         ],
     ),
 )
-# Every anchor at the rate that it was trained with alone.
+# Each anchor keeps the learning rate at which it was trained alone.
 rates = {'anchors.0': dict(lr_mult=0.33), 'anchors.1': dict(lr_mult=0.1)}
 optim_wrapper = dict(
     optimizer=dict(lr=3e-4),
@@ -73,7 +73,7 @@ param_scheduler = [
 train_cfg = dict(max_iters=800, val_interval=800)
 default_hooks = dict(
     checkpoint=dict(interval=100, max_keep_ckpts=1),
-    # The slow anchor twice as often as each other stitch, as on CamVid.
+    # Draws the slow anchor twice as often as each other stitch, as on CamVid.
     stitch_sampling=dict(
         sampler=dict(_delete_=True, type='UniformSampler', ids=[0, 1, 1, 6, 7, 8])
     ),

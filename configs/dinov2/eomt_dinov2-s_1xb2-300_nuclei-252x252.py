@@ -1,6 +1,6 @@
-# EoMT on DINOv2 ViT-S/14 on nuclei: 200 queries run through the last 3 of the 12
-# blocks, which are the head's. One CPU core, batch 2. No figure in the paper; measured:
-# see docs/explanation/experiments_queries.md.
+# EoMT on DINOv2 ViT-S/14 on nuclei: 200 queries pass through the last 3 of the 12
+# blocks, which belong to the head. One CPU core, batch 2. No figure in the paper;
+# measured: see docs/explanation/experiments_queries.md.
 _base_ = [
     '../_base_/datasets/nuclei_252x252.py',
     '../_base_/schedules/adamw_cosine.py',

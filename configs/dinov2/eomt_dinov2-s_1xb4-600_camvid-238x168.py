@@ -1,6 +1,6 @@
-# EoMT on DINOv2 ViT-S/14 on CamVid: 50 queries run through the last 3 of the 12 blocks,
-# which are the head's. One CPU core, batch 4. No figure in the paper; measured: see
-# docs/explanation/experiments_queries.md.
+# EoMT on DINOv2 ViT-S/14 on CamVid: 50 queries pass through the last 3 of the 12
+# blocks, which belong to the head. One CPU core, batch 4. No figure in the paper;
+# measured: see docs/explanation/experiments_queries.md.
 _base_ = [
     '../_base_/models/setr-naive_vit.py',
     '../_base_/datasets/camvid_238x168.py',
@@ -36,7 +36,8 @@ model = dict(
         ),
     ),
 )
-# Queries and their heads learn from scratch; the blocks are as slow as SETR's.
+# Queries and their heads learn from scratch; the blocks have the low learning rate of
+# SETR's blocks.
 blocks = dict(lr_mult=0.03)
 optim_wrapper = dict(
     optimizer=dict(lr=1e-3),

@@ -1,5 +1,6 @@
-# DINOv2 ViT-S/14 fine-tuned to nuclei, the slow anchor of the pair; no windows. One
-# CPU core, batch 2. No figure in the paper; measured: see README.md.
+# DINOv2 ViT-S/14 fine-tuned on nuclei, the slow anchor of the pair; no windows. One CPU
+# core, batch 2. No figure in the paper; measured: see
+# docs/explanation/experiments_tasks.md.
 _base_ = [
     '../_base_/models/mask-rcnn_vit_nuclei-patch14.py',
     '../_base_/datasets/nuclei_252x252.py',

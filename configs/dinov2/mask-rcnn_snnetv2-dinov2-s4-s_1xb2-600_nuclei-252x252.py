@@ -1,7 +1,7 @@
-# SN-Netv2 with DINOv2 ViT-S/14 and a fast anchor of its every third block on nuclei:
-# the anchors and three SF stitches; all 14 with kinds=('FS', 'SF', 'SFS', 'FSF') and
-# sampler.ids of None. One CPU core, batch 2. No figure in the paper; measured: see
-# README.md.
+# SN-Netv2 with DINOv2 ViT-S/14 and a fast anchor made of every third block on nuclei:
+# the anchors and three SF stitches; for all 14 set kinds=('FS', 'SF', 'SFS', 'FSF') and
+# sampler.ids=None. One CPU core, batch 2. No figure in the paper; measured: see
+# docs/explanation/experiments_tasks.md.
 _base_ = [
     '../_base_/models/mask-rcnn_vit_nuclei-patch14.py',
     '../_base_/datasets/nuclei_252x252.py',
@@ -43,7 +43,7 @@ model = dict(
     rpn_head=dict(init_cfg=dict(slow, prefix='rpn_head.')),
     roi_head=dict(init_cfg=dict(slow, prefix='roi_head.')),
 )
-# Every anchor at the rate that it was trained with alone.
+# Each anchor keeps the learning rate at which it was trained alone.
 rates = {'anchors.0': dict(lr_mult=0.33), 'anchors.1': dict(lr_mult=0.1)}
 optim_wrapper = dict(
     optimizer=dict(lr=3e-4),
@@ -56,7 +56,7 @@ param_scheduler = [
 train_cfg = dict(max_iters=600, val_interval=600)
 default_hooks = dict(
     checkpoint=dict(max_keep_ckpts=1, interval=100),
-    # The slow anchor twice as often as each other stitch, as on CamVid.
+    # Draws the slow anchor twice as often as each other stitch, as on CamVid.
     stitch_sampling=dict(
         sampler=dict(_delete_=True, type='UniformSampler', ids=[0, 1, 1, 6, 7, 8]),
         input_size=_base_.image_size,

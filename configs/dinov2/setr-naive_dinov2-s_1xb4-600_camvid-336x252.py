@@ -1,5 +1,5 @@
-# The slow anchor of the pair on CamVid, trained on with images of twice as many pixels.
-# One CPU core, batch 4. No figure in the paper; not yet run.
+# The slow anchor of the pair on CamVid, trained further on images with twice as many
+# pixels. One CPU core, batch 4. No figure in the paper; not yet run.
 _base_ = './setr-naive_dinov2-s_1xb4-600_camvid-238x168.py'
 checkpoint = 'work_dirs/camvid-slow/iter_600.pth'
 crop_size = (252, 336)

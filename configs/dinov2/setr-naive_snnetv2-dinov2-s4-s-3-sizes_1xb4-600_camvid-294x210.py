@@ -1,6 +1,6 @@
 # The pair of setr-naive_snnetv2-dinov2-s4-s_1xb4-1200_camvid-238x168.py trained at
-# three input sizes, one drawn for every step. One CPU core, batch 4. No figure in the
-# paper; measured: see README.md.
+# three input sizes, one drawn per step. One CPU core, batch 4. No figure in the paper;
+# measured: see docs/explanation/experiments.md.
 _base_ = './setr-naive_snnetv2-dinov2-s4-s_1xb4-1200_camvid-238x168.py'
 crop_size = (210, 294)
 scale = (294, 210)
@@ -20,7 +20,7 @@ default_hooks = dict(
         sampler=dict(_delete_=True, type='ResourceConstrainedSampler', step=0.6e9),
     ),
 )
-# As it was run, from anchors of one rate.
+# As in the measured run, whose anchors were trained at one learning rate.
 exempt = dict(pos_embed=dict(decay_mult=0), cls_token=dict(decay_mult=0))
 optim_wrapper = dict(
     optimizer=dict(lr=3e-5),

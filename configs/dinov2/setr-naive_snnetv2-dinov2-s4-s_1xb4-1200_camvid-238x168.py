@@ -1,7 +1,8 @@
-# SN-Netv2 with DINOv2 ViT-S/14 and a fast anchor of its every third block, made by
-# tools/make_fast_anchor.py: the anchors and three SF stitches, the kind that is best
-# on the validation images; all 14 with kinds=('FS', 'SF', 'SFS', 'FSF') and sampler.ids
-# of None. One CPU core, batch 4. No figure in the paper; measured: see README.md.
+# SN-Netv2 with DINOv2 ViT-S/14 and a fast anchor of every third block, made by
+# tools/make_fast_anchor.py: the anchors and three SF stitches, the kind that is best on
+# the validation images; for all 14 set kinds=('FS', 'SF', 'SFS', 'FSF') and
+# sampler.ids=None. One CPU core, batch 4. No figure in the paper; measured: see
+# docs/explanation/experiments.md.
 _base_ = [
     '../_base_/models/setr-naive_snnetv2.py',
     '../_base_/datasets/camvid_238x168.py',
@@ -39,7 +40,7 @@ model = dict(
         init_cfg=dict(weights, checkpoint=slow_checkpoint, prefix='decode_head.'),
     ),
 )
-# Every anchor at the rate that it was trained with alone.
+# Each anchor keeps the learning rate at which it was trained alone.
 rates = {'anchors.0': dict(lr_mult=0.1), 'anchors.1': dict(lr_mult=0.03)}
 optim_wrapper = dict(
     optimizer=dict(lr=1e-3),
@@ -52,8 +53,8 @@ param_scheduler = [
 train_cfg = dict(max_iters=1200, val_interval=1200)
 default_hooks = dict(
     checkpoint=dict(interval=100, max_keep_ckpts=1),
-    # The slow anchor twice as often as each other stitch: else it ends below itself
-    # trained alone.
+    # Draws the slow anchor twice as often as each other stitch; otherwise it becomes
+    # worse than trained alone.
     stitch_sampling=dict(
         sampler=dict(_delete_=True, type='UniformSampler', ids=[0, 1, 1, 6, 7, 8])
     ),

@@ -1,5 +1,5 @@
-# The pair of setr-naive_snnetv2-dinov2-s4-s_1xb4-1200_camvid-238x168.py, its anchors
-# trained at that size, stitched with images of twice as many pixels. One CPU core,
+# The pair of setr-naive_snnetv2-dinov2-s4-s_1xb4-1200_camvid-238x168.py, with anchors
+# trained at this size, stitched on images with twice as many pixels. One CPU core,
 # batch 4. No figure in the paper; not yet run.
 _base_ = './setr-naive_snnetv2-dinov2-s4-s_1xb4-1200_camvid-238x168.py'
 crop_size = (252, 336)

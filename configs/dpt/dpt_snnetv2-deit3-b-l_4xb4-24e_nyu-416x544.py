@@ -7,5 +7,5 @@ _base_ = [
     '../_base_/stitched_depth_runtime.py',
 ]
 test_cfg = dict(input_size=(480, 640))
-# Every GPU draws a stitch of its own, as in the authors' trainings, which set no seed.
+# Every GPU draws its own stitch, as in the authors' trainings, which set no seed.
 default_hooks = dict(stitch_sampling=dict(sampler=dict(per_rank=True)))

@@ -1,5 +1,5 @@
-# DeiT-B alone on ImageNet-1K, an anchor of SN-Netv1; its weights are trained.
-# 8 GPUs, batch 1024. Paper: 81.8 top-1 at 17.6 GFLOPs. Ours: not yet run.
+# DeiT-B alone on ImageNet-1K, an anchor of SN-Netv1. Its published weights are trained
+# already. 8 GPUs, batch 1024. Paper: 81.8 top-1 at 17.6 GFLOPs. Ours: not yet run.
 _base_ = ['./deit-ti_8xb128-50e_in1k-224x224.py']
 checkpoint = 'checkpoints/deit_base_patch16_224-b5f2ef4d.pth'
 model = dict(backbone=dict(arch='base', init_cfg=dict(checkpoint=checkpoint)))

@@ -1,5 +1,5 @@
-# DeiT-S alone on ImageNet-1K, an anchor of SN-Netv1; its weights are trained.
-# 8 GPUs, batch 1024. Paper: 79.8 top-1 at 4.6 GFLOPs. Ours: not yet run.
+# DeiT-S alone on ImageNet-1K, an anchor of SN-Netv1. Its published weights are trained
+# already. 8 GPUs, batch 1024. Paper: 79.8 top-1 at 4.6 GFLOPs. Ours: not yet run.
 _base_ = ['./deit-ti_8xb128-50e_in1k-224x224.py']
 checkpoint = 'checkpoints/deit_small_patch16_224-cd65a155.pth'
 model = dict(backbone=dict(arch='small', init_cfg=dict(checkpoint=checkpoint)))

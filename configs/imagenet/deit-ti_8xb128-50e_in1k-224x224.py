@@ -1,5 +1,5 @@
-# DeiT-Ti alone on ImageNet-1K, an anchor of SN-Netv1; its weights are trained.
-# 8 GPUs, batch 1024. Paper: 72.1 top-1 at 1.3 GFLOPs. Ours: not yet run.
+# DeiT-Ti alone on ImageNet-1K, an anchor of SN-Netv1. Its published weights are trained
+# already. 8 GPUs, batch 1024. Paper: 72.1 top-1 at 1.3 GFLOPs. Ours: not yet run.
 _base_ = [
     '../_base_/models/cls_vit_in1k.py',
     '../_base_/datasets/imagenet_224x224_deit.py',

@@ -1,5 +1,6 @@
-# DeiT3-S alone on ImageNet-1K, an anchor of SN-Netv2; its weights are finetuned.
-# 8 GPUs, batch 256. DeiT3's paper: 83.1 top-1 at 4.6 GFLOPs. Ours: not yet run.
+# DeiT3-S alone on ImageNet-1K, an anchor of SN-Netv2. Its published weights are
+# finetuned already. 8 GPUs, batch 256. DeiT3's paper: 83.1 top-1 at 4.6 GFLOPs. Ours:
+# not yet run.
 _base_ = [
     '../_base_/models/cls_vit_in1k_cutmix.py',
     '../_base_/datasets/imagenet_224x224_deit3.py',

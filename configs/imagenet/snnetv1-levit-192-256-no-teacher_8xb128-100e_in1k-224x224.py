@@ -33,7 +33,7 @@ model = dict(
         ],
     ),
 )
-# LeViT's recipe: weights decay less, gradients are clipped by the norms of weights.
+# LeViT's recipe: lower weight decay, gradients clipped relative to weight norms.
 optim_wrapper = dict(optimizer=dict(weight_decay=0.025))
 default_hooks = dict(grad_clip=dict(type='AdaptiveGradClipHook', clip_factor=0.01))
 param_scheduler = [

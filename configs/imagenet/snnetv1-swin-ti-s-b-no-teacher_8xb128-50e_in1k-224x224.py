@@ -41,7 +41,7 @@ model = dict(
 )
 # Swin trains without repeated augmentation.
 train_dataloader = dict(sampler=dict(_delete_=True, type='SeededSampler', shuffle=True))
-# A tenth of it for the anchors.
+# The anchors are trained at a tenth of this rate.
 optim_wrapper = dict(
     optimizer=dict(lr=1e-3),
     constructor='AnchorLayerDecayConstructor',

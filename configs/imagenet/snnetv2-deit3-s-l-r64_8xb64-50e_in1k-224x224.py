@@ -1,6 +1,6 @@
 # SN-Netv2 of DeiT3-S and DeiT3-L on ImageNet-1K with the rank and the batch of the
-# authors' released settings; the paper says 16 and 256.
-# 8 GPUs, batch 512. Paper: none of these settings. Ours: not yet run.
+# authors' released settings; the paper states 16 and 256. 8 GPUs, batch 512. Paper: no
+# figure for these settings. Ours: not yet run.
 _base_ = ['./snnetv2-deit3-s-l_8xb32-50e_in1k-224x224.py']
 model = dict(backbone=dict(stitching_layer=dict(rank=64)))
 train_dataloader = dict(batch_size=64)

@@ -34,5 +34,5 @@ model = dict(
         ],
     ),
 )
-# As the authors' classifiers draw.
+# Every GPU draws its own stitch, as in the authors' classifiers.
 default_hooks = dict(stitch_sampling=dict(sampler=dict(per_rank=True)))

@@ -1,4 +1,4 @@
-# SN-Netv2 with AugReg-B and AugReg-L, ImageNet-1K finetuned, on COCO-Stuff-10K.
+# SN-Netv2 with AugReg-B and AugReg-L, finetuned on ImageNet-1K, on COCO-Stuff-10K.
 # 8 GPUs, batch 16. Appendix G of the paper shows a curve only. Ours: not yet run.
 _base_ = ['./setr-naive_snnetv2-deit3-b-l_8xb2-80k_coco-stuff10k-512x512.py']
 _base_.model.backbone.anchors[0].init_cfg = dict(

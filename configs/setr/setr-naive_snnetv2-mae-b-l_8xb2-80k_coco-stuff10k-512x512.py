@@ -1,5 +1,5 @@
-# SN-Netv2 with MAE-B and MAE-L, ImageNet-1K finetuned, on COCO-Stuff-10K.
-# 8 GPUs, batch 16. Appendix G of the paper shows a curve only. Ours: not yet run.
+# SN-Netv2 with MAE-B and MAE-L, finetuned on ImageNet-1K, on COCO-Stuff-10K. 8 GPUs,
+# batch 16. Appendix G of the paper shows a curve only. Ours: not yet run.
 _base_ = ['./setr-naive_snnetv2-deit3-b-l_8xb2-80k_coco-stuff10k-512x512.py']
 _base_.model.backbone.anchors[0].init_cfg = dict(
     type='Pretrained', checkpoint='checkpoints/mae_finetuned_vit_base.pth'

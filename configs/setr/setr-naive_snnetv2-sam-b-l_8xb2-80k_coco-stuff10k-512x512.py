@@ -1,6 +1,6 @@
 # SN-Netv2 with SAM-B and SAM-L on COCO-Stuff-10K, with SAM's windows and relative
-# positions: the paper does not say how it reads these weights.
-# 8 GPUs, batch 16. Appendix G of the paper shows a curve only. Ours: not yet run.
+# positions. The paper does not specify how it loads these weights. 8 GPUs, batch 16.
+# Appendix G of the paper shows a curve only. Ours: not yet run.
 _base_ = ['./setr-naive_snnetv2-deit3-b-l_8xb2-80k_coco-stuff10k-512x512.py']
 anchor = dict(
     cls_token=False,

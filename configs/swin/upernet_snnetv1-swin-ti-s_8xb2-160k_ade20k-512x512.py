@@ -11,7 +11,7 @@ _base_ = [
 swin = _base_.stitched_swin
 anchors = [dict(anchor, drop_path_rate=0.3) for anchor in swin.anchors]
 model = dict(backbone=dict(_delete_=True, **dict(swin, anchors=anchors)))
-# Ten times that of the anchors, which have the recipe's.
+# Ten times the anchors' learning rate, which is the recipe's.
 optim_wrapper = dict(paramwise_cfg=dict(lr_mults={'backbone.stitching_layers': 10.0}))
 default_hooks = dict(
     stitch_sampling=dict(sampler=dict(_delete_=True, type='UniformSampler'))

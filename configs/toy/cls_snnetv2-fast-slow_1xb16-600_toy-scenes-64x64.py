@@ -46,7 +46,7 @@ model = dict(
         ],
     ),
 )
-# The slow anchor at the rate that it was trained with alone.
+# The slow anchor keeps the learning rate at which it was trained alone.
 rates = {'anchors.1': dict(lr_mult=0.3)}
 optim_wrapper = dict(paramwise_cfg=dict(custom_keys=rates))
 param_scheduler = [

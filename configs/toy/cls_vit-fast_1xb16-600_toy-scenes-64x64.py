@@ -1,5 +1,5 @@
 # The fast anchor of the classification demo, 4 blocks of width 32, on generated scenes.
-# CPU, batch 16. No figure in the paper; measured: see README.md.
+# CPU, batch 16. No figure in the paper; measured: see tasks.md.
 _base_ = [
     '../_base_/models/cls_vit.py',
     '../_base_/datasets/toy_labels_64x64.py',

@@ -1,6 +1,6 @@
 # SN-Netv2 on the pair of the depth demo: 14 stitches, starting from the two trained
 # anchors and the slow anchor's head. CPU, batch 16. No figure in the paper; measured:
-# see README.md.
+# see tasks.md.
 _base_ = [
     '../_base_/models/dpt_snnetv2.py',
     '../_base_/datasets/toy_scenes_depth_64x64.py',
@@ -34,7 +34,7 @@ model = dict(
         channels=16,
         post_process_channels=(8, 12, 16, 24),
         max_depth=80,
-        # The head knows the scale already.
+        # The trained head has learned the scale already.
         loss_decode=dict(warm_up_iters=0),
         init_cfg=dict(weights, checkpoint=slow_checkpoint, prefix='decode_head.'),
     ),

@@ -1,5 +1,5 @@
 # The fast anchor of the depth demo, trained from scratch: 4 blocks, width 32, patch 8.
-# CPU, batch 16. No figure in the paper; measured: see README.md.
+# CPU, batch 16. No figure in the paper; measured: see tasks.md.
 _base_ = [
     '../_base_/models/dpt_vit.py',
     '../_base_/datasets/toy_scenes_depth_64x64.py',

@@ -1,5 +1,5 @@
 # The slow anchor of the depth demo, trained from scratch: 8 blocks, width 96, patch 8.
-# CPU, batch 16. No figure in the paper; measured: see README.md.
+# CPU, batch 16. No figure in the paper; measured: see tasks.md.
 _base_ = ['./dpt_vit-fast_1xb16-300_toy-scenes-64x64.py']
 model = dict(
     backbone=dict(

@@ -1,6 +1,6 @@
-# The detector of the demo, trained from scratch: FCOS on the one map of 8 blocks, width
-# 96, patch 8; near, large objects. CPU, batch 16. No figure in the paper; measured: see
-# README.md.
+# The detector of the demo, trained from scratch: FCOS on the last map of a ViT with 8
+# blocks, width 96, patch 8; near, large objects. CPU, batch 16. No figure in the paper;
+# measured: see README.md.
 _base_ = [
     '../_base_/datasets/toy_objects_64x64.py',
     '../_base_/schedules/adamw_cosine.py',

@@ -1,5 +1,5 @@
 # The fast anchor of the detection demo, trained from scratch: 4 blocks, width 32,
-# patch 8. CPU, batch 8. No figure in the paper; measured: see README.md.
+# patch 8. CPU, batch 8. No figure in the paper; measured: see tasks.md.
 _base_ = [
     '../_base_/models/mask-rcnn_vit_toy.py',
     '../_base_/datasets/toy_objects_64x64.py',

@@ -1,6 +1,6 @@
 # SN-Netv2 with DeiT3-S and DeiT3-L, 134 stitches: ViTDet's Mask R-CNN on COCO 2017
-# (appendix H). 8 GPUs, batch 8. Paper: 42.9 box AP at the FLOPs of DeiT3-S, 51.2 at
-# those of DeiT3-L. Ours: not yet run.
+# (appendix H). 8 GPUs, batch 8. Paper: 42.9 box AP at the FLOPs of DeiT3-S, 51.2 at the
+# FLOPs of DeiT3-L. Ours: not yet run.
 _base_ = [
     '../_base_/models/mask-rcnn_snnetv2-deit3-s-l.py',
     '../_base_/datasets/coco_1024x1024.py',

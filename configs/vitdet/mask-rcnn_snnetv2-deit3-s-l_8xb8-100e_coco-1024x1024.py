@@ -1,5 +1,5 @@
 # SN-Netv2 with DeiT3-S and DeiT3-L at ViTDet's batch size: Mask R-CNN on COCO 2017.
-# 8 GPUs, batch 64, blocks run again in the backward pass. No figure in the paper;
+# 8 GPUs, batch 64, blocks recomputed in the backward pass. No figure in the paper;
 # not yet run.
 _base_ = ['./mask-rcnn_snnetv2-deit3-s-l_8xb1-100e_coco-1024x1024.py']
 anchors = [dict(anchor, with_cp=True) for anchor in _base_.model.backbone.anchors]

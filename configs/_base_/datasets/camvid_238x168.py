@@ -1,4 +1,4 @@
-# CamVid at the size of whole patches of DINOv2, batch 4.
+# CamVid at a size that DINOv2's patches divide, batch 4.
 _base_ = ['./camvid_240x176.py']
 scale = (238, 168)
 crop_size = scale[::-1]

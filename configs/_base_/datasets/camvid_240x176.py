@@ -17,7 +17,7 @@ metainfo = dict(
         'pedestrian',
         'bicyclist',
     ),
-    # Not CamVid's own colours, of which several are alike.
+    # Not CamVid's own colours, because several of them are similar.
     palette=[
         [100, 180, 255],
         [128, 0, 0],

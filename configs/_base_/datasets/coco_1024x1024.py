@@ -1,6 +1,6 @@
-# COCO 2017 with boxes and masks, 80 classes: mmdetection's large-scale jitter (a tenth
-# to twice of 1024 pixels, crops of 1024x1024), tested with the longer side at 1024. The
-# data preprocessor of the model pads to the square.
+# COCO 2017 with boxes and masks, 80 classes: mmdetection's large-scale jitter (0.1 to 2
+# times 1024 pixels, crops of 1024x1024), tested with the longer side at 1024. The
+# model's data preprocessor pads to the square.
 dataset_type = 'CocoDataset'
 data_root = 'data/coco/'
 image_size = (1024, 1024)
@@ -24,7 +24,7 @@ train_pipeline = [
 test_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(type='Resize', scale=image_size, keep_ratio=True),
-    # After the resize: detections are compared in the pixels of the file.
+    # After the resize, because detections are compared at the file's resolution.
     dict(type='LoadAnnotations', with_bbox=True, with_mask=True),
     dict(
         type='PackDetInputs',

@@ -1,4 +1,4 @@
-# COCO 2017 as for 1024x1024, at half the size.
+# COCO 2017 as in coco_1024x1024.py, at half the size.
 _base_ = ['./coco_1024x1024.py']
 image_size = (512, 512)
 # RandomResize, RandomCrop and, in tests, Resize.

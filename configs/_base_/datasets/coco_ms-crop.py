@@ -1,6 +1,6 @@
-# COCO 2017 with boxes and masks, 80 classes, as mmdetection trains Swin for 3x: the
-# shorter side at 480 to 800 pixels, half of the images cropped before; tested at
-# 800x1333.
+# COCO 2017 with boxes and masks, 80 classes, with mmdetection's 3x augmentation for
+# Swin: the shorter side at 480 to 800 pixels, half of the images cropped first; tested
+# at 800x1333.
 _base_ = ['./coco_1024x1024.py']
 sides = (480, 512, 544, 576, 608, 640, 672, 704, 736, 768, 800)
 scales = [(side, 1333) for side in sides]

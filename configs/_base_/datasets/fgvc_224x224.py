@@ -1,7 +1,7 @@
-# A fine-grained data set in folders, train and test, with a folder per class. As in
-# visual prompt tuning, which ESTA follows: the shorter side resized to 256, cropped at
-# random, flipped; tests take the middle. The root and the number of classes are set by
-# the configs that inherit it.
+# A fine-grained data set in the folders train and test, one folder per class. As in
+# visual prompt tuning, which ESTA follows, the shorter side is resized to 256, and
+# images are cropped at random and flipped; tests crop the centre. The root and the
+# number of classes are set by the configs that inherit it.
 dataset_type = 'CustomDataset'
 data_root = None
 train_pipeline = [

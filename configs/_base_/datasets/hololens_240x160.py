@@ -1,6 +1,6 @@
-# 135 training and 40 test images of a HoloLens with depth, 540x360 pixels, resized to
-# 240x160 (w x h); 16-bit depth maps in millimetres, 0 where there is none. Read, turned
-# and cropped as NYU.
+# 135 training and 40 test images with depth from a HoloLens, 540x360 pixels, resized to
+# 240x160 (w x h); 16-bit depth maps in millimetres, 0 where depth is missing. Loading,
+# rotation and random crop as for NYU.
 _base_ = ['./nyu_416x544.py']
 data_root = 'data/depth/nyu_hololens'
 scale = (240, 160)
@@ -8,7 +8,7 @@ crop_size = (128, 192)
 train_pipeline = [
     *_base_.train_pipeline[:2],
     dict(type='Resize', scale=scale, keep_ratio=False),
-    # Without the crop of the border: a turn, a flip, RandomCrop.
+    # RandomRotate, RandomFlip, RandomCrop; no FixedCrop of the border.
     *_base_.train_pipeline[3:6],
     dict(
         type='PhotoMetricDistortion',
@@ -24,7 +24,7 @@ train_pipeline[5].crop_size = crop_size
 test_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(type='Resize', scale=scale, keep_ratio=False),
-    # After the resize, so that the metric sees the full-size truth.
+    # After the resize, so that the metric sees the full-size ground truth.
     dict(type='LoadDepthMap', depth_rescale_factor=1e-3),
     dict(type='PackSegInputs'),
 ]

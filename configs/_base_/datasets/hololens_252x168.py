@@ -1,4 +1,4 @@
-# HoloLens images at the size of whole patches of DINOv2, batch 4.
+# HoloLens images at a size that DINOv2's patches divide, batch 4.
 _base_ = ['./hololens_240x160.py']
 scale = (252, 168)
 crop_size = (126, 196)

@@ -1,9 +1,9 @@
-# ImageNet-1K at 224x224 as the adapters of "Bridging Large Gaps" are trained on it:
-# flips and AutoAugment (section 2), of random crops; all resizing is bilinear, as in
-# the authors' code. One GPU with 512 images, or 8 with 64 each.
+# ImageNet-1K at 224x224 with the augmentation of "Bridging Large Gaps": random crops,
+# flips and AutoAugment (section 2). All resizing is bilinear, as in the authors' code.
+# One GPU with 512 images, or 8 with 64 each.
 _base_ = ['./imagenet_224x224_deit.py']
 train_pipeline = [
-    # The image, a random crop of it, a flip.
+    # LoadImageFromFile, RandomResizedCrop, RandomFlip.
     *_base_.train_pipeline[:3],
     dict(
         type='AutoAugment', policies='imagenet', hparams=dict(pad_val=[104, 116, 124])

@@ -1,5 +1,5 @@
-# ImageNet-1K at 224x224 as DeiT trains on it: RandAugment, random erasing, repeated
-# augmentation; tests take the middle of the shorter side resized to 256. 8 GPUs, 128
+# ImageNet-1K at 224x224 with DeiT's augmentation: RandAugment, random erasing, repeated
+# augmentation. Tests resize the shorter side to 256 and crop the centre. 8 GPUs, 128
 # images each.
 _base_ = ['./imagenet_224x224_deit3.py']
 bgr_mean = [103.53, 116.28, 123.675]

@@ -1,7 +1,7 @@
-# ImageNet-1K at 224x224 as DeiT3 finetunes on it: a simple random crop, 3-Augment,
-# colour jitter, each image three times (repeated augmentation, which the settings of
-# SN-Netv2's authors leave on); tests take the whole shorter side. 8 GPUs, 32 images
-# each.
+# ImageNet-1K at 224x224 with the augmentation of DeiT3's finetuning: a simple random
+# crop, 3-Augment, colour jitter, each image three times (repeated augmentation, which
+# SN-Netv2's authors effectively leave on). Tests resize the shorter side to 224.
+# 8 GPUs, 32 images each.
 dataset_type = 'ImageNet'
 data_root = 'data/imagenet'
 train_pipeline = [
@@ -13,7 +13,7 @@ train_pipeline = [
         backend='pillow',
         interpolation='bicubic',
     ),
-    # Mirrored at the border, which mmpretrain's crop fills with black.
+    # Reflects the border, which mmpretrain's crop would fill with black.
     dict(type='NumpyToPIL', to_rgb=True),
     dict(type='torchvision/RandomCrop', size=224, padding=4, padding_mode='reflect'),
     dict(type='PILToNumpy', to_bgr=True),

@@ -1,4 +1,4 @@
-# Nuclei at a size of whole 14x14 patches.
+# Nuclei at a size that 14x14 patches divide.
 _base_ = ['./nuclei_256x256.py']
 image_size = (252, 252)
 # Resize and crop in training, resize in tests.

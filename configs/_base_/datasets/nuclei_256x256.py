@@ -1,5 +1,6 @@
-# Nuclei of DSB2018, read and tested as COCO: 531 training and 133 validation images,
-# 1 class, 27 nuclei in the median image and up to 375; images 256x256 to 1388x1040.
+# Nuclei of DSB2018, loaded and evaluated as COCO: 531 training and 133 validation
+# images, 1 class, 27 nuclei in the median image and up to 375; images 256x256 to
+# 1388x1040.
 _base_ = ['./coco_1024x1024.py']
 data_root = 'data/nuclei_coco/'
 image_size = (256, 256)

@@ -1,12 +1,12 @@
 # NYU Depth V2 in mmsegmentation's layout, 480x640 pixels, depth in millimetres, 0 where
-# there is none; 416x544 crops inside of the border that the sensor does not see.
+# depth is missing; 416x544 crops inside the border that the sensor does not cover.
 dataset_type = 'NYUDataset'
 data_root = 'data/nyu'
 train_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(type='LoadDepthMap', depth_rescale_factor=1e-3),
     dict(type='FixedCrop', rows=(45, 472), cols=(43, 608)),
-    # What is rotated in from outside has no depth.
+    # Pixels rotated in from outside have no depth.
     dict(type='RandomRotate', prob=0.5, degree=2.5, seg_pad_val=0),
     dict(type='RandomFlip', prob=0.5),
     dict(type='RandomCrop', crop_size=(416, 544)),

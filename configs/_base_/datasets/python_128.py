@@ -1,5 +1,5 @@
-# The bytes of Python's standard library, 128 in a piece; no files but Python's own.
-# Another folder: data_root, and pattern='**/*.txt' or the like.
+# The bytes of Python's standard library in pieces of 128; needs only Python's own
+# files. For another folder set data_root and, for example, pattern='**/*.txt'.
 dataset_type = 'TextFiles'
 data_root = None
 train_dataloader = dict(

@@ -1,5 +1,5 @@
-# Generated scenes labelled by how much of them is objects, 3 classes, no
-# files. Visualization hooks have no image to read.
+# Generated scenes labelled by the area of their objects, 3 classes, no files.
+# Visualization hooks have no image to read.
 _base_ = ['./toy_scenes_64x64.py']
 dataset_type = 'ToyLabels'
 scenes = dict(num_objects=(0, 8), pipeline=[dict(type='PackInputs')])

@@ -20,7 +20,7 @@ val_dataloader = dict(
         type=dataset_type,
         pipeline=[
             load_instances,
-            # The metric has no annotation file.
+            # Labels for the metric, which has no annotation file.
             dict(type='PackDetInputs', meta_keys=(*meta_keys, 'instances')),
         ],
     )

@@ -1,4 +1,4 @@
-# Generated scenes with depth, no files. The sky, 80 m in them, is not evaluated.
+# Generated scenes with depth, no files. The sky, at 80 m, is not evaluated.
 _base_ = ['./toy_scenes_64x64.py']
 train_dataloader = dict(dataset=dict(depth=True))
 val_dataloader = dict(dataset=dict(depth=True))

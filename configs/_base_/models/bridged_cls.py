@@ -1,7 +1,7 @@
 # A classifier on two frozen networks, joined by bottleneck adapters; classes, networks
-# and gaps are set by the configs that inherit it. As in the authors' code frozen
-# networks are in train mode and bottlenecks have no norms around them; as in the text:
-# model.backbone.frozen_eval=True model.backbone.stitching_layer.layout=text.
+# and gaps are set by the configs that inherit it. As in the authors' code, frozen
+# networks are in train mode and bottlenecks have no norms around them. To follow the
+# text, set model.backbone.frozen_eval=True model.backbone.stitching_layer.layout=text.
 model = dict(
     type='ImageClassifier',
     data_preprocessor=dict(

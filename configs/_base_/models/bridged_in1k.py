@@ -1,6 +1,6 @@
 # A classifier of ImageNet-1K on two frozen networks, joined by bottleneck adapters from
-# the first stage to the last ("Bridging Large Gaps", section 2); other gaps are other
-# backbone.stages. The networks are those of the paper, but that its Swin-T is
+# the first stage to the last ("Bridging Large Gaps", section 2); for other gaps set
+# backbone.stages. The networks are the paper's, except that its Swin-T is
 # torchvision's; configs that inherit this choose two.
 _base_ = ['./bridged_cls.py']
 

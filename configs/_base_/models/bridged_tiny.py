@@ -1,5 +1,5 @@
 # A classifier of 20 classes on two frozen networks of configs/imagenet/tiny, joined by
-# bottleneck adapters; configs that inherit this choose two, and the gaps.
+# bottleneck adapters; configs that inherit this choose two networks and the gaps.
 _base_ = ['./bridged_cls.py']
 
 
@@ -53,7 +53,7 @@ vit = network(
     in_channels=128,
     pooling='cls',
 )
-# One run trains all gaps, whose batches would mix in the statistics of frozen networks.
+# In train mode, the frozen networks' statistics would mix the batches of all gaps.
 model = dict(
     data_preprocessor=dict(num_classes=20),
     backbone=dict(frozen_eval=True),

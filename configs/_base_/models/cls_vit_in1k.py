@@ -1,4 +1,4 @@
-# A classifier of ImageNet-1K on one plain ViT, with the mixing of DeiT.
+# A classifier of ImageNet-1K on one plain ViT, with DeiT's mixup and CutMix.
 _base_ = ['./cls_vit.py']
 model = dict(
     data_preprocessor=dict(num_classes=1000),

@@ -1,5 +1,5 @@
-# DINO, the detector, on one plain ViT, with transformers of half the stock width and
-# depth: a pyramid of its last map.
+# DINO, the detector, on one plain ViT: a pyramid of its last map, and transformers of
+# half the stock width and depth.
 channels = 128
 attention = dict(embed_dims=channels, dropout=0.0)
 deformable = dict(num_levels=4, **attention)

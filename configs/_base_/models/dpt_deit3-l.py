@@ -1,5 +1,5 @@
-# DPT on DeiT3-L, for 416x544 crops. As in SN-Netv2's code, positions are those of 14x14
-# patches and resized in every forward.
+# DPT on DeiT3-L, for 416x544 crops. As in SN-Netv2's code, position embeddings keep the
+# grid of 14x14 patches and are resized in every forward.
 _base_ = ['./dpt_vit.py']
 model = dict(
     data_preprocessor=dict(size=(416, 544)),

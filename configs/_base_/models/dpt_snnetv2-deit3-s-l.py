@@ -1,4 +1,5 @@
-# DPT on SN-Netv2 of DeiT3-S and DeiT3-L, for 416x544 crops, positions as on DeiT3-L.
+# DPT on SN-Netv2 of DeiT3-S and DeiT3-L, for 416x544 crops, position embeddings as on
+# DeiT3-L.
 _base_ = ['./dpt_vit.py']
 anchor = dict(type='PlainViT', img_size=224, pos_embed_antialias=False)
 model = dict(

@@ -1,12 +1,12 @@
-# ESTA on AugReg-Ti, S and B, ImageNet-21K: 71 stitches, trained with the largest anchor
-# in every iteration, which teaches by hard labels (sections 4 and 5.1). The classes are
+# ESTA on AugReg-Ti, S and B, ImageNet-21K: 71 stitches. The largest anchor is trained
+# in every iteration and teaches by hard labels (sections 4 and 5.1). The classes are
 # set by the configs that inherit it.
 anchor = dict(
     type='PlainViT',
     img_size=224,
     pos_embed_prefix=True,
     layer_scale_init=None,
-    # Pretrained and frozen, as all of the anchors: the heads have none.
+    # Pretrained and frozen like the anchors, so the heads have no norm.
     final_norm=True,
 )
 model = dict(
@@ -17,7 +17,7 @@ model = dict(
         type='ImageClassifier',
         data_preprocessor=dict(
             type='ClsDataPreprocessor',
-            # ImageNet's, as in VPT's code, though AugReg was trained with 127.5.
+            # ImageNet's, as in VPT's code; AugReg itself was trained with 127.5.
             mean=[123.675, 116.28, 103.53],
             std=[58.395, 57.12, 57.375],
             to_rgb=True,

@@ -1,6 +1,6 @@
-# A linear head on a stitched backbone: one 1x1 convolution of the last map, whose layer
-# norm is the anchor's. Anchors, width, size and classes are set by the configs that
-# inherit it.
+# A linear head on a stitched backbone: one 1x1 convolution on the last map, which the
+# anchor's own layer norm normalises. Anchors, width, size and classes are set by the
+# configs that inherit it.
 _base_ = ['./setr-naive_vit.py']
 model = dict(
     backbone=dict(

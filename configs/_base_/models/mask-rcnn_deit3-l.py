@@ -1,10 +1,10 @@
 # ViTDet's Mask R-CNN as in detectron2, on DeiT3-L, for 80 classes and images padded to
-# 1024x1024: patches of 16, windows of 14, layer norms of eps 1e-6, proposals given to
-# the object that they overlap most.
+# 1024x1024: patches of 16, windows of 14, layer norms of eps 1e-6, proposals assigned
+# to the object that they overlap most.
 _base_ = ['./mask-rcnn_vit.py']
 norm_cfg = dict(type='MapLayerNorm', eps=1e-6)
 model = dict(
-    # In training and in tests, to the square that position embeddings are for.
+    # Pads to the size of the position embeddings, in training and in tests.
     data_preprocessor=dict(pad_size_divisor=1024),
     backbone=dict(
         arch='large',

@@ -1,6 +1,6 @@
-# Mask R-CNN as ViTDet has it, on one plain ViT: all levels of the pyramid are made of
-# its last map, and the pyramid and the heads have layer norms. Architecture, windows
-# and classes are set by the configs that inherit it.
+# ViTDet's Mask R-CNN on one plain ViT: all levels of the pyramid are made from its last
+# map, and the pyramid and the heads have layer norms. Architecture, windows and classes
+# are set by the configs that inherit it.
 norm_cfg = dict(type='MapLayerNorm')
 strides = [4, 8, 16, 32, 64]
 model = dict(

@@ -1,4 +1,5 @@
-# The Mask R-CNN for nuclei on ViT-S of 14x14 patches: all strides follow the patch.
+# The Mask R-CNN for nuclei on ViT-S with 14x14 patches: all strides follow the patch
+# size.
 _base_ = ['./mask-rcnn_vit_nuclei.py']
 strides = [3.5, 7, 14, 28]
 model = dict(

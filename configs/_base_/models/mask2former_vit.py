@@ -1,5 +1,5 @@
-# Mask2Former for semantic segmentation on one plain ViT, with transformers of half the
-# stock width and depth: a pyramid of its last map. Needs mmdet.
+# Mask2Former for semantic segmentation on one plain ViT: a pyramid of its last map, and
+# transformers of half the stock width and depth. Requires mmdet.
 strides = [4, 8, 16, 32]
 channels = 128
 attention = dict(embed_dims=channels, num_heads=4, dropout=0.0, batch_first=True)

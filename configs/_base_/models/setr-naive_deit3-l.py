@@ -1,6 +1,6 @@
 # SETR with the naive decoder and three auxiliary heads on DeiT3-L, 150 classes. As in
-# SN-Netv2's code and parameter counts, blocks have relative position biases, zero at
-# first and trained.
+# SN-Netv2's code and parameter counts, blocks have relative position biases,
+# initialised to zero and trained.
 _base_ = ['./setr-naive_vit.py']
 norm_cfg = dict(type='SyncBN', requires_grad=True)
 auxiliary_head = dict(

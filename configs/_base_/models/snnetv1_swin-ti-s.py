@@ -1,5 +1,5 @@
-# SN-Netv1 of Swin-Ti and S, 19 stitches in the first three stages, for dense tasks: the
-# configs that inherit it put it in their models.
+# SN-Netv1 of Swin-Ti and S, 19 stitches in the first three stages, for dense tasks. The
+# configs that inherit it insert it into their models.
 stitched_swin = dict(
     type='SNNetv1',
     anchors=[

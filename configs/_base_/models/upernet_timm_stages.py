@@ -1,5 +1,5 @@
-# UPerNet on one network of timm that has stages, with a norm per map as mmseg's Swin
-# has; the network, its widths and the classes are set by the configs that inherit it.
+# UPerNet on one network of timm that has stages, with a norm per map, as in mmseg's
+# Swin; the network, its widths and the classes are set by the configs that inherit it.
 norm_cfg = dict(type='SyncBN', requires_grad=True)
 model = dict(
     type='EncoderDecoder',

@@ -1,5 +1,5 @@
 # Template of `tools/new_project.py --task cls`: the tool replaces the lines above the
-# rule by its findings.
+# rule with its findings.
 data_root = 'data/my_data'
 train = dict(ann_file='train.txt', data_prefix='train')
 val = dict(ann_file='val.txt', data_prefix='val')

@@ -1,5 +1,5 @@
 # Template of `tools/new_project.py --task det`: the tool replaces the lines above the
-# rule by its findings.
+# rule with its findings.
 data_root = 'data/my_data'
 train = dict(ann_file='train.json', data_prefix=dict(img='train/'))
 val = dict(ann_file='val.json', data_prefix=dict(img='val/'))
@@ -20,8 +20,8 @@ default_scope = 'mmdet'
 custom_imports = dict(
     imports=['snnet_mm', 'snnet_mm.tasks.detection_parts'], allow_failed_imports=False
 )
-# ViTDet's pyramid, made of the last map, and its heads. 64 channels are for small data
-# on a CPU; the paper has 256.
+# ViTDet's pyramid, made from the last map, and its heads. 64 channels suit small data
+# on a CPU; the paper uses 256.
 channels = 64
 strides = [patch / 4, patch / 2, patch, patch * 2]
 norm_cfg = dict(type='MapLayerNorm')
@@ -177,7 +177,7 @@ train_pipeline = [
 test_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(type='Resize', scale=size, keep_ratio=True),
-    # After the resize: detections are compared in the pixels of the file.
+    # After the resize, because detections are compared at the file's resolution.
     load_labels,
     dict(
         type='PackDetInputs',

@@ -1,4 +1,4 @@
-# The schedule and runtime at the end of every config of `tools/new_project.py`.
+# Schedule and runtime at the end of every config of `tools/new_project.py`.
 iters = 600
 head_rate = 1e-3
 backbone_rate = 3e-5

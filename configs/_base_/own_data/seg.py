@@ -1,5 +1,5 @@
 # Template of `tools/new_project.py --task seg`: the tool replaces the lines above the
-# rule by its findings.
+# rule with its findings.
 data_root = 'data/my_data'
 image_suffix = '.jpg'
 label_suffix = '.png'
@@ -74,7 +74,7 @@ train_pipeline = [
 test_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(type='Resize', scale=size[::-1], keep_ratio=False),
-    # After the resize: the metric compares masks of full size.
+    # After the resize, because the metric compares full-size masks.
     dict(type='LoadAnnotations'),
     dict(type='PackSegInputs'),
 ]

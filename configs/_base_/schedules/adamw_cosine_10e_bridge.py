@@ -1,5 +1,5 @@
-# 10 epochs of ImageNet-1K with batch 512 for adapters ("Bridging Large Gaps", section
-# 2): AdamW and a cosine to 0; neither warm-up nor clipping is spoken of.
+# 10 epochs of ImageNet-1K with batch 512 for adapters ("Bridging Large Gaps",
+# section 2): AdamW and a cosine to 0. The paper mentions neither warm-up nor clipping.
 optim_wrapper = dict(
     type='OptimWrapper', optimizer=dict(type='AdamW', lr=2e-3, weight_decay=0.05)
 )

@@ -1,4 +1,4 @@
-# 8000 iterations from weights of ImageNet, on CamVid at full resolution.
+# 8000 iterations from ImageNet weights, on CamVid at full resolution.
 _base_ = ['./adamw_cosine.py']
 optim_wrapper = dict(optimizer=dict(lr=6e-5))
 param_scheduler = [

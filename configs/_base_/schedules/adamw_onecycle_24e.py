@@ -1,7 +1,7 @@
-# The one-cycle schedule of DPT on NYUv2: AdamW, one rate for everything, no decay of
-# positions and tokens, as in the authors' settings, momentum cycled. 24 epochs of the
-# 24231 training images of the Eigen split, batch 16; for another number of images use
-# tools/train.py --iters.
+# The one-cycle schedule of DPT on NYUv2: AdamW, one learning rate for all parameters,
+# no weight decay of positions and tokens, and cycled momentum, as in the authors'
+# settings. 24 epochs of the 24231 training images of the Eigen split, batch 16; for
+# another number of images use tools/train.py --iters.
 optim_wrapper = dict(
     type='OptimWrapper',
     optimizer=dict(type='AdamW', lr=2e-5, betas=(0.9, 0.999), weight_decay=0.01),

@@ -1,10 +1,9 @@
 # ViTDet's schedule in detectron2, 100 epochs of COCO, for batches of 8 images: eight
-# times the 184375 iterations of its batches of 64, and the drops where it has them,
-# after 88.9 and 96.3 %. Rate (1e-4), betas, weight decay and the 250 iterations of
-# warm-up are its own; SN-Netv2 says that it kept them, and no rate of its own for a
-# batch of 8. To our knowledge detectron2 clips no gradients there and decays biases and
-# relative positions too, which AnchorLayerDecayConstructor does not. Models set
-# decay_rates.
+# times its 184375 iterations for batches of 64, with its drops after 88.9 and 96.3 %.
+# Learning rate (1e-4), betas, weight decay and the 250 iterations of warm-up are
+# detectron2's. SN-Netv2 states that it kept them, and no other rate for batches of 8.
+# To our knowledge detectron2 clips no gradients here, and also decays biases and
+# relative positions, which AnchorLayerDecayConstructor exempts. Models set decay_rates.
 optim_wrapper = dict(
     type='AmpOptimWrapper',
     constructor='AnchorLayerDecayConstructor',

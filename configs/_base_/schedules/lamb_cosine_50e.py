@@ -1,6 +1,6 @@
-# 50 epochs of ImageNet-1K with batch 256: LAMB, which clips gradients itself, a tenth
-# of the learning rate of DeiT3's finetuning, 5 epochs of warm-up from 1e-7. Mixed
-# precision, as in the authors' trainings; their epsilon.
+# 50 epochs of ImageNet-1K with batch 256: LAMB, which clips gradients internally, a
+# tenth of the learning rate of DeiT3's finetuning, 5 epochs of warm-up from 1e-7. Mixed
+# precision and epsilon as in the authors' trainings.
 optim_wrapper = dict(
     type='AmpOptimWrapper',
     optimizer=dict(

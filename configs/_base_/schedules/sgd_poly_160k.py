@@ -1,4 +1,4 @@
-# What the authors' released SETR configs effectively ran, for 160k iterations.
+# The schedule that the authors' released SETR configs effectively ran, 160k iterations.
 optim_wrapper = dict(
     type='OptimWrapper',
     optimizer=dict(type='SGD', lr=0.01, momentum=0.9, weight_decay=0.0005),

@@ -1,6 +1,6 @@
 # The tiny ResNet-50 stitched to itself by bottlenecks, both frozen: 4 gaps from the
 # first stage, drawn uniformly, as in figure 3. One CPU core, batch 64. No figure in the
-# paper; ours: measured, see ../README.md.
+# paper; ours: measured, see ../small_scale.md.
 _base_ = ['../../_base_/bridged_tiny_300.py']
 model = dict(
     backbone=dict(

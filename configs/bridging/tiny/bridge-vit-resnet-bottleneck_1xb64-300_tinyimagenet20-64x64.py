@@ -1,6 +1,6 @@
 # The tiny ViT stitched to the tiny ResNet-50 by bottlenecks, both frozen: 4 gaps from
 # the first stage, drawn uniformly, as in figure 6. One CPU core, batch 64. No figure in
-# the paper; ours: measured, see ../README.md.
+# the paper; ours: measured, see ../small_scale.md.
 _base_ = ['../../_base_/bridged_tiny_300.py']
 model = dict(
     backbone=dict(

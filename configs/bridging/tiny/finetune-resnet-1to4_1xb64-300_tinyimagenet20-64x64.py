@@ -1,6 +1,6 @@
 # The tiny ResNet-50 without the blocks between its first stage and its last, all
-# trained, no adapter: the fine-tuning baseline of figure 3. One CPU core, batch 64. No
-# figure in the paper; ours: measured, see ../README.md.
+# remaining weights trained, no adapter: the fine-tuning baseline of figure 3. One CPU
+# core, batch 64. No figure in the paper; ours: measured, see ../small_scale.md.
 _base_ = [
     '../../_base_/models/bridged_tiny.py',
     '../../_base_/datasets/tinyimagenet20_64x64.py',

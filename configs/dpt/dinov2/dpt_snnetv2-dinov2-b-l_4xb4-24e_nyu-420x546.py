@@ -1,6 +1,6 @@
 # SN-Netv2 with DINOv2-B and DINOv2-L, registers included, 134 stitches, rank 4: DPT on
-# NYUv2. 4 GPUs, batch 16. No paper stitches DINOv2; schedule and head are those of
-# DeiT3 in SN-Netv2, appendix C. Not measured: not yet run.
+# NYUv2. 4 GPUs, batch 16. No paper stitches DINOv2; schedule and head are as for DeiT3
+# in SN-Netv2, appendix C. Ours: not yet run.
 _base_ = [
     '../../_base_/models/dpt_snnetv2-dinov2.py',
     '../../_base_/datasets/nyu_420x546.py',

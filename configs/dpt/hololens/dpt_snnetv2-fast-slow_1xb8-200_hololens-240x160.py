@@ -34,7 +34,7 @@ model = dict(
         in_channels=192,
         channels=32,
         post_process_channels=(24, 32, 48, 64),
-        # The head knows the scale already.
+        # The trained head has learned the scale already.
         loss_decode=dict(warm_up_iters=0),
         init_cfg=dict(weights, checkpoint=slow_checkpoint, prefix='decode_head.'),
     ),

@@ -1,7 +1,7 @@
 # ESTA on dense prediction: DeiT3-S and L stitched two ways, 134 stitches, on ADE20K.
-# The large anchor teaches pixel by pixel. Rank times width is that of the paper's ViTs.
-# Frozen anchors get no relative position biases, which would stay zero.
-# 8 GPUs, batch 16. No figure in the paper. Ours: not yet run.
+# The large anchor teaches pixel by pixel. Rank times width is as in the paper's ViTs.
+# Frozen anchors have no relative position biases, which would stay zero. 8 GPUs,
+# batch 16. No figure in the paper. Ours: not yet run.
 _base_ = [
     '../../_base_/models/setr-naive_snnetv2-deit3-s-l.py',
     '../../_base_/datasets/ade20k_512x512.py',

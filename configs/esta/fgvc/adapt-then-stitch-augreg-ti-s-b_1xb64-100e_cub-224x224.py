@@ -1,6 +1,6 @@
-# "Adapt, then stitch" on CUB-200-2011: SN-Net of the three full-augreg-* trainings, all
-# of it trained, uniform sampling (ESTA, figure 3). One GPU, batch 64. Paper: curve
-# only. Ours: not yet run.
+# "Adapt, then stitch" on CUB-200-2011: the three full-augreg-* networks, stitched as
+# SN-Net and trained in full with uniform sampling (ESTA, figure 3). One GPU, batch 64.
+# Paper: curve only. Ours: not yet run.
 _base_ = ['./snnetv1-augreg-ti-s-b_1xb64-100e_cub-224x224.py']
 classifier = _base_.model.model
 files = [

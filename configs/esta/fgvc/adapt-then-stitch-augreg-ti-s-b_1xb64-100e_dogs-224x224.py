@@ -1,5 +1,5 @@
-# SN-Net on Stanford Dogs: the three full-augreg-* trainings stitched, all of it
-# trained, uniform sampling (ESTA, figure 3). One GPU, batch 64, 16900 iterations.
+# SN-Net on Stanford Dogs: the three full-augreg-* networks, stitched and trained in
+# full with uniform sampling (ESTA, figure 3). One GPU, batch 64, 16900 iterations.
 # Paper: curve only. Ours: not yet run.
 _base_ = ['./adapt-then-stitch-augreg-ti-s-b_1xb64-100e_cub-224x224.py']
 data_root = 'data/fgvc/dogs'

@@ -1,6 +1,6 @@
-# SN-Net on NABirds: the three full-augreg-* trainings stitched, all of it
-# trained, uniform sampling (ESTA, figure 3). One GPU, batch 64, 33700 iterations.
-# Paper: curve only. Ours: not yet run.
+# SN-Net on NABirds: the three full-augreg-* networks, stitched and trained in full with
+# uniform sampling (ESTA, figure 3). One GPU, batch 64, 33700 iterations. Paper: curve
+# only. Ours: not yet run.
 _base_ = ['./adapt-then-stitch-augreg-ti-s-b_1xb64-100e_cub-224x224.py']
 data_root = 'data/fgvc/nabirds'
 train_dataloader = dict(dataset=dict(data_root=data_root))

@@ -1,7 +1,7 @@
-# What ESTA is compared with in figure 12, on CUB-200-2011: low-rank updates of its own
-# for every stitch, in place of shared ones and biases. The paper names no ranks; 1, the
-# least there is, trains 4.2 M parameters, ESTA 4.7 M. One GPU, batch 64. Paper: curve
-# only. Ours: not yet run.
+# The baseline of ESTA's figure 12 on CUB-200-2011: separate low-rank updates per stitch
+# replace shared updates and biases. The paper specifies no ranks; rank 1, the lowest,
+# trains 4.2 M parameters, ESTA 4.7 M. One GPU, batch 64. Paper: curve only. Ours:
+# not yet run.
 _base_ = ['./snnetv1-augreg-ti-s-b_1xb64-100e_cub-224x224.py']
 anchors = [
     dict(anchor, lora=None, frozen_stages=12)

@@ -1,6 +1,6 @@
-# ESTA on Oxford Flowers: 102 classes, 1020 training images. AugReg-Ti, S and B,
-# 71 stitches (section 5.1). One GPU, batch 64, 1600 iterations.
-# Paper: no figure by itself. Ours: not yet run.
+# ESTA on Oxford Flowers: 102 classes, 1020 training images.
+# AugReg-Ti, S and B, 71 stitches (section 5.1). One GPU, batch 64, 1600 iterations.
+# Paper: not reported separately. Ours: not yet run.
 _base_ = ['./snnetv1-augreg-ti-s-b_1xb64-100e_cub-224x224.py']
 data_root = 'data/fgvc/flowers'
 train_dataloader = dict(dataset=dict(data_root=data_root))

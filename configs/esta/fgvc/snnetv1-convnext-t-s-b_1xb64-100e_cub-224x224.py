@@ -1,9 +1,9 @@
 # ESTA on CUB-200-2011 with ConvNeXt-T, S and B of ImageNet-22K (figure 9a): 63
-# stitches. One GPU, batch 64. Paper: curve only. Ours: not yet run. What the paper
-# leaves open: updates and biases of stitches, which ViTs have in their attention alone,
-# are in the two pointwise layers of every block, all else, down-sampling included, is
-# frozen; ranks are those of ViTs; the first three stages are stitched, as those of Swin
-# in SN-Netv1; the heads' norms are new and trained.
+# stitches. One GPU, batch 64. Paper: curve only. Ours: not yet run. The paper leaves
+# these settings open: updates and biases per stitch, in ViTs only in the attention, are
+# in the two pointwise layers of every block; the rest, including down-sampling, is
+# frozen; ranks are as for ViTs; the first three stages are stitched, as for Swin in
+# SN-Netv1; the heads' norms are new and trained.
 _base_ = ['./snnetv1-augreg-ti-s-b_1xb64-100e_cub-224x224.py']
 ranks = dict(tiny=32, small=16, base=8)
 anchors = [

@@ -1,8 +1,8 @@
 # ESTA on LLaMA-7B and 13B with the 52K instructions of Alpaca (section 4.3 of the
-# paper: table 2, answers rated between those of Alpaca-LoRA 7B and 13B). One GPU of
-# 80 GB, batch 128: 32 times 4. The paper has 40 stitches, nearest interpolation here
-# 33; its frozen weights are of 8 bits, here bfloat16; rate, length and the rows that
-# are held out are ours. Ours: not yet run.
+# paper; table 2 rates answers between Alpaca-LoRA 7B and 13B). One GPU with 80 GB,
+# batch 128 (32 accumulated batches of 4). The paper has 40 stitches and frozen weights
+# in 8 bits; here nearest interpolation gives 33, and weights are in bfloat16. Learning
+# rate, length and held-out rows are ours. Ours: not yet run.
 _base_ = ['../../_base_/stitched_lm_runtime.py']
 anchors = [
     dict(
@@ -24,7 +24,7 @@ anchors = [
         ('13b', 5120, 13824, 40),
     )
 ]
-# The largest anchor runs in every iteration and teaches the stitch that was drawn.
+# The largest anchor runs in every iteration and teaches the drawn stitch.
 model = dict(
     type='SandwichWrapper',
     labels='hard',

@@ -1,6 +1,6 @@
-# ESTA on two tiny LLaMAs: 14 stitches, low-rank updates, biases of every stitch, drawn
-# by importance (section 4.3 of the paper, which has FS stitches of 7B and 13B). One CPU
-# core, batch 8; measured: see ../README.md.
+# ESTA on two tiny LLaMAs: 14 stitches, low-rank updates, biases per stitch, drawn by
+# importance (section 4.3 of the paper, which has FS stitches of 7B and 13B). One CPU
+# core, batch 8; measured: see ../small_scale.md.
 _base_ = [
     '../../_base_/stitched_lm_runtime.py',
     '../../_base_/datasets/python_128.py',

@@ -1,6 +1,6 @@
 # A LLaMA of 4 blocks of width 128 on bytes, from scratch: the fast anchor of
-# esta-llama-fast-slow. One CPU core, batch 8. None in the paper; measured: see
-# ../README.md.
+# esta-llama-fast-slow. One CPU core, batch 8. No such network in the paper; measured:
+# see ../small_scale.md.
 _base_ = [
     '../../_base_/lm_runtime.py',
     '../../_base_/datasets/python_128.py',

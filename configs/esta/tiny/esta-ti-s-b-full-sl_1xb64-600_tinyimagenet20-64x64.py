@@ -1,5 +1,5 @@
-# Ablation of ESTA on the tiny family: stitching layers fully trained, all else as in
-# ESTA (paper, figure 6a). One CPU core, batch 64; ours: measured, see ../README.md.
+# Ablation of ESTA on the tiny family: full stitching layers, otherwise as in ESTA
+# (paper, figure 6a). One CPU core, batch 64; ours: measured, see ../small_scale.md.
 _base_ = ['./esta-ti-s-b_1xb64-600_tinyimagenet20-64x64.py']
 layer = dict(_delete_=True, type='StitchingLayer')
 model = dict(model=dict(backbone=dict(stitching_layer=layer)))

@@ -1,6 +1,6 @@
-# Ablation of ESTA on the tiny family: no biases of stitches, but ranks that train as
+# Ablation of ESTA on the tiny family: no biases per stitch, but ranks that train as
 # many parameters (paper, figure 6b). One CPU core, batch 64; ours: measured, see
-# ../README.md.
+# ../small_scale.md.
 _base_ = ['./esta-ti-s-b_1xb64-600_tinyimagenet20-64x64.py']
 ranks = (20, 10, 5)
 anchors = [

@@ -1,6 +1,6 @@
-# Ablation of ESTA on the tiny family: low-rank updates of its own for every stitch, in
-# place of shared ones and biases (paper, figure 12), of rank 1, the least there is. One
-# CPU core, batch 64; ours: measured, see ../README.md.
+# Ablation of ESTA on the tiny family: separate updates of rank 1, the lowest, per
+# stitch replace shared updates and biases (paper, figure 12). One CPU core, batch 64;
+# ours: measured, see ../small_scale.md.
 _base_ = ['./esta-ti-s-b_1xb64-600_tinyimagenet20-64x64.py']
 anchors = [
     dict(anchor, lora=None, frozen_stages=6)

@@ -1,6 +1,6 @@
-# ESTA on the tiny family: 35 stitches, trained by low-rank updates and biases of every
-# stitch, sampled by importance, taught by the largest anchor. Ranks relate as in the
-# paper. One CPU core, batch 64; measured: see ../README.md.
+# ESTA on the tiny family: 35 stitches, trained by low-rank updates and biases per
+# stitch, sampled by importance, taught by the largest anchor. Ranks have the ratios of
+# the paper. One CPU core, batch 64; measured: see ../small_scale.md.
 _base_ = ['../../imagenet/tiny/snnetv1-ti-s-b_1xb64-600_tinyimagenet20-64x64.py']
 ranks = (8, 4, 2)
 anchors = [

@@ -1,13 +1,13 @@
 # SN-Netv1 on the whole tiny family: sliding windows of 2 with stride 1 over three
 # anchors of equal depth, uniform sampling (SN-Netv1 paper, figure 6). One CPU core,
-# batch 64; measured: see README.md.
+# batch 64; measured: see ../small_scale.md.
 _base_ = [
     '../../_base_/models/cls_tiny-ti-b.py',
     '../../_base_/datasets/tinyimagenet20_64x64.py',
     '../../_base_/schedules/adamw_cosine_cls_600.py',
     '../../_base_/stitched_cls_runtime.py',
 ]
-# S comes between the two of the base.
+# Inserts S between the two anchors of the base config.
 s_checkpoint = 'work_dirs/vit-s_1xb64-1000_tinyimagenet20-64x64/iter_1000.pth'
 model = dict(
     backbone=dict(

@@ -1,5 +1,6 @@
 # SN-Netv2 on the fastest and the slowest anchor of the tiny family, 32 stitches: the
-# last row of figure 11 of the paper. One CPU core, batch 64; measured: see README.md.
+# last row of figure 11 of the paper. One CPU core, batch 64; measured: see
+# ../small_scale.md.
 _base_ = [
     '../../_base_/models/cls_tiny-ti-b.py',
     '../../_base_/datasets/tinyimagenet20_64x64.py',
@@ -9,7 +10,7 @@ _base_ = [
 model = dict(
     backbone=dict(
         type='SNNetv2',
-        # The widths are a tenth of DeiT3's, and so is about the rank.
+        # A lower rank, because the widths are about a tenth of DeiT3's.
         stitching_layer=dict(type='LoRAStitchingLayer', rank=4),
     ),
 )

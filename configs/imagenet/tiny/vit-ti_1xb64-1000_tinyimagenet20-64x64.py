@@ -1,6 +1,6 @@
-# The fastest anchor of the tiny family, trained from scratch: widths 32, 64 and 128,
-# which relate as those of DeiT-Ti, S and B, 6 blocks, patch 16. One CPU core, batch 64.
-# No figure in the paper; measured: see README.md.
+# The fastest anchor of the tiny family, trained from scratch: 6 blocks, width 32,
+# patch 16. The family's widths 32, 64 and 128 have the ratio of DeiT-Ti, S and B. One
+# CPU core, batch 64. No figure in the paper; measured: see ../small_scale.md.
 _base_ = [
     '../../_base_/models/cls_vit.py',
     '../../_base_/datasets/tinyimagenet20_64x64.py',

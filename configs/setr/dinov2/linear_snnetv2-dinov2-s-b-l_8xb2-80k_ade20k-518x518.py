@@ -1,6 +1,6 @@
-# SN-Netv2 with DINOv2-S, DINOv2-B and DINOv2-L, registers included, a chain of three,
-# 267 stitches: a linear head on ADE20K. 8 GPUs, batch 16. No paper stitches DINOv2; the
-# settings are ours. Not measured: not yet run.
+# SN-Netv2 with DINOv2-S, DINOv2-B and DINOv2-L, registers included, a chain of
+# three, 267 stitches: a linear head on ADE20K. 8 GPUs, batch 16. No paper stitches
+# DINOv2; the settings are ours. Ours: not yet run.
 _base_ = [
     '../../_base_/models/linear_snnetv2.py',
     '../../_base_/datasets/ade20k_518x518.py',

@@ -1,7 +1,7 @@
 # SN-Netv2 with DINOv3-S and DINOv3-B: a linear head on ADE20K. 8 GPUs, batch 16. No
-# paper stitches DINOv3; the settings are ours. Not measured: not yet run.
-# The weights are gated and under a licence of their own: accept it on Hugging Face and
-# log in there, or take pretrained=True away and give each anchor the file as init_cfg.
+# paper stitches DINOv3; the settings are ours. Ours: not yet run. The weights are gated
+# and under a licence of their own: accept it on Hugging Face and log in there, or
+# remove pretrained=True and set the init_cfg of each anchor to the file.
 _base_ = [
     '../../_base_/models/linear_snnetv2.py',
     '../../_base_/datasets/ade20k_512x512.py',

@@ -1,8 +1,8 @@
-# SN-Netv2 with DINOv2-S, DINOv2-B and DINOv2-L, registers included, a chain of three,
-# 267 stitches: SETR-naive on ADE20K. 8 GPUs, batch 16. No paper stitches DINOv2; the
-# settings are ours. Not measured: not yet run.
+# SN-Netv2 with DINOv2-S, DINOv2-B and DINOv2-L, registers included, a chain of
+# three, 267 stitches: SETR-naive on ADE20K. 8 GPUs, batch 16. No paper stitches DINOv2;
+# the settings are ours. Ours: not yet run.
 _base_ = [
-    # For its heads, which read maps of the width of DINOv2-L.
+    # For its heads, which read maps of DINOv2-L's width.
     '../../_base_/models/setr-naive_deit3-l.py',
     '../../_base_/datasets/ade20k_518x518.py',
     '../../_base_/schedules/adamw_poly_80k.py',

@@ -1,7 +1,7 @@
 # SN-Netv1 on the CamVid Swin pair with UPerNet: 7 stitches in the first three stages
-# and the two anchors, starting from these and the slow one's norms and head. Anchors
-# are trained at a tenth of the learning rate (SN-Netv1, section 4.1). One CPU core,
-# batch 8. No figure in the paper; mIoU 40.97 to 41.75 measured.
+# and the two anchors, starting from the trained anchors and the slow anchor's norms and
+# head. Anchors are trained at a tenth of the learning rate (SN-Netv1, section 4.1). One
+# CPU core, batch 8. No figure in the paper; mIoU 40.97 to 41.75 measured.
 _base_ = [
     '../../_base_/models/upernet_timm_stages.py',
     '../../_base_/datasets/camvid_240x176.py',

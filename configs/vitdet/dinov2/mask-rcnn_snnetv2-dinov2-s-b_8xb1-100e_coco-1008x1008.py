@@ -1,9 +1,8 @@
 # SN-Netv2 with DINOv2-S and DINOv2-B, 134 stitches: ViTDet's Mask R-CNN on COCO 2017.
-# 8 GPUs, batch 8. No paper stitches DINOv2; settings as for DeiT3 in SN-Netv2, appendix
-# H. Not measured: not yet run.
-# Patches have 14 pixels: 72x72 of them, in windows of 12x12, and a pyramid of strides
-# 3.5 to 56. Windows have no place for prefix tokens, so that the weights are those
-# without registers, and the cls token is left out.
+# 8 GPUs, batch 8. No paper stitches DINOv2; settings as for DeiT3 in SN-Netv2,
+# appendix H. Ours: not yet run. Patches of 14 pixels give a grid of 72x72, windows of
+# 12x12, and a pyramid of strides 3.5 to 56. Windows cannot contain prefix tokens, so
+# the weights have no registers, and the cls token is omitted.
 _base_ = [
     '../../_base_/models/mask-rcnn_deit3-l.py',
     '../../_base_/datasets/coco_1008x1008.py',

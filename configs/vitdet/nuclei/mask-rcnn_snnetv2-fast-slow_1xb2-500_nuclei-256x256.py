@@ -1,6 +1,7 @@
 # SN-Netv2 on the nuclei pair: 32 stitches, starting from the two trained anchors and
-# the slow anchor's neck and heads. One CPU core, batch 2. No figure in the paper; ours:
-# box AP 25.2 to 25.9 of the anchors, 21.0 to 24.5 between, measured: see ../README.md.
+# the slow anchor's neck and heads. One CPU core, batch 2. No figure in the paper;
+# measured: box AP 25.2 to 25.9 for the anchors, 21.0 to 24.5 between them, see
+# ../small_scale.md.
 _base_ = [
     '../../_base_/models/mask-rcnn_vit_nuclei.py',
     '../../_base_/datasets/nuclei_256x256.py',

@@ -1,6 +1,6 @@
 # The fast anchor of the nuclei pair, trained from scratch: 6 blocks, width 64, patch 8,
 # windows of 8, global blocks 2 and 5. One CPU core, batch 2. No figure in the paper;
-# measured: see ../README.md.
+# measured: see ../small_scale.md.
 _base_ = [
     '../../_base_/models/mask-rcnn_vit_nuclei.py',
     '../../_base_/datasets/nuclei_256x256.py',

@@ -1,6 +1,6 @@
-# The slow anchor of the nuclei pair, trained from scratch: 12 blocks, width 128, patch
-# 8, windows of 8, global blocks 5 and 11. One CPU core, batch 2. No figure in the
-# paper; measured: see ../README.md.
+# The slow anchor of the nuclei pair, trained from scratch: 12 blocks, width 128,
+# patch 8, windows of 8, global blocks 5 and 11. One CPU core, batch 2. No figure in the
+# paper; measured: see ../small_scale.md.
 _base_ = ['./mask-rcnn_vit-fast_1xb2-700_nuclei-256x256.py']
 model = dict(
     backbone=dict(

@@ -124,8 +124,8 @@ class RelativePositionBias(nn.Module):
         super().__init__()
         self.grid, self.num_prefix = grid, num_prefix
         num_rows = (2 * grid[0] - 1) * (2 * grid[1] - 1) + (3 if num_prefix else 0)
+        # Zeros leave pretrained weights without tables as they are.
         self.table = nn.Parameter(torch.zeros(num_rows, num_heads))
-        nn.init.trunc_normal_(self.table, std=0.02)
         self._kept = KeptTensors()
 
     def forward(self, grid: Grid, queries: Tensor | None = None) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from narrow_timm import DINOV2, NARROW, anchor_of, timm_of
 from weights import load
 
-from snnet_mm.anchors import TimmAnchor
+from snnet_mm.anchors import PlainViT, TimmAnchor
 from snnet_mm.utils import timm_models
 
 KEY = r'\(config key: init_cfg\.checkpoint\)'
@@ -45,6 +45,16 @@ def test_our_own_weights(build_vit, save, log, wrapping, prefix):
     # The last dot may be left out.
     assert_same(load(build_vit(**kwargs), path, prefix=prefix[:-1]), weights)
     assert log() == []
+
+
+def test_bias_tables_that_weights_lack_change_nothing(build_vit, save):
+    """As in the authors' anchors, whose DeiT3 weights have none (SN-Netv2)."""
+    plain, images = build_vit(), torch.randn(1, 3, 32, 32)
+    arch = dict(embed_dims=8, depth=3, num_heads=2)
+    vit = PlainViT(arch=arch, img_size=32, patch_size=8, rel_pos_bias=True)
+    load(vit, save(plain.state_dict()))
+    torch.testing.assert_close(vit(images), plain(images))
+    assert vit.get_parameter('blocks.0.attn.rel_pos_bias.table').requires_grad
 
 
 def test_missing_and_unexpected_keys_are_logged_by_name(build_vit, save, log):

@@ -27,7 +27,7 @@ from .stitching import UNITS, Budget, Choice, CostTable, parse_budget
 from .stitching import StitchResults as Results
 from .stitching import pick as pick_stitch
 from .training import check_loop, checked_runner
-from .utils import check, check_file, make_safe, runner_config, set_length
+from .utils import check, check_file, make_safe, runner_config, set_length, set_resume
 
 if TYPE_CHECKING:
     import numpy as np
@@ -295,7 +295,8 @@ def train(
         config: A config, stitched or not.
         work_dir: Output folder. Default: ``work_dir`` of the config.
         iters: Number of iterations, to which the schedule is scaled.
-        resume: Whether to resume from the latest checkpoint in the folder.
+        resume: Whether to resume from the latest checkpoint in the folder. Default: as
+            in the config.
         cfg_options: Settings to override in the config, as ``'a.b'`` to value.
 
     Returns:
@@ -310,7 +311,7 @@ def train(
     cfg = runner_config(config, work_dir, cfg_options)
     check_loop(cfg.get('train_cfg'))
     set_length(cfg, iters)
-    cfg.resume = resume
+    set_resume(cfg, resume, cfg_options)
     make_safe(cfg)
     with checked_runner(cfg, 'train') as runner:
         runner.train()

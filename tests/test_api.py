@@ -1,10 +1,13 @@
 """The fifteen public names, on an elastic toy model."""
 
+from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import cv2
 import numpy as np
 import pytest
+from mmengine.config import Config
 from tiny import TOY
 from trained_toys import write_trained
 
@@ -136,6 +139,32 @@ def test_files_that_do_not_exist(folder, tmp_path):
     options = {'load_from': str(tmp_path / 'none.pth')}
     with pytest.raises(ValueError, match='none.pth does not exist.*load_from'):
         sn.train(folder / 'elastic.py', tmp_path, cfg_options=options)
+
+
+def test_training_is_resumed_in_its_folder(folder, tmp_path, monkeypatch):
+    """A checkpoint of the config initialises the first run only, unless asked for."""
+    runs, files = [], (str(folder / 'elastic.pth'), str(tmp_path / 'own.py'))
+    cfg = Config.fromfile(folder / 'elastic.py')
+
+    @contextmanager
+    def runner(cfg, mode):
+        runs.append((cfg.resume, cfg.load_from))
+        yield MagicMock()
+
+    def run(resume, named=None, own=False):
+        cfg.load_from, cfg.resume = files[0], own
+        cfg.dump(files[1])
+        options = named and dict(load_from=named)
+        sn.train(files[1], tmp_path, resume=resume, cfg_options=options)
+        return runs[-1]
+
+    monkeypatch.setattr(api, 'checked_runner', runner)
+    assert run(resume=True) == (False, files[0])  # nothing to resume yet
+    (tmp_path / 'last_checkpoint').write_text('iter_2.pth')
+    assert run(resume=True) == (True, None)
+    assert run(resume=False) == (False, files[0])
+    assert run(resume=False, own=True) == (True, files[0])
+    assert run(resume=True, named=files[0]) == (True, files[0])
 
 
 @pytest.mark.slow

@@ -37,6 +37,7 @@ def main() -> None:
         make_safe,
         runner_config,
         set_length,
+        set_resume,
         train_in_half_precision,
     )
 
@@ -45,12 +46,7 @@ def main() -> None:
     set_length(cfg, args.iters, args.epochs)
     cfg.launcher = args.launcher
     train_in_half_precision(cfg, args.amp)
-    resumes, named = cfg.get('resume', False), 'load_from' in (args.cfg_options or {})
-    cfg.resume = args.resume or resumes
-    if args.resume and not resumes and cfg.get('load_from') and not named:
-        # The config's checkpoint only initialises the first run.
-        cfg.resume = Path(cfg.work_dir, 'last_checkpoint').exists()
-        cfg.load_from = None if cfg.resume else cfg.load_from
+    set_resume(cfg, args.resume, args.cfg_options)
     first = launched_rank(args.launcher) == 0
     if not args.plain_hooks and (parts := make_safe(cfg)) and first:
         print(f'Safe training (--plain-hooks leaves it out): {", ".join(parts)}.')

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         model_config,
         runner_config,
         set_length,
+        set_resume,
         train_in_half_precision,
     )
     from .distributed import (
@@ -48,7 +49,7 @@ _LATE = dict(
     checkpoints=('UntrustedCheckpointError', 'load_fitting', 'load_weights_only'),
     configs=(
         'dicts_in', 'load_config', 'make_safe', 'merge_options', 'model_config',
-        'runner_config', 'set_length', 'train_in_half_precision',
+        'runner_config', 'set_length', 'set_resume', 'train_in_half_precision',
     ),
     distributed=('closing_process_group', 'launched_rank', 'prepare_cpu_distributed'),
     random=('isolated_rng', 'seed_everything', 'shared_seed'),

@@ -19,7 +19,7 @@ from torch import nn
 
 from snnet_mm.costs import cost_table, preprocessed_size, size_name
 from snnet_mm.costs.parts import empty_images
-from snnet_mm.models import find_stitched_backbone
+from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.runtime.bundle import describe_file, files_of, name_by_content
 from snnet_mm.runtime.manifest import DIGITS, MANIFEST, VERSION, check_manifest
 from snnet_mm.stitching import Selection, StitchResults
@@ -123,7 +123,8 @@ class StitchExporter:
         """Write the requested files, compare each, then move all into place.
 
         Evaluated files that lose more than the tolerance are left out. If this leaves
-        a format without a file of a stitch, the stitch is written in fp32.
+        a format without a file of a stitch, the stitch is written in fp32. The model's
+        active stitch is the same afterwards.
         """
         formats = [FORMATS[name] for name in request.formats]
         right = self.has_size or not any(format.is_graph for format in formats)
@@ -139,7 +140,11 @@ class StitchExporter:
             for folder in self.out_dir.glob(f'{UNFINISHED}*'):  # of a killed export
                 shutil.rmtree(folder, ignore_errors=True)
             with TemporaryDirectory(prefix=UNFINISHED, dir=self.out_dir) as folder:
-                manifest = self._write_all(ids, request, Path(folder))
+                active = find_stitched_backbone(self.model).active_stitch.id
+                try:
+                    manifest = self._write_all(ids, request, Path(folder))
+                finally:
+                    set_stitch(self.model, active)
                 for path in Path(folder).iterdir():
                     os.replace(path, self.out_dir / path.name)
             # Until this write, manifest and graphs of the earlier export stay valid.

@@ -13,6 +13,7 @@ from snnet_mm.costs import cost_table
 from snnet_mm.exports import StitchExporter
 from snnet_mm.exports.comparison import check_parity
 from snnet_mm.inference.init_model import init_model
+from snnet_mm.models import set_stitch
 from snnet_mm.stitching import StitchResults
 
 onnx = pytest.importorskip('onnx')
@@ -84,6 +85,19 @@ def test_the_manifest_tells_costs_metrics_and_how_to_feed(toy_cfg, build, tmp_pa
         assert file['max_difference'] < 1e-5
     exported = init_model(tmp_path / 'stitch_3.py', tmp_path / 'stitch_3.pth')
     assert torch.equal(exported.data_preprocessor.mean.cpu(), MEAN)
+
+
+def test_the_active_stitch_stays(toy_cfg, build, tmp_path, monkeypatch):
+    cfg = toy_cfg(sizes=SHORT)
+    model = build(cfg)
+    exporter = StitchExporter(cfg, model, tmp_path)
+    set_stitch(model, 4)
+    assert exporter.export_stitch(2)['stitches'][0]['id'] == 2
+    assert model.backbone.active_stitch.id == 4
+    monkeypatch.setattr(exporter, '_compare', 'not callable')
+    with pytest.raises(TypeError, match='not callable'):
+        exporter.export_stitch(0)
+    assert model.backbone.active_stitch.id == 4
 
 
 def test_an_export_that_differs_is_refused():

@@ -16,9 +16,10 @@ class Predictions:
     """Computes predictions from the output of a backbone, and compares them.
 
     Class probabilities of images or pixels are compared by the Kullback-Leibler
-    divergence. Depth maps, the outputs of dense detection heads, and the maps that
-    other detection heads read are compared by the squared error over the variance. If
-    the cost table excludes the heads, the maps that they read are compared.
+    divergence; those of independent labels, one by one. Depth maps, the outputs of
+    dense detection heads, and the maps that other detection heads read are compared by
+    the squared error over the variance. If the cost table excludes the heads, the maps
+    that they read are compared.
 
     Args:
         model: An mm model with a stitched backbone.

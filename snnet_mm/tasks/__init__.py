@@ -5,12 +5,14 @@ from .base import (
     Task,
     check_partial,
     check_saved,
+    class_divergence,
     import_parts_for,
     known,
     known_scopes,
     map_divergence,
     parts_for,
     register_task,
+    softmax_logits,
     task_of,
 )
 from .classification import Classification

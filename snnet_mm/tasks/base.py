@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TypeVar
 
 import numpy as np
+import torch
 from mmengine.evaluator import BaseMetric, Evaluator
 from mmengine.model import BaseModel
 from mmengine.structures import BaseDataElement
@@ -180,8 +181,20 @@ class OtherTask(Task):
 
 def class_divergence(found: Tensor, target: Tensor) -> Tensor:
     """Return the mean Kullback-Leibler divergence of class probabilities."""
-    log, wanted = found.float().log_softmax(1), target.float().log_softmax(1)
-    return (wanted.exp() * (wanted - log)).sum(1).mean()
+    found, target = (softmax_logits(x.float()).log_softmax(1) for x in (found, target))
+    return (target.exp() * (target - found)).sum(1).mean()
+
+
+def label_divergence(found: Tensor, target: Tensor) -> Tensor:
+    """Return the mean divergence of independent labels, each with its own sigmoid."""
+    return class_divergence(found.reshape(-1, 1), target.reshape(-1, 1))
+
+
+def softmax_logits(logits: Tensor) -> Tensor:
+    """Return logits for a softmax: one logit, of a sigmoid, becomes two."""
+    if logits.shape[1] > 1:
+        return logits
+    return torch.cat([torch.zeros_like(logits), logits], 1)
 
 
 def map_divergence(found: Tensor, target: Tensor) -> Tensor:

@@ -1,18 +1,21 @@
 """Classification of images with mmpretrain."""
 
+from collections.abc import Callable
+
 import numpy as np
 from mmengine.evaluator import BaseMetric
 from mmengine.structures import BaseDataElement
 from mmengine.visualization import Visualizer
+from torch import Tensor, nn
 
-from .base import ImageStatistics, Task, register_task
+from .base import ImageStatistics, Task, label_divergence, register_task
 
 MIN_SIDE = 256  # pixels of the shorter side of a drawn image
 
 
 @register_task
 class Classification(Task):
-    """One class per image."""
+    """One class per image, or several labels."""
 
     name = 'classification'
     scope = 'mmpretrain'
@@ -26,6 +29,11 @@ class Classification(Task):
     )  # fmt: skip
     ranking = 'top1', 'map'
     inferencer = 'mmpretrain.apis', 'ImageClassificationInferencer'
+
+    def divergence(self, model: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
+        """Return the divergence of labels for multi-label heads."""
+        several = hasattr(getattr(model, 'head', None), 'thr')
+        return label_divergence if several else super().divergence(model)
 
     def image_statistics(
         self, metric: BaseMetric, results: list

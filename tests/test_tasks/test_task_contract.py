@@ -6,7 +6,12 @@ from mmengine.model import ExponentialMovingAverage
 
 from snnet_mm.stitching import metric_directions
 from snnet_mm.tasks import known, task_of
-from snnet_mm.tasks.base import OTHER, class_divergence, map_divergence
+from snnet_mm.tasks.base import (
+    OTHER,
+    class_divergence,
+    label_divergence,
+    map_divergence,
+)
 
 
 class Unknown(torch.nn.Module):
@@ -64,6 +69,11 @@ class TestClassification(TaskContract):
     direction, scope = 'higher', 'mmpretrain'
     divergence = staticmethod(class_divergence)
 
+    def test_labels_of_an_image_are_compared_one_by_one(self):
+        model = self.model()
+        model.head.thr = None
+        assert task_of(model).divergence(model) is label_divergence
+
 
 def test_other_models_have_the_defaults():
     assert task_of(Unknown()) is OTHER
@@ -77,3 +87,17 @@ def test_divergences_by_hand():
     assert class_divergence(found, half).item() == pytest.approx(wanted.item())
     maps = torch.tensor([1.0, 2.0]), torch.tensor([0.0, 2.0])
     assert map_divergence(*maps).item() == pytest.approx(0.25)
+
+
+def test_single_logits_are_of_a_sigmoid():
+    """With probabilities of a quarter and three quarters, against a half."""
+    target = torch.tensor([1 / 3, 3.0]).log()
+    wanted = 0.25 * torch.tensor(0.5).log() + 0.75 * torch.tensor(1.5).log()
+    maps, labels = (1, 1, 1, 2), (1, 2)
+    for shape, divergence in ((maps, class_divergence), (labels, label_divergence)):
+        found = torch.zeros(shape, requires_grad=True)
+        value = divergence(found, target.view(shape))
+        assert value.item() == pytest.approx(wanted.item())
+        value.backward()
+        # The difference of the probabilities, averaged.
+        torch.testing.assert_close(found.grad.flatten(), torch.tensor([0.125, -0.125]))

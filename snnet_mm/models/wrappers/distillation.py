@@ -12,7 +12,7 @@ from mmengine.registry import MODELS
 from torch import Tensor, nn
 
 from snnet_mm.anchors.pretrained import Weights, load_into
-from snnet_mm.tasks import task_of
+from snnet_mm.tasks import class_divergence, softmax_logits, task_of
 from snnet_mm.utils import check, register
 from snnet_mm.utils.timm_models import create_timm_model
 
@@ -47,10 +47,9 @@ class Distillation:
         if student.shape != teacher.shape:
             teacher = F.interpolate(teacher, student.shape[2:], mode='bilinear')
         if self.labels == 'hard':
-            return F.cross_entropy(student, teacher.argmax(dim=1))
-        student, teacher = F.log_softmax(student, 1), F.log_softmax(teacher, 1)
-        divergence = F.kl_div(student, teacher, reduction='none', log_target=True)
-        return divergence.sum(dim=1).mean()
+            chosen = softmax_logits(teacher).argmax(dim=1)
+            return F.cross_entropy(softmax_logits(student), chosen)
+        return class_divergence(student, teacher)
 
     def add_to(self, losses: dict, student: Tensor, teacher: Tensor) -> dict:
         """Return the weighted task losses and the weighted ``loss_distill``."""
@@ -166,7 +165,7 @@ class DistillationWrapper(TeacherWrapper):
             preprocessors = self.data_preprocessor, teacher.data_preprocessor
             inputs = renormalise(inputs, *preprocessors)
         logits = teacher(inputs, mode='tensor')
-        return check_logits(logits, f'teacher {type(teacher).__name__}')
+        return check_logits(logits, f'teacher {type(teacher).__name__}', least=1)
 
 
 @register(MODELS, passes_on=True)
@@ -231,9 +230,11 @@ def recorded_logits(head: nn.Module) -> Iterator[list[Tensor]]:
     """Record the outputs of a head within the context, however it is called."""
     outputs: list[Tensor] = []
     heads = head.parts if isinstance(head, PartPerAnchor) else [head]
+    # mmsegmentation's heads of two classes may output one logit, for a sigmoid.
+    least = 1 if getattr(heads[0], 'num_classes', None) == 2 else 2
 
     def recording(forward: Callable, kind: str, *args, **kwargs) -> Tensor:
-        outputs.append(check_logits(forward(*args, **kwargs), kind))
+        outputs.append(check_logits(forward(*args, **kwargs), kind, least))
         return outputs[-1]
 
     # mmsegmentation's heads call ``forward`` directly, which bypasses forward hooks.
@@ -246,10 +247,10 @@ def recorded_logits(head: nn.Module) -> Iterator[list[Tensor]]:
             del each.forward
 
 
-def check_logits(logits: object, source: str) -> Tensor:
-    """Return logits ``(B, K)`` or ``(B, K, h, w)`` with K > 1; raise for others."""
+def check_logits(logits: object, source: str, least: int = 2) -> Tensor:
+    """Return logits ``(B, K)`` or ``(B, K, h, w)``, K >= least; raise for others."""
     tensor = isinstance(logits, Tensor)
-    fits = tensor and logits.ndim in (2, 4) and logits.shape[1] > 1
+    fits = tensor and logits.ndim in (2, 4) and logits.shape[1] >= least
     shape = tuple(logits.shape) if tensor else type(logits).__name__
     wanted = (
         'logits of two classes or more, (B, K) or (B, K, h, w); what has no classes, '

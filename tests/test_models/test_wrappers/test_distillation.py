@@ -8,7 +8,7 @@ from mmengine.optim import OptimWrapper
 from mmengine.registry import MODELS
 
 from snnet_mm.models import Distillation, DistillationWrapper, set_stitch
-from snnet_mm.models.wrappers.distillation import renormalise
+from snnet_mm.models.wrappers.distillation import recorded_logits, renormalise
 
 
 def test_labels_are_the_teachers_choice_or_its_probabilities():
@@ -28,6 +28,23 @@ def test_labels_are_the_teachers_choice_or_its_probabilities():
     added = soft.add_to(losses, student, teacher)
     assert added.pop('loss_distill') == 0.25 * soft.loss(student, teacher)
     assert added == {'loss_a': 1.5, 'acc': 9, 'b.loss': [2.25, 3]}
+
+
+def test_a_head_of_two_classes_may_have_one_output():
+    student, teacher = torch.randn(2, 1, 3, 4), torch.randn(2, 1, 3, 4)
+    p, q = teacher.sigmoid(), student.sigmoid()
+    kl = p * (p / q).log() + (1 - p) * ((1 - p) / (1 - q)).log()
+    torch.testing.assert_close(Distillation('soft').loss(student, teacher), kl.mean())
+    hard = F.binary_cross_entropy_with_logits(student, (teacher > 0).float())
+    torch.testing.assert_close(Distillation('hard').loss(student, teacher), hard)
+
+    head = torch.nn.Conv2d(8, 1, 1)
+    with recorded_logits(head), pytest.raises(ValueError, match='two classes or more'):
+        head.forward(torch.randn(2, 8, 3, 4))
+    head.num_classes = 2
+    with recorded_logits(head) as logits:
+        head.forward(torch.randn(2, 8, 3, 4))
+    assert logits[0].shape == (2, 1, 3, 4)
 
 
 @pytest.mark.parametrize('flips', [(False, False), (True, False), (False, True)])

@@ -18,6 +18,12 @@ HUB_ONLY = 'proxies', 'resume_download', 'config'  # the mixin's, unused here
 class _FromFolder(ModelHubMixin):
     """Opens a local folder, or downloads one from the hub."""
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> '_FromFolder':
+        self = super().__new__(cls, *args, **kwargs)
+        # The mixin would publish the arguments, such as the folder's path.
+        self._hub_mixin_config = None
+        return self
+
     @classmethod
     def _from_pretrained(cls, *, model_id: str, **settings: Any) -> '_FromFolder':
         about = {key: settings.pop(key) for key in DOWNLOAD}

@@ -34,6 +34,21 @@ def test_a_bundle_is_saved_with_a_card_and_read_again(tmp_path, monkeypatch):
         hub.HubRuntime(out)._save_pretrained.__func__(read_of(source, read), out)
 
 
+def test_arguments_are_not_saved(tmp_path, monkeypatch):
+    """Paths of the author, which would also be passed again on loading."""
+    monkeypatch.setattr('snnet_mm.runtime.runtime.open_graph', lambda *_: None)
+    source, out = tmp_path / 'bundle', tmp_path / 'saved'
+    source.mkdir()
+    manifest = write_bundle(source)
+    hub.HubRuntime(str(source), threads=2).save_pretrained(str(out))
+    assert not (out / 'config.json').exists()
+    for path in out.glob('*.*'):
+        assert str(tmp_path).encode() not in path.read_bytes(), path
+    read = hub.HubRuntime.from_pretrained(str(out))
+    assert read.manifest == manifest
+    assert read.threads is None
+
+
 def read_of(folder, runtime):
     runtime.folder = folder
     return runtime
@@ -74,11 +89,11 @@ def test_an_elastic_model_is_saved_whole(tmp_path):
     cfg.dump(files[0])
     options = dict(blocks=[[0, 1, 3]], num_images=6, device='cpu')
     sn.make_elastic(*files, folder, **options, say=lambda line: None)
-    saved = hub.HubModel(folder, device='cpu')
+    saved = hub.HubModel(str(folder), device='cpu')
     saved.save_pretrained(tmp_path / 'saved')
     for path in files:
         path.unlink()
-    read = hub.HubModel.from_pretrained(tmp_path / 'saved', device='cpu', stitch=1)
+    read = hub.HubModel.from_pretrained(str(tmp_path / 'saved'), device='cpu', stitch=1)
     weights = saved.model.state_dict()
     for name, value in read.model.state_dict().items():
         assert torch.equal(value, weights[name]), name

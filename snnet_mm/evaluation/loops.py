@@ -71,7 +71,7 @@ class StitchTestLoop(TestLoop):
 
     Prints a table and writes ``stitches.json`` and ``pareto.png``. For metrics with
     per-image statistics, also writes ``per_image.npz``; see :class:`ImageScores`. The
-    work directory keeps scores of an interrupted test in ``partial_test.pth``.
+    work directory keeps scores of an interrupted test in ``partial_test_*.pth``.
 
     Args:
         runner: The runner.
@@ -86,7 +86,7 @@ class StitchTestLoop(TestLoop):
         stitches_per_pass: Stitches per pass over the data, which bounds the memory.
             Default: 32.
         resume: Whether to reuse the scores of an interrupted test of the same model,
-            data and config. Default: False.
+            data, config and stitches. Default: False.
         limit: Number of images to test, evenly spread over the data set. Default: all.
         screen: Number of images, evenly spread, on which all stitches are screened.
             The anchors and the best of every budget group are then tested on all

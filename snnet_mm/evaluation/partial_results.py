@@ -28,14 +28,13 @@ class PartialResults:
     Loading the file cannot execute code.
 
     Args:
-        path: The file; only one test may use it at a time.
-        identity: Digest of everything that affects the scores; see :func:`identify`.
-        resume: Whether to load the scores of an interrupted test of the same identity.
+        path: The file, named after the test; only one test may use it at a time.
+        resume: Whether to load the scores of the file, otherwise it is removed.
         logger: Logger for a message about the resumed scores.
     """
 
-    def __init__(self, path: Path, identity: str, resume: bool, logger: Logger) -> None:
-        self.path, self.identity = path, identity
+    def __init__(self, path: Path, resume: bool, logger: Logger) -> None:
+        self.path = path
         self.scores: dict[tuple, StitchScores] = {}
         if resume and is_main_process():
             self.scores, words = self._read()
@@ -54,7 +53,7 @@ class PartialResults:
                 k: [*s[:2], s.images and vars(s.images)] for k, s in self.scores.items()
             }
             with atomic_path(self.path) as temporary:
-                torch.save(dict(identity=self.identity, scores=rows), temporary)
+                torch.save(dict(scores=rows), temporary)
 
     def remove(self) -> None:
         """Remove the file and the leftovers of interrupted writes."""
@@ -63,15 +62,13 @@ class PartialResults:
             remove_leftovers(self.path.parent, self.path.name)
 
     def _read(self) -> tuple[dict[tuple, StitchScores], str]:
-        """Return the scores of the file, if its identity matches, and a log message."""
+        """Return the scores of the file, if it is readable, and a log message."""
         try:
             found = load_weights_only(self.path)
         except ValueError as error:
-            return {}, f'Starting anew: {error}'
-        if found['identity'] != self.identity:
             return {}, (
-                f'Starting anew: {self.path} is of another test, whose model, weights, '
-                'images or settings differ'
+                f'Starting anew: {error}; tests of another model or of other weights, '
+                'images, stitches or settings have files of their own'
             )
         scores = {
             key: StitchScores(*known, images and ImageScores(**images))

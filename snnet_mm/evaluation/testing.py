@@ -22,7 +22,7 @@ from snnet_mm.stitching import (
     visiting_order,
 )
 from snnet_mm.tasks import check_partial, check_saved
-from snnet_mm.utils import link_latest
+from snnet_mm.utils import digest, link_latest
 
 from .image_scores import save_image_scores
 from .metric_buffers import MetricBuffers, StitchScores
@@ -44,8 +44,11 @@ def run_at_all_sizes(loop: StitchTestLoop) -> dict[str, float]:
         check_metric(runner, loop.dataloader, loop.evaluator, loop.metric)
     hook = statistics_hook(runner)
     identity = identify(runner, dataset, hook.statistics if hook else {})
-    path = Path(runner.work_dir, 'partial_test.pth')
-    partial = PartialResults(path, identity, loop.resume, runner.logger)
+    chosen = loop.selection.word, loop.selection.ids, loop.selection.budgets
+    asked = repr((chosen, sizes, loop.limit, loop.screen))
+    # Other tests in the same folder must not touch the file.
+    name = f'partial_test_{digest([identity, asked])}.pth'
+    partial = PartialResults(Path(runner.work_dir, name), loop.resume, runner.logger)
     metrics, reports = {}, []
     for size in sizes or (None,):
         try:

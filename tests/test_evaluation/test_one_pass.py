@@ -122,12 +122,12 @@ def count_batches(runner):
 
 
 def stop(cfg, batch, nth=1, **test_cfg):
-    """Begin a test and crash; the file that it leaves."""
+    """Begin a test and crash; the file that it leaves, if any."""
     runner = runner_of(cfg, **test_cfg)
     runner.register_hook(StopBefore(batch, nth))
     with pytest.raises(InterruptedError):
         runner.test()
-    return Path(cfg.work_dir) / 'partial_test.pth'
+    return next(Path(cfg.work_dir).glob('partial_test*'), None)
 
 
 def test_resuming_goes_on_after_the_last_finished_group(toy_cfg, tmp_path):
@@ -162,7 +162,26 @@ def test_another_test_is_not_resumed(toy_cfg, caplog):
     runner = Runner.from_cfg(toy_cfg)
     runner.logger.addHandler(caplog.handler)
     assert runner.test() == alone
-    assert 'partial_test.pth is of another test' in caplog.text
+    assert 'does not exist; tests of another model or of other weights' in caplog.text
+
+
+def test_another_test_leaves_the_scores_of_an_interrupted_one(toy_cfg, tmp_path):
+    settings = dict(stitches=[0, 2, 4], stitches_per_pass=1)
+    file = stop(toy_cfg, 1, nth=3, **settings)
+    kept = file.read_bytes()
+    other = copy.deepcopy(toy_cfg)
+    other.model.data_preprocessor.mean = [900.0] * 3
+    for cfg, changes in (
+        (other, dict(resume=True)),
+        (toy_cfg, dict(stitches=[0])),
+        (toy_cfg, dict(limit=1)),
+        (toy_cfg, dict(sizes=[(32, 32)])),
+    ):
+        runner_of(copy.deepcopy(cfg), **settings | changes).test()
+        assert [*tmp_path.glob('partial_test*')] == [file]
+        assert file.read_bytes() == kept
+    runner_of(toy_cfg, **settings).test()  # the same test anew
+    assert not file.exists()
 
 
 def test_a_wrong_metric_raises_before_the_pass(toy_cfg):

@@ -30,8 +30,8 @@ GROUPS = (
 )
 
 
-def partial(folder, logged, resume=True, identity='a'):
-    return PartialResults(folder / 'part.pth', identity, resume, logged[0])
+def partial(folder, logged, resume=True):
+    return PartialResults(folder / 'part.pth', resume, logged[0])
 
 
 def test_finished_groups_are_read_again(tmp_path, logged):
@@ -61,18 +61,16 @@ def of_a_killed_writer(file):
 
 
 @pytest.mark.parametrize(
-    ('identity', 'damage', 'words'),
+    ('damage', 'words'),
     [
-        ('b', None, 'part.pth is of another test, whose model'),
-        ('a', damaged, 'part.pth is truncated, damaged'),
-        ('a', of_a_killed_writer, 'part.pth does not exist'),
+        (damaged, 'part.pth is truncated, damaged'),
+        (of_a_killed_writer, 'part.pth does not exist; tests of another model'),
     ],
 )
-def test_other_scores_are_not_resumed(tmp_path, logged, identity, damage, words):
+def test_unreadable_scores_are_not_resumed(tmp_path, logged, damage, words):
     partial(tmp_path, logged, resume=False).add(GROUPS[0])
-    if damage:
-        damage(tmp_path / 'part.pth')
-    assert partial(tmp_path, logged, identity=identity).scores == {}
+    damage(tmp_path / 'part.pth')
+    assert partial(tmp_path, logged).scores == {}
     (line,) = logged[1]
     assert re.search(f'Starting anew: .*{words}', line)
     assert '\n' not in line

@@ -381,7 +381,8 @@ def _share(image: dict, annotation: dict) -> float:
 
 
 def _names(content: dict) -> dict[int, str]:
-    return dict(sorted((c['id'], c['name']) for c in content['categories']))
+    """Return the categories in the order of the file, by which mmdet labels them."""
+    return {c['id']: c['name'] for c in content['categories']}
 
 
 def _part(content: dict, ids: set) -> dict:
@@ -395,8 +396,9 @@ def _check_objects(
     where: Any, content: dict, images: dict, names: dict[int, str]
 ) -> None:
     found, objects = _names(content), content['annotations']
-    if found != names:
-        raise ValueError(f'{where} has the categories {found}: expected {names}')
+    if [*found.items()] != [*names.items()]:
+        expected = f'expected {names}, in this order'
+        raise ValueError(f'{where} has the categories {found}: {expected}')
     for x in objects:
         lacking = sorted(COCO_KEYS - x.keys())
         if lacking or x['image_id'] not in images or x['category_id'] not in names:

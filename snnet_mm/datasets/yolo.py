@@ -19,7 +19,10 @@ def yolo_to_coco(path: Path) -> dict[str, dict] | None:
     if not (isinstance(data, dict) and {'names', 'train'} <= data.keys()):
         return None
     names = data['names']
-    names = [str(n) for n in (names.values() if isinstance(names, dict) else names)]
+    if isinstance(names, dict) and {*names} != {*range(len(names))}:
+        expected = f'expected those of the classes 0 to {len(names) - 1}'
+        raise ValueError(f'{path} has the names {names}: {expected}')
+    names = [str(names[i]) for i in range(len(names))]
     splits = dict(train=data['train'])
     val = data.get('val') or data.get('valid') or data.get('test')
     if val and val != data['train']:

@@ -128,8 +128,11 @@ def test_a_folder_for_every_class(tmp_path, splits):
 def test_coco(tmp_path):
     write_coco(tmp_path)
     found = read_folder(tmp_path)
-    assert (found.task, found.classes) == ('det', ['person', 'car'])  # by their ids
-    assert (found.counts, found.sizes) == ([0, 8], {(40, 60): 10})
+    assert (found.task, found.classes) == (
+        'det',
+        ['car', 'person'],
+    )  # in the file's order
+    assert (found.counts, found.sizes) == ([8, 0], {(40, 60): 10})
     assert found.facts == dict(with_mask=False, share=600**0.5 / 60, most=1)
     data = dict(data_prefix=dict(img='val'))
     data['ann_file'] = f'{tmp_path}/annotations/instances_val.json'
@@ -169,14 +172,18 @@ def test_roboflow_has_annotations_beside_images(tmp_path, name):
             dict(annotations=[box(1, 9)]),
             'an annotation .*: expected .*an id of an image',
         ),
-        (dict(annotations=[box(1, 1, 2)]), r"one of \{3: 'person', 7: 'car'\}"),
+        (dict(annotations=[box(1, 1, 2)]), r"one of \{7: 'car', 3: 'person'\}"),
         (
             dict(annotations=[dict(bbox=[1, 2, 3, 4])]),
             r"the keys \['area', 'category_id'",
         ),
         (
             dict(categories=[dict(id=7, name='bus')]),
-            r"\{7: 'bus'\}: expected \{3: 'person'",
+            r"\{7: 'bus'\}: expected \{7: 'car'",
+        ),
+        (
+            dict(categories=[dict(id=3, name='person'), dict(id=7, name='car')]),
+            r"\{3: 'person', 7: 'car'\}: expected .*, in this order",
         ),
         (
             dict(images=[dict(id=1, file_name='x.jpg', height=40, width=60)]),
@@ -234,3 +241,13 @@ def test_names_of_classes(tmp_path):
         read_folder(tmp_path, classes=['a', 'b'])
     with pytest.raises(ValueError, match=r'allowed: different names .*--classes'):
         read_folder(tmp_path, classes=['a', 'a'])
+
+
+def test_names_of_coco_are_those_of_the_labels_in_training(tmp_path):
+    CocoDataset = pytest.importorskip('mmdet.datasets').CocoDataset
+    write_coco(tmp_path)
+    classes = read_folder(tmp_path).classes
+    file = str(tmp_path / 'annotations/instances_train.json')
+    settings = dict(data_prefix=dict(img='train'), pipeline=[])
+    data = CocoDataset(ann_file=file, metainfo=dict(classes=classes), **settings)
+    assert classes[data.get_data_info(0)['instances'][0]['bbox_label']] == 'car'

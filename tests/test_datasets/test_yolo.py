@@ -57,12 +57,22 @@ def test_entries_of_splits(tmp_path, train, val):
         ('1 0.5 0.5 0.5', {}, '0.txt:1 is .*a box'),
         ('car 0.5 0.5 0.5 0.25', {}, '0.txt:1 is .car'),
         ('1 0.5 0.5 0.5 0.25', dict(val='images/test'), 'has no images/test'),
+        ('', dict(names={0: 'car', 2: 'person'}), 'expected those of the classes 0 to'),
     ],
 )
 def test_faults(tmp_path, line, settings, message):
     write_yolo(tmp_path, line, **settings)
     with pytest.raises(ValueError, match=message):
         yolo_to_coco(tmp_path / 'data.yaml')
+
+
+def test_names_belong_to_their_numbers(tmp_path):
+    write_yolo(tmp_path)
+    path = tmp_path / 'data.yaml'
+    data = dict(train='images/train', names={1: 'person', 0: 'car'})
+    path.write_text(yaml.safe_dump(data, sort_keys=False))
+    categories = yolo_to_coco(path)['train']['categories']
+    assert categories == [dict(id=1, name='car'), dict(id=2, name='person')]
 
 
 def test_other_yaml_files(tmp_path):

@@ -54,3 +54,30 @@ def test_costs_metric_and_direction_are_chosen(run_here, tmp_path):
         run_here(TOOL, path, '--metric', 'kappa', '--lower-is-better', said, *out)
         assert '<!-- kappa' in picture.read_text()
         assert f'Pareto front ({front})' in picture.read_text()
+
+
+def test_all_files_are_drawn_by_one_metric(run_here, tmp_path, monkeypatch):
+    space, drawn = TwoWaySpace([3, 7]), {}
+    costs = CostTable({i: Cost(i + 1, 5) for i in (0, 1)}, (8, 8), space.fingerprint)
+    for name, metric, more in (('a', 'mIoU', 0), ('b', 'aAcc', 10)):
+        metrics = {i: dict(mIoU=40.0 + i + more, aAcc=80.0 + i + more) for i in (0, 1)}
+        results = StitchResults.collect(space, costs, metrics).ranked_by(metric)
+        results.save(tmp_path / f'{name}.json')
+    monkeypatch.setattr(
+        'snnet_mm.evaluation.plot_pareto',
+        lambda results, out, **more: drawn.update(more, results=results),
+    )
+    a, b = tmp_path / 'a.json', tmp_path / 'b.json'
+    others = ('--compare', 'b', b, '--baseline-results', 'b alone', b)
+    run_here(TOOL, a, *others)
+    assert drawn['others'][0][1].scores() == {0: 50, 1: 51}
+    assert [point.score for point in drawn['baselines']] == [50, 51]
+    run_here(TOOL, a, *others, '--metric', 'aAcc')
+    assert drawn['results'].scores() == {0: 80, 1: 81}
+    assert [point.score for point in drawn['baselines']] == [90, 91]
+    row = StitchResult(0, 'whole', 'A', 1, 1, dict(RMSE=0.5))
+    lacking = StitchResults([row], 'RMSE', dict(RMSE='lower'), (8, 8), 'no stitches')
+    lacking.save(tmp_path / 'c.json')
+    for option in ('--compare', '--baseline-results'):
+        with pytest.raises(ValueError, match="'mIoU'; allowed: 'RMSE'"):
+            run_here(TOOL, a, option, 'c', tmp_path / 'c.json')

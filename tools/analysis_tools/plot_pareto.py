@@ -61,6 +61,7 @@ def main() -> None:
     from snnet_mm.evaluation import Baseline, plot_pareto
 
     results = read_results(args.results, args)
+    args.metric = results.metric  # other files may be ranked by another one
     if args.costs is not None:
         results = results.with_costs(CostTable.read(args.costs))
     unit = UNITS[args.cost].factor

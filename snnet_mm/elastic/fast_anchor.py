@@ -33,6 +33,7 @@ from snnet_mm.utils import (
     train_in_half_precision,
     write_json,
 )
+from snnet_mm.utils.configs import without_averages
 
 from .images import ImageBatches
 
@@ -270,6 +271,7 @@ def _training_config(
     interrupted = find_latest_checkpoint(cfg.work_dir) if options.resume else None
     cfg.load_from = interrupted or str(options.work_dir / 'chain.pth')
     cfg.resume = interrupted is not None
+    cfg.custom_hooks = without_averages(cfg)
     make_safe(cfg)
     return cfg
 
@@ -277,8 +279,7 @@ def _training_config(
 def _train(cfg: Config, path: Path, verbose: bool) -> None:
     """Train the fast anchor, and write the weights of its last checkpoint.
 
-    Weights have the names of the unwrapped model. With an ``EMAHook``, they are the
-    averaged ones.
+    Weights have the names of the unwrapped model.
     """
     build_runner(cfg, 'train', verbose).train()
     _save(path, state_dict=read_weights(find_latest_checkpoint(cfg.work_dir)))

@@ -37,6 +37,7 @@ from snnet_mm.utils import (
 )
 from snnet_mm.utils.base_checkpoint import digest_of, save_added, with_prefixes
 from snnet_mm.utils.checkpoints import weights_of
+from snnet_mm.utils.configs import without_averages
 
 from .convert import Budgets, Conversion, check_equal, convert_model, own_heads
 from .images import ImageBatches, unlabelled_dataset
@@ -350,6 +351,7 @@ class _Job:
         hook['interval'] = -(-iters // 10)
         cfg.default_hooks.update(checkpoint=hook)
         cfg.default_hooks.pop('stitch_statistics', None)
+        cfg.custom_hooks = without_averages(cfg)
         cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
         self.say(f'Training the network and its chains for {iters} iterations')
         self._save(self._trained(cfg, 'training', dict(iters=iters)), whole=True)
@@ -361,7 +363,7 @@ class _Job:
         begun = work_dir / 'begun.json'
         identity = dict(start=digest_of(weights_of(load_weights_only(start))))
         read = 'model', 'train_dataloader', 'optim_wrapper', 'param_scheduler'
-        text = json.dumps([cfg.get(key) for key in read], default=str)
+        text = json.dumps([cfg.get(k) for k in (*read, 'custom_hooks')], default=str)
         identity |= dict(options, seed=self.seed, config=text)
         # mmengine would reuse an earlier visualizer of the same name, whose folder may
         # no longer exist.

@@ -153,5 +153,6 @@ def tuning_config(
         checkpoint=dict(checkpoints, interval=ceil(iters / 10)),
         stitch_sampling=dict(type='StitchSamplingHook', sampler=sampler),
     )
+    cfg.custom_hooks = []  # of the network's training; an EMA would undo this one
     cfg.load_from, cfg.resume = checkpoint, False
     return cfg

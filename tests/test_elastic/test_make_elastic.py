@@ -350,6 +350,19 @@ def test_a_joint_training_changes_the_network_too(trained, quick, tmp_path):
     init_model(tmp_path / 'elastic.py', tmp_path / 'elastic.pth', device='cpu')
 
 
+@pytest.mark.parametrize('steps', ['iters', 'train'])
+def test_averages_of_weights_in_the_config_do_not_act(trained, quick, tmp_path, steps):
+    """Else training would be discarded: the average has hardly left the start."""
+    config, checkpoint = trained('cls')
+    cfg, found = Config.fromfile(config), []
+    average = dict(type='EMAHook', momentum=1e-4, priority='ABOVE_NORMAL')
+    for hooks in ([], [average, average | dict(type='mmpretrain.EMAHook')]):
+        cfg.custom_hooks, folder = hooks, tmp_path / str(len(hooks))
+        quick(cfg, checkpoint, folder, blocks=[[0, 2]], **{steps: 3})
+        found.append(load_weights_only(folder / 'elastic.pth')['state_dict'])
+    assert all(torch.equal(value, found[1][key]) for key, value in found[0].items())
+
+
 def test_budgets_are_the_longest_chains_within_them(trained, quick, tmp_path):
     files = trained()
     everything = quick(*files, tmp_path, keep=[1, 2, 3])

@@ -10,6 +10,10 @@ from typing import Any, NamedTuple
 from snnet_mm.runtime.budgets import UNITS
 from snnet_mm.utils import check, is_number, is_whole, read_json, require, write_json
 
+from .space import StitchingSpace
+
+OTHER_SPACE = 'is of another stitching space than the model'
+
 
 class Cost(NamedTuple):
     """Cost of one stitch.
@@ -94,6 +98,11 @@ class CostTable:
         costs = {i: Cost(*self[i][:2], *(c.get(i) for c in found)) for i in self}
         return replace(self, costs=costs, setup=setup)
 
+    def check_space(self, space: StitchingSpace, name: str = 'the cost table') -> None:
+        """Raise if the table's stitching space is known and differs."""
+        if self.space not in (None, space.fingerprint):
+            raise ValueError(f'{name} {OTHER_SPACE}')
+
     def check_same_model(self, other: CostTable, name: str = 'the cost table') -> None:
         """Raise if model, input size or scope differ from those of ``other``.
 
@@ -106,7 +115,7 @@ class CostTable:
             why = f'holds for images of {size}, wanted are costs at {wanted}; measure '
             why += 'at that size (option: --shape)'
         elif None not in (self.space, other.space) and self.space != other.space:
-            why = 'is of another stitching space than the model'
+            why = OTHER_SPACE
         elif self.scope != other.scope:
             scope, wanted = (t.scope or 'the whole model' for t in (self, other))
             why = f'holds costs of {scope}, wanted are costs of {wanted}'

@@ -29,6 +29,10 @@ class Choice(NamedTuple):
     reason: str
 
 
+class _NoneWithinError(ValueError):
+    """Raised if no stitch of a table is within the budget."""
+
+
 def pick(
     space: StitchingSpace,
     budget: str | Budget,
@@ -55,13 +59,14 @@ def pick(
     pairs = [(r, r) for r in results]
     if costs is not None:
         check(len(results) < 2, '--costs', 'a table', 'none with several results')
+        costs.check_space(space)
         pairs = [(costs, results[0] if results else None)]
     found, errors = [], []
     for priced, own in pairs:
         where = _where(priced, results)
         try:
             found.append((*_best(space, budget, priced, own), priced, where))
-        except ValueError as error:  # no stitch of this table is within the budget
+        except _NoneWithinError as error:
             errors.append(where + ': ' * bool(where) + str(error))
     if not found:
         raise ValueError('; '.join(errors))
@@ -87,7 +92,7 @@ def _best(
     if not found:
         cheapest = min(scores, key=lambda i: (column[i], i))
         which = 'stitch' if results is None else 'evaluated stitch'
-        raise ValueError(
+        raise _NoneWithinError(
             f'budget {budget}: no {which} is that cheap; the cheapest is stitch '
             f'{cheapest} ({space.describe(space[cheapest])}) with '
             f'{unit.budget(column[cheapest])}'

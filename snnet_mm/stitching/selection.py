@@ -80,6 +80,8 @@ class Selection:
             return
         for results in self.results:
             results.check_space(space)
+        for name, table in zip(self.names, self.costs, strict=True):
+            table.check_space(space, f'{name} {COST_KEYS}')
         known = self.results and len(self.costs) < 2
         if not self.budgets or known or not counted:
             self.select(space)

@@ -82,6 +82,29 @@ def test_the_best_stitch_and_precision_within_a_budget():
         Selection('6ms', costs=[COSTS, COSTS])
 
 
+def test_costs_of_another_space_are_refused(tmp_path):
+    other, file = TwoWaySpace((3, 8)), tmp_path / 'costs.json'
+    foreign = replace(COSTS, space=other.fingerprint)
+    for costs, results in ((foreign, RESULTS), (foreign, None)):
+        with pytest.raises(ValueError, match='the cost table is of another stitching'):
+            pick(SPACE, '6ms', costs, results)
+    CostTable({0: COSTS[0]}, (48, 64), other.fingerprint, COSTS.setup).save(file)
+    words = r'costs\.json .*option: --costs\) is of another stitching space'
+    with pytest.raises(ValueError, match=words):
+        Selection('6ms', RESULTS, file).check(SPACE, counted=True)
+    assert pick(SPACE, '6ms', replace(COSTS, space=None)).id == 2
+
+
+def test_results_without_the_cost_of_the_budget_are_not_skipped():
+    counted = replace(RESULTS, input_size=(24, 32), setup=None)
+    rows = [replace(r, latency=None) for r in counted.stitches]
+    counted = replace(counted, stitches=rows)
+    for results in ([RESULTS, counted], [counted, RESULTS]):
+        assert pick(SPACE, '6G', results=results).id == 3
+        with pytest.raises(ValueError, match='the latency .* not measured'):
+            pick(SPACE, '6ms', results=results)
+
+
 def test_an_unknown_direction_is_asked_for():
     unknown = results_of(metric='kappa')
     for chosen_by in (

@@ -219,6 +219,12 @@ def _fill_masks(result: LabelledFolder, pairs: list[tuple[Path, Path]]) -> None:
     found = read_all(read, pairs)
     total = sum((numbers for _, numbers in found), Counter())
     labels = sorted(total.keys() - {IGNORED})
+    if IGNORED in total and labels in ([], [0]):
+        raise ValueError(
+            f'{pairs[0][1].parent} has the labels {sorted(total)}, and {IGNORED} is '
+            'for pixels without a class: set object pixels to 1, as in '
+            'docs/tutorials/own_data.md'
+        )
     if not result.classes and (len(labels) < 2 or labels != [*range(len(labels))]):
         raise ValueError(
             f'{pairs[0][1].parent} has the labels {sorted(total)[:10]}: expected 0, 1, '
@@ -228,6 +234,8 @@ def _fill_masks(result: LabelledFolder, pairs: list[tuple[Path, Path]]) -> None:
     result.classes = result.classes or [f'class_{i}' for i in labels]
     result.sizes = Counter(size for size, _ in found)
     result.counts = [total[i] for i in range(len(result.classes))]
+    unused = [name for i, name in enumerate(result.classes) if not total[i]]
+    result.notes += note('classes without a pixel', unused)
 
 
 def _fill_depth(result: LabelledFolder, pairs: list[tuple[Path, Path]]) -> None:

@@ -46,7 +46,9 @@ def test_masks(tmp_path, train, val):
 
 def test_a_folder_without_splits_is_divided_always_alike(tmp_path):
     write_masks(tmp_path, 'images masks', '')
-    splits = read_folder(tmp_path, 'seg', ['a', 'b', 'c']).splits
+    found = read_folder(tmp_path, 'seg', ['a', 'b', 'c'])
+    assert found.notes == ['1 classes without a pixel: c']
+    splits = found.splits
     names = {split: part.annotations for split, part in splits.items()}
     assert {split: len(part) for split, part in names.items()} == dict(train=8, val=2)
     assert sorted(names['train'] + names['val']) == [str(i) for i in range(10)]
@@ -91,6 +93,16 @@ def test_wrong_masks(tmp_path, mask, classes, message):
     path = tmp_path / 'masks/train/5.png'
     path.write_bytes(b'') if mask is None else write(path, mask)
     with pytest.raises(ValueError, match=message):
+        read_folder(tmp_path, classes=classes)
+
+
+@pytest.mark.parametrize('low', [0, 255])
+@pytest.mark.parametrize('classes', ['', 'ab'])
+def test_binary_masks_of_0_and_255(tmp_path, low, classes):
+    write_masks(tmp_path)
+    for path in tmp_path.glob('masks/*/*.png'):
+        write(path, halves(low=low, high=255))
+    with pytest.raises(ValueError, match='255.*set object pixels to 1, as in docs/'):
         read_folder(tmp_path, classes=classes)
 
 

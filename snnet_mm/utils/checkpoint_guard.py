@@ -21,7 +21,9 @@ KEYS = (
     'config keys: load_from, init_cfg.checkpoint; of tools/test.py: the argument '
     'checkpoint'
 )
+# torch raises an error if both are set.
 SWITCH = 'TORCH_FORCE_WEIGHTS_ONLY_LOAD'
+OPPOSITE = 'TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD'
 # Checkpoints read ahead, by file name: one dict per active guard.
 _ahead: list[dict[str, dict[str, Any]]] = []
 
@@ -45,7 +47,7 @@ def guard_checkpoints(trust: bool = False) -> Iterator[None]:
         )
         yield
         return
-    switch = os.environ.get(SWITCH)
+    switches = {name: os.environ.pop(name, None) for name in (SWITCH, OPPOSITE)}
     os.environ[SWITCH] = '1'
     _register(_guarded(load_weights_only), _guarded(load_url))
     _ahead.append({})
@@ -53,10 +55,8 @@ def guard_checkpoints(trust: bool = False) -> Iterator[None]:
         yield
     finally:
         _ahead.pop()
-        if switch is None:
-            del os.environ[SWITCH]
-        else:
-            os.environ[SWITCH] = switch
+        del os.environ[SWITCH]
+        os.environ.update({k: v for k, v in switches.items() if v is not None})
         if not _ahead:  # no outer guard
             _register(load_from_local, load_from_http)
 

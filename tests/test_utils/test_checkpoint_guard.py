@@ -1,5 +1,6 @@
 """What mmengine loads is read as data."""
 
+import os
 import pickle
 from functools import partial
 from pathlib import Path
@@ -72,6 +73,20 @@ def test_code_runs_where_it_is_trusted_and_after_the_guard(malicious, trace, tru
     assert dict(CheckpointLoader._schemes) == loaders
     load(str(malicious))
     assert trace.exists()
+
+
+def test_the_switch_that_makes_torch_unpickle_is_off_inside(
+    malicious, path, trace, monkeypatch
+):
+    monkeypatch.setenv('TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD', '1')
+    with guard_checkpoints():
+        with pytest.raises(UntrustedCheckpointError):
+            load(str(malicious))
+        torch.save(dict(state_dict={}), path)
+        assert load(str(path)) == dict(state_dict={})
+    assert not trace.exists()
+    names = [name for name in os.environ if name.endswith('WEIGHTS_ONLY_LOAD')]
+    assert names == ['TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD']
 
 
 def test_configs_are_dropped(path):

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 
 from mmengine.config import Config
 from mmengine.logging import print_log
+from mmengine.registry import init_default_scope
 from torch import nn
 
 from snnet_mm.costs import cost_table, preprocessed_size, size_name
@@ -75,6 +76,8 @@ class StitchExporter:
         results: StitchResults | None = None,
     ) -> None:
         self.cfg, self.model, self.results = cfg, model, results
+        # Another model may have been loaded since.
+        init_default_scope(cfg.get('default_scope', 'mmengine'))
         model.eval()
         self.out_dir = check_writable(out_dir, 'option: --out')
         self.space = find_stitched_backbone(model).space

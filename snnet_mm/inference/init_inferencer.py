@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from mmengine.infer import BaseInferencer
+from mmengine.registry import init_default_scope
 from mmengine.structures import BaseDataElement
 from torch import nn
 
@@ -34,6 +35,8 @@ def init_inferencer(model: nn.Module) -> BaseInferencer:
     Calls accept the inputs of :func:`list_images`, and the package's other arguments.
     """
     cfg, task = deepcopy(model.cfg), task_of(model)
+    # Another model may have been loaded since.
+    init_default_scope(cfg.get('default_scope', 'mmengine'))
     allowed = f'models of {", ".join(t.name for t in TASKS if t.inferencer)}'
     check(task.inferencer, 'model.type', type(model).__name__, allowed)
     for key in ('test_dataloader', 'visualizer'):

@@ -4,14 +4,17 @@ import cv2
 import numpy as np
 import pytest
 import torch
+from mmengine.config import Config
 from mmengine.structures import BaseDataElement, InstanceData, PixelData
 
+from snnet_mm.exports import StitchExporter
 from snnet_mm.inference.init_inferencer import (
     as_bgr,
     draw_prediction,
     init_inferencer,
     list_images,
     predict_arrays,
+    predictions_of,
 )
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import set_stitch
@@ -116,6 +119,29 @@ def test_arrays_that_are_no_images(array, words):
     for read in (list_images, as_bgr):
         with pytest.raises(ValueError, match=words):
             read(array)
+
+
+def test_models_of_several_packages_at_once(images, tmp_path):
+    """Each model's parts are those of its own package, whichever was loaded last."""
+    files = 'cls_snnetv2', 'setr-naive_snnetv2', 'mask-rcnn_snnetv2', 'dpt_snnetv2'
+    files = [next((CONFIGS / 'toy').glob(f'{name}-fast-slow_*')) for name in files]
+    image, wanted, models = images / 'a.png', [], []
+    for file in files:
+        cfg = Config.fromfile(file)
+        if cfg.default_scope == 'mmdet':  # whose masks need a scale
+            pipeline = cfg.test_dataloader.dataset.pipeline
+            pipeline.insert(-1, dict(type='Resize', scale=(64, 64)))
+        models.append(init_model(cfg, None, device='cpu'))
+        found = init_inferencer(models[-1])(image, return_datasamples=True)
+        wanted.extend(predictions_of(found))
+    inferencers = [init_inferencer(model) for model in models]
+    for inferencer, right in zip(inferencers, wanted, strict=True):
+        (found,) = predictions_of(inferencer(image, return_datasamples=True))
+        found, right = (getattr(x, 'scores', x) for x in (found, right))
+        assert np.array_equal(found, right)
+    for model in models:
+        exporter = StitchExporter(model.cfg, model, tmp_path)
+        assert exporter.compared_on == '2 test images'
 
 
 def test_visualizers_without_a_name(images):

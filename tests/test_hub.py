@@ -1,4 +1,5 @@
 import filecmp
+import shutil
 
 import pytest
 import torch
@@ -28,6 +29,17 @@ def test_a_bundle_is_saved_with_a_card_and_read_again(tmp_path, monkeypatch):
     card = (out / 'README.md').read_text()
     assert '| 7: a route | 0.00 | fp32 | 41.00 | 0.50 [-0.60, 0.10] | 3.5 |' in card
     assert 'Files were compared on 2 test images.' in card
+    # The hub's cache links to blobs beside the snapshot.
+    snapshot, blobs = tmp_path / 'snapshots' / 'abc', tmp_path / 'blobs'
+    snapshot.mkdir(parents=True)
+    shutil.copytree(out, blobs)
+    for number, name in enumerate(sorted(names)):
+        (blobs / name).rename(blobs / str(number))
+        (snapshot / name).symlink_to(f'../../blobs/{number}')
+    monkeypatch.setattr(hub, 'snapshot_download', lambda *_, **__: str(snapshot))
+    cached = hub.HubRuntime.from_pretrained('owner/name')
+    assert (cached.manifest, cached.folder) == (manifest, snapshot)
+    cached.set_stitch(7)
     # A damaged file is not handed on.
     next(source.glob('*fp32.onnx')).write_bytes(b'other')
     with pytest.raises(ValueError, match='the file is damaged'):

@@ -163,13 +163,12 @@ class StitchExporter:
     ) -> dict:
         """Write all files except the manifest to a folder; return the manifest."""
         pairs = [*product(request.formats, request.precisions)]
-        found, left_out, wanted, rows = {}, {}, {}, defaultdict(dict)
+        found, left_out, rows = {}, {}, defaultdict(dict)
         for n, i in enumerate(ids, start=1):
             print_log(f'Writing stitch {i}, {n} of {len(ids)}', logger='current')
             cfg, single = single_stitch(self.cfg, self.model, i)
             number = 1 if task_of(self.model).takes_one(self.model) else NUM_IMAGES
             build = StitchBuild(cfg, single, self.graph_images[:number])
-            wanted[i] = predict_loaded(self.model, self.images)
             written = [self._write(folder, i, build, *pair) for pair in pairs]
             found[i], left_out[i] = dict.fromkeys(written), []
             if request.verify_on:
@@ -180,10 +179,12 @@ class StitchExporter:
             kept = (file for i in ids for file in found[i])
             shared = [f.path for f in kept if FORMATS[f.format].shares_weights]
             weights = share_weights(shared) if shared else None
-        files = {
-            i: [self._compare(*file, wanted[i], weights) for file in of_stitch.items()]
-            for i, of_stitch in found.items()
-        }
+        files = {}
+        for i, of_stitch in found.items():
+            set_stitch(self.model, i)
+            wanted = predict_loaded(self.model, self.images)
+            compare = partial(self._compare, wanted=wanted, shared=weights)
+            files[i] = [compare(*file) for file in of_stitch.items()]
         results = self.results
         if request.verify_on:
             by_kind = results_by_kind(self.space, self.costs, rows)
@@ -191,8 +192,7 @@ class StitchExporter:
                 measured.save(folder / f'stitches_{name}_{precision}.json')
             # Without given results, the manifest lists those of PyTorch.
             results = by_kind[PYTORCH, 'fp32'] if results is None else results
-        described = self.cfg, self.model, self.size, wanted[ids[0]]
-        about = describe_graphs(*described)
+        about = describe_graphs(self.cfg, self.model, self.size, wanted)
         for file in (f for i in ids for f in files[i] if FORMATS[f['format']].is_graph):
             _rename(file, folder)
         manifest = self._manifest(files, left_out, about, weights, results)

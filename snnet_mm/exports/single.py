@@ -130,6 +130,8 @@ def save_single(cfg: Config, single: nn.Module, path: str | os.PathLike) -> None
     with atomic_path(path) as temporary:
         if path.suffix == '.safetensors':
             origin = {k: str(v) for k, v in single.exported_from.items()}
+            # safetensors rejects tensors that share memory, as of shared heads.
+            state = {name: value.clone() for name, value in state.items()}
             temporary.write_bytes(save(state, origin))
         else:
             meta = dict(exported_from=single.exported_from)

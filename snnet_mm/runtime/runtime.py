@@ -49,6 +49,8 @@ class StitchRuntime:
         precision: Precision of the graphs. By default the first one and all others with
             evaluated files (``--verify-on`` at export); :meth:`set_budget` and
             :meth:`hold` then choose a stitch together with its precision.
+        image_size: Height and width of the images that latencies are measured on.
+            Larger ones take more sliding windows. Default: the size of the graphs.
 
     Examples:
         >>> runtime = StitchRuntime('bundle')
@@ -62,6 +64,7 @@ class StitchRuntime:
         threads: int | None = None,
         sessions: int = 8,
         precision: str | None = None,
+        image_size: tuple[int, int] | None = None,
     ) -> None:
         self.folder, self.threads, self._most = Path(folder), threads, sessions
         check(sessions > 0, 'sessions', sessions, '1 or more')
@@ -73,6 +76,7 @@ class StitchRuntime:
         self.stitches = {stitch['id']: stitch for stitch in manifest['stitches']}
         self._files = dict(self._choosable(precision))
         self._steps = Steps(self.manifest)
+        self._image_size = tuple(image_size or self._steps.size)
         self._sessions: OrderedDict[Key, Run] = OrderedDict()
         self._opening, self._measuring = threading.Lock(), threading.Lock()
         self._lock = threading.RLock()  # guards the active stitch and controller
@@ -97,8 +101,8 @@ class StitchRuntime:
     def set_budget(self, budget: str, fallback: str | None = None) -> int:
         """Select the best stitch within a budget and return its id.
 
-        ``'25ms'`` bounds the time of a call on this device, ``'2G'`` the
-        multiply-accumulates and ``'3M'`` the parameters.
+        ``'25ms'`` bounds the time of a call on this device, for images of
+        ``image_size``, ``'2G'`` the multiply-accumulates and ``'3M'`` the parameters.
 
         Every file is ranked by its own metric (``--verify-on`` at export). A file
         counts as equal to its stitch in PyTorch if the 95 % interval of their
@@ -281,7 +285,8 @@ class StitchRuntime:
         modules = [import_module(RUNTIMES[kind]) for kind in sorted(kinds)]
         runtimes = ', '.join(f'{m.__name__} {m.__version__}' for m in modules)
         setup = f'{processor()}, {usable_cores()} cores, threads: {self.threads}, '
-        setup += f'{runtimes}, manifest: '
+        height, width = self._image_size
+        setup += f'{runtimes}, images: {height}x{width}, manifest: '
         setup += hashlib.sha256(text.encode()).hexdigest()[:12]
         try:
             kept = dict(json.loads(path.read_text()))
@@ -299,7 +304,7 @@ class StitchRuntime:
         return {key: times[name] for key, name in names.items()}
 
     def _measure(self, key: Key) -> float:
-        shape = *self._steps.size, 3
+        shape = *self._image_size, 3
         noise = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
         run, times = self._session(key), []
         for _ in range(1 + REPEATS):

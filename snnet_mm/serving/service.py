@@ -159,6 +159,7 @@ class Worker:
                 words = f'{work.deadline - now:.0f} ms are left; the fastest stitch '
                 words += f'takes {min(self._times.values()):.0f}'
                 answer = later(words, self._queue.qsize() * min(self._times.values()))
+                self._recover()
             else:
                 run = loop.run_in_executor(self._thread, self._run, work.body, key)
                 answer, elapsed = await run
@@ -185,12 +186,14 @@ class Worker:
         except Exception as error:  # decoders raise arbitrary exceptions
             words = f'image cannot be read: {type(error).__name__}: {error}'
             return reject(400, words), 0
-        self._runtime.set_stitch(*key[::-1])
         try:
+            self._runtime.set_stitch(*key[::-1])
             (found,) = self._runtime.predict_batch([image])
+            body, media_type = encode(found)
         except ValueError as error:
             return reject(400, str(error)), 0
-        body, media_type = encode(found)
+        except Exception as error:  # the queue must go on
+            return reject(500, f'{type(error).__name__}: {error}'), 0
         elapsed = (time.perf_counter() - begin) * 1000
         about = {'X-Precision': key[0], 'X-Stitch-Id': str(key[1])}
         about |= {'X-Milliseconds': f'{elapsed:.2f}'}
@@ -202,6 +205,14 @@ class Worker:
         self._error += SHARED * (abs(ratio - 1) - self._error)
         for other in self._times:
             self._times[other] *= ratio ** (OWN if other == key else SHARED)
+
+    def _recover(self) -> None:
+        """Move expected times towards those measured without load.
+
+        Dropped requests do not run, so nothing else would lower the times again.
+        """
+        for key, ms in candidates(self._runtime, self._settings).items():
+            self._times[key] += SHARED * (ms - self._times[key])
 
 
 class Counts:

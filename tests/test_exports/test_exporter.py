@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from mmengine.config import Config
 from narrow_toy import SHORT
 from old_torch import writes_onnx
 from safetensors import safe_open
@@ -12,6 +13,7 @@ import snnet_mm
 from snnet_mm.costs import cost_table
 from snnet_mm.exports import StitchExporter
 from snnet_mm.exports.comparison import check_parity
+from snnet_mm.exports.single import save_single
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import set_stitch
 from snnet_mm.stitching import StitchResults
@@ -95,9 +97,19 @@ def test_the_active_stitch_stays(toy_cfg, build, tmp_path, monkeypatch):
     assert exporter.export_stitch(2)['stitches'][0]['id'] == 2
     assert model.backbone.active_stitch.id == 4
     monkeypatch.setattr(exporter, '_compare', 'not callable')
-    with pytest.raises(TypeError, match='not callable'):
+    with pytest.raises(TypeError, match='callable'):
         exporter.export_stitch(0)
     assert model.backbone.active_stitch.id == 4
+
+
+def test_tied_weights_are_saved_as_safetensors(tmp_path):
+    """As of heads that share convolutions between levels (RTMDet)."""
+    model = torch.nn.ModuleList([torch.nn.Linear(2, 2)] * 2)
+    model.exported_from = dict(stitch=3)
+    save_single(Config(), model, tmp_path / 'one.safetensors')
+    with safe_open(tmp_path / 'one.safetensors', 'pt') as file:
+        for name, value in model.state_dict().items():
+            assert torch.equal(file.get_tensor(name), value)
 
 
 def test_an_export_that_differs_is_refused():

@@ -27,6 +27,7 @@ from snnet_mm.models import set_stitch
 from snnet_mm.runtime import StitchRuntime
 from snnet_mm.runtime.device import processor, usable_cores
 from snnet_mm.runtime.images import resize_image
+from snnet_mm.runtime.runtime import REPEATS
 
 cv2 = pytest.importorskip('cv2')
 onnx = pytest.importorskip('onnx')
@@ -209,6 +210,13 @@ def test_masks_are_those_of_mm(toy_cfg, build, exported, tmp_path, mode, padded)
     assert varied > len(SIZES)
     if not padded:  # all of a size, or windows of two images of a size
         assert_batches(runtime, [6] if mode == 'whole' else [2] * 16)
+    if mode == 'slide' and not padded:
+        # 2 x 3 windows; an image of the graph's size would have 2 x 2.
+        runtime, ran = StitchRuntime(tmp_path, image_size=(80, 120)), []
+        session = runtime._session
+        runtime._session = lambda k: lambda *x: ran.append(k) or session(k)(*x)
+        runtime.latencies()
+        assert len(ran) == 6 * (1 + REPEATS) * len({*ran})
 
 
 SLIDING = dict(crop_size=(64, 64), stride=(64, 40))

@@ -39,6 +39,8 @@ class Runtime:
     def predict_batch(self, images):
         if images[0].shape[1] == 2:
             raise ValueError('image=(2, 2); allowed: larger ones')
+        if images[0].shape[1] == 3:
+            raise MemoryError('too much')
         self.ran.append((self.active, images[0].shape[1]))
         return [images[0][..., 0] // 2]
 
@@ -86,8 +88,10 @@ def test_a_hopeless_request_is_dropped(worker):
 
 
 def test_bad_images_are_the_callers_fault(worker):
-    found = answers_of(worker, (png()[:-30], None), (png(2, 2), None), (png(), None))
-    assert [a.status for a in found] == [400, 400, 200]
+    bodies = png()[:-30], png(2, 2), png(3, 3), png()
+    found = answers_of(worker, *((body, None) for body in bodies))
+    assert [a.status for a in found] == [400, 400, 500, 200]
+    assert found[2].body == b'MemoryError: too much\n'
     assert found[0].body.startswith(b'image cannot be read: ')
     assert found[1].body == b'image=(2, 2); allowed: larger ones\n'
 
@@ -127,6 +131,19 @@ def test_times_follow_those_measured(worker):
     assert worker._times['fp32', 0] == pytest.approx(30, rel=0.01)
     # Of the others, that share of it which is the load.
     assert worker._times['int8', 0] == pytest.approx(10 * 1.5 ** (1 / 3), rel=0.02)
+
+
+def test_times_recover_while_all_requests_are_dropped(worker):
+    worker._times = {key: 20 * ms for key, ms in FRONT.items()}
+
+    async def one_by_one():
+        return [await worker.predict(png(), 100, settings()) for _ in range(30)]
+
+    found = [answer.status for answer in asyncio.run(one_by_one())]
+    assert found[0] == 503
+    assert found[-1] == 200
+    assert found == sorted(found, reverse=True)
+    assert worker._times['int8', 0] < 100
 
 
 def test_where_times_are_uncertain_a_cheaper_stitch_runs(worker):

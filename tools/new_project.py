@@ -69,7 +69,7 @@ def main() -> None:
     from snnet_mm.training.new_project import write_project
 
     classes = [*chain.from_iterable(x.split(',') for x in args.classes)]
-    data = read_folder(args.folder, args.task, [x for x in classes if x])
+    data = read_folder(args.folder, args.task, [x for x in classes if x], args.out)
     values = write_project(data, args.out, args.backbone, args.weights, args.force)
     guessed = '' if args.task else ' (by the layout; --task sets another)'
     print(f'Task: {TASKS[data.task]}{guessed}')

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import median
@@ -77,8 +78,16 @@ class LabelledFolder:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
+def annotation_file(out: Path, split: str, suffix: str) -> Path:
+    """Return the annotation file that is written beside a config."""
+    return out.with_name(f'{out.stem}_{split}{suffix}')
+
+
 def read_folder(
-    root: str | os.PathLike, task: str | None = None, classes: Sequence[str] = ()
+    root: str | os.PathLike,
+    task: str | None = None,
+    classes: Sequence[str] = (),
+    out: str | os.PathLike | None = None,
 ) -> LabelledFolder:
     """Recognise and check a folder; split it 80 to 20 if validation images are missing.
 
@@ -86,13 +95,17 @@ def read_folder(
         root: The folder.
         task: Key of ``TASKS``. Default: the task of the layout.
         classes: Class names of the labels in masks. Other layouts define their own.
+        out: Config that will be written; annotation files of an earlier one are not
+            read.
     """
     root, classes = Path(root).expanduser().resolve(), list(classes)
     check(task in (None, *TASKS), '--task', task, tuple(TASKS))
     check(len({*classes}) == len(classes), '--classes', classes, 'different names')
     if next(find_images(root), None) is None:
         raise ValueError(f'{root} has no images, {SUFFIXES} (argument: FOLDER)')
-    readers = {_read_yolo: 'det', _read_coco: 'det', _read_pairs: 'seg depth'}
+    own = [annotation_file(Path(out).expanduser(), s, '.json') for s in SPLITS if out]
+    read_coco = partial(_read_coco, skipped={path.resolve() for path in own})
+    readers = {_read_yolo: 'det', read_coco: 'det', _read_pairs: 'seg depth'}
     for read, tasks in (readers | {_read_classes: 'cls'}).items():
         if task is None or task in tasks.split():
             found = read(root, task, classes)
@@ -302,9 +315,11 @@ def _read_yolo(root: Path, task: str | None, given: list[str]) -> LabelledFolder
     return None
 
 
-def _read_coco(root: Path, task: str | None, given: list[str]) -> LabelledFolder | None:
+def _read_coco(
+    root: Path, task: str | None, given: list[str], skipped: set[Path]
+) -> LabelledFolder | None:
     contents = {}
-    for path in sorted([*root.glob('*.json'), *root.glob('*/*.json')]):
+    for path in sorted({*root.glob('*.json'), *root.glob('*/*.json')} - skipped):
         name = re.search('train|val|test', str(path.relative_to(root)).lower())
         split = name[0] if name else 'train'
         # COCO itself also contains files of captions and keypoints.
@@ -367,6 +382,7 @@ def _read_objects(
         share=median(_share(*pair) for pair in objects),
         most=max(Counter(id(image) for image, _ in objects).values()),
     )
+    _check_apart(root, contents)
     if 'val' not in contents:
         content, folder, _ = contents['train']
         parts = _divide([image['id'] for image in content['images']])
@@ -380,6 +396,22 @@ def _read_objects(
     numbers = [counts[name] for name in names.values()]
     parts = [*names.values()], numbers, sizes, notes, facts
     return LabelledFolder(root, 'det', splits, *parts)
+
+
+def _check_apart(
+    root: Path, contents: dict[str, tuple[dict, str, Path | None]]
+) -> None:
+    """Raise if splits have an image in common."""
+    seen: dict[str, Path | str] = {}
+    for split, (content, folder, path) in contents.items():
+        names = [image['file_name'] for image in content['images']]
+        found = {os.path.normpath(root / folder / name) for name in names}
+        if both := sorted(found & seen.keys()):
+            raise ValueError(
+                f'{seen[both[0]]} and {path or split} have {len(both)} images in '
+                f'common, such as {both[0]}: expected others for validation'
+            )
+        seen |= dict.fromkeys(found, path or split)
 
 
 def _share(image: dict, annotation: dict) -> float:

@@ -15,7 +15,7 @@ from yapf.yapflib.yapf_api import FormatCode
 
 from snnet_mm.anchors.plain_vit import ARCHITECTURES
 from snnet_mm.anchors.timm_anchor import TIMM_FAMILIES
-from snnet_mm.datasets.folders import LabelledFolder, Split
+from snnet_mm.datasets.folders import LabelledFolder, Split, annotation_file
 from snnet_mm.utils import atomic_path, check, check_file
 from snnet_mm.utils.timm_models import create_timm_model
 
@@ -92,8 +92,8 @@ def _annotation_file(out: Path, name: str, split: Split) -> Path | None:
     """Return the annotation file to write for a split, if it needs one."""
     if split.annotations is None:
         return None
-    ending = 'json' if isinstance(split.annotations, dict) else 'txt'
-    return out.with_name(f'{out.stem}_{name}.{ending}')
+    is_coco = isinstance(split.annotations, dict)
+    return annotation_file(out, name, '.json' if is_coco else '.txt')
 
 
 def _data_values(

@@ -14,7 +14,7 @@ from labelled_folders import (
     write_yolo,
 )
 
-from snnet_mm.datasets.folders import read_folder
+from snnet_mm.datasets.folders import annotation_file, read_folder
 
 
 def edit(path, **changes):
@@ -216,6 +216,18 @@ def test_wrong_coco_files(tmp_path, changes, message):
     edit(tmp_path / 'annotations/instances_val.json', **changes)
     with pytest.raises(ValueError, match=message):
         read_folder(tmp_path)
+
+
+@pytest.mark.parametrize('out', ['mine.py', 'annotations/mine.py'])
+def test_written_annotations_are_no_split(tmp_path, out):
+    write_coco(tmp_path, ['all'])
+    found = read_folder(tmp_path)
+    for split, part in found.splits.items():
+        path = annotation_file(tmp_path / out, split, '.json')
+        path.write_text(json.dumps(part.annotations))
+    assert read_folder(tmp_path, out=tmp_path / out) == found
+    with pytest.raises(ValueError, match='mine_val.json have 1 images in common, such'):
+        read_folder(tmp_path, out=tmp_path / 'other.py')
 
 
 def test_yolo(tmp_path):

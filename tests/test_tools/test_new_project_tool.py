@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from labelled_folders import halves, write, write_depth, write_masks
+from labelled_folders import halves, write, write_coco, write_depth, write_masks
 
 from snnet_mm.utils import load_config
 
@@ -26,6 +26,15 @@ def test_a_folder_becomes_a_config(run_here, tmp_path):
     assert cfg.train_dataloader.dataset.metainfo.classes == ['sky', 'road', 'car']
     with pytest.raises(ValueError, match='--force'):
         run_here('new_project.py', *args)
+
+
+def test_a_config_inside_its_data_is_written_again(run_here, tmp_path):
+    write_coco(tmp_path, ['all'])
+    args = tmp_path, '--out', tmp_path / 'mine.py', '--force'
+    args += '--backbone', 'vit_tiny_patch16_224'
+    first, again = (run_here('new_project.py', *args) for _ in range(2))
+    assert 'Images: 4 train (all), 1 val (all)' in first
+    assert again == first
 
 
 def test_depth_has_a_range(run_here, tmp_path):

@@ -83,6 +83,8 @@ class Anchor(BaseModule, metaclass=ABCMeta):
     lora_targets: Sequence[str] = ()
     # Name suffixes of a block's linear layers to whose outputs a plug-in may add.
     biased_layers: tuple[str, ...] = ()
+    # Whether the network's own outputs contain prefix tokens.
+    outputs_prefix = False
 
     def __init__(
         self,

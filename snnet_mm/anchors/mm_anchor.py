@@ -182,6 +182,10 @@ class MMSegViT(_TokenNet):
     def num_prefix_of(net: nn.Module) -> int:
         return int(getattr(net, 'with_cls_token', True))
 
+    @property
+    def outputs_prefix(self) -> bool:
+        return getattr(self.net, 'output_cls_token', False)
+
     def embed(self, images: Tensor) -> TokenState:
         net = self.net
         x, grid = net.patch_embed(images)
@@ -203,7 +207,7 @@ class MMSegViT(_TokenNet):
         patches = x[:, 1:] if getattr(net, 'with_cls_token', True) else x
         out = patches.reshape(len(x), *state.grid, x.shape[-1])
         out = out.permute(0, 3, 1, 2).contiguous()
-        return [out, x[:, 0]] if getattr(net, 'output_cls_token', False) else out
+        return [out, x[:, 0]] if self.outputs_prefix else out
 
 
 @register(MODELS)
@@ -215,6 +219,10 @@ class MMPretrainViT(_TokenNet):
     @staticmethod
     def num_prefix_of(net: nn.Module) -> int:
         return int(net.cls_token is not None)
+
+    @property
+    def outputs_prefix(self) -> bool:
+        return self.net.out_type in ('cls_token', 'raw')
 
     def embed(self, images: Tensor) -> TokenState:
         net = self.net

@@ -15,7 +15,7 @@ from snnet_mm.models import (
     StitchingLayer,
     find_stitched_backbone,
 )
-from snnet_mm.models.backbones.elastic_backbone import skippable
+from snnet_mm.models.backbones.elastic_backbone import read_prefix, skippable
 from snnet_mm.models.layers.least_squares import LayerFit
 from snnet_mm.stitching import gaps_of
 from snnet_mm.utils import check
@@ -178,7 +178,7 @@ class ChainSearch:
             [s[0].fitted.shape[-1] for s in (reached, wanted)],
             reached[0].fitted.device,
         )
-        number = self.anchor.num_prefix if self.backbone.out == 'end' else 0
+        number = read_prefix(self.anchor, self.backbone.out)
         kind = partial(PrefixStitchingLayer, num_prefix=number)
         layer = (kind if number else StitchingLayer)(*dims).to(device)
         fit = LayerFit(layer, RIDGE, device)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from mm_models import CLS, TOY, cls_mean, cls_vit
 from mmengine.config import Config
 from mmengine.registry import DATASETS, MODELS, init_default_scope
 from narrow_configs import write_data
@@ -15,12 +16,14 @@ from stock_configs import narrow_stock
 from torch.utils._pytree import tree_leaves
 from toy import without_weights
 
-from snnet_mm.elastic import convert_model, make_elastic
+from snnet_mm.elastic import ChainSearch, convert_model, make_elastic
 from snnet_mm.elastic.convert import Budgets, check_equal, own_heads
+from snnet_mm.exports import single_stitch
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import find_stitched_backbone, fit_in_turn, set_stitch
 from snnet_mm.models.backbones.elastic_backbone import skippable
 from snnet_mm.tasks import task_of
+from snnet_mm.utils import load_config
 from snnet_mm.utils.base_checkpoint import with_prefixes
 
 OPS = pytest.mark.ops
@@ -177,6 +180,33 @@ def test_a_stock_model_predicts_the_same_to_the_bit(
     assert wanted.keys() == found.keys()
     for key, value in wanted.items():
         assert torch.equal(found[key], value), key
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('model, number', [(cls_vit, 1), (cls_mean, 0)])
+def test_cls_tokens_that_a_head_reads_have_their_own_map(model, number, tmp_path):
+    pytest.importorskip('mmpretrain')
+    path, base = tmp_path / 'network.py', TOY.format(CLS)
+    path.write_text(f'_base_ = [{base!r}]\nmodel = {model(16, 4)!r}\n')
+    cfg = load_config(path)
+    network = disturb(init_model(cfg, None, device='cpu'))
+    conversion, budgets = convert_model(cfg, network), Budgets([(0, 2)])
+    whole, elastic = (conversion.build(cfg, b, network) for b in (Budgets(), budgets))
+    images = torch.randn(8, 3, 64, 64)
+    fit_in_turn(elastic.backbone, [images])
+    config = conversion.config(cfg, budgets)
+    reloaded = init_model(config, None, device='cpu')
+    reloaded.load_state_dict(elastic.state_dict())
+    layers = reloaded.backbone.stitching_layers.values()
+    assert [layer.num_prefix for layer in layers] == [number] * 2
+    _, single = single_stitch(config, reloaded, 1)
+    assert single(images).equal(reloaded(images))
+    # The search fits the same maps.
+    (state,) = ChainSearch(whole, [images], (64, 64)).chain((0, 2)).states[3]
+    wanted = whole.backbone.anchors[0].to_output(state)
+    (found,), (other,) = reloaded.backbone(images), network.backbone(images)
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+    assert (found - other).abs().max() > 0.01
 
 
 def test_what_cannot_be_converted(tmp_path):

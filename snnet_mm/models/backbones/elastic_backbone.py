@@ -23,7 +23,7 @@ class ElasticBackbone(StitchedBackbone):
         anchors: The network or its config, in a list of one.
         chains: Blocks that each chain keeps, with chains in order of decreasing cost.
         stitching_layer: Config of the stitching layers, without widths. Default: affine
-            layers, which map prefix tokens separately if ``out='end'``.
+            layers, which map prefix tokens separately if heads may read them.
         out_indices: Blocks whose maps are returned. Default: the network's own.
         stitch_ids: Stitches to keep besides the network. Default: all.
         out, **kwargs: See :class:`StitchedBackbone`.
@@ -56,8 +56,8 @@ class ElasticBackbone(StitchedBackbone):
         read = {i % anchor.depth for i in out_indices} if out == 'maps' else ()
         space = SkipSpace(anchor.depth, chains, read, skippable(anchor), stitch_ids)
         layer = stitching_layer or dict(type='StitchingLayer')
-        if stitching_layer is None and out == 'end' and anchor.num_prefix:
-            layer = dict(type='PrefixStitchingLayer', num_prefix=anchor.num_prefix)
+        if stitching_layer is None and (number := read_prefix(anchor, out)):
+            layer = dict(type='PrefixStitchingLayer', num_prefix=number)
         more = dict(kwargs, out=out, out_indices=out_indices)
         super().__init__(anchors, space, layer, **more)
 
@@ -71,6 +71,11 @@ class ElasticBackbone(StitchedBackbone):
                 'it with its base, or write one file with tools/make_elastic.py --whole'
             )
         super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+def read_prefix(anchor: Anchor, out: str) -> int:
+    """Return the number of prefix tokens, or 0 if no output contains them."""
+    return anchor.num_prefix if out == 'end' or anchor.outputs_prefix else 0
 
 
 def skippable(anchor: Anchor) -> tuple[int, ...]:

@@ -122,3 +122,27 @@ def test_costs_in_a_whole_model_are_its_blocks_and_maps(randomise):
         }
         assert torch.equal(single._forward(images), model._forward(images))
         assert costs[n].params == sum(p.numel() for p in single.parameters())
+
+
+SEG_VIT = dict(img_size=32, patch_size=8, embed_dims=8, num_layers=3, num_heads=2)
+SEG_VIT |= dict(type='mmseg.VisionTransformer')
+ARCH = dict(embed_dims=8, num_layers=3, num_heads=2, feedforward_channels=16)
+CLS_VIT = dict(type='mmpretrain.VisionTransformer', arch=ARCH, img_size=32)
+CLS_VIT |= dict(patch_size=8)
+
+
+@pytest.mark.parametrize(
+    'family, net, number',
+    [
+        ('MMSegViT', SEG_VIT, 0),
+        ('MMSegViT', SEG_VIT | dict(output_cls_token=True), 1),
+        ('MMPretrainViT', CLS_VIT, 1),
+        ('MMPretrainViT', CLS_VIT | dict(out_type='raw'), 1),
+        ('MMPretrainViT', CLS_VIT | dict(out_type='featmap'), 0),
+    ],
+)
+def test_prefix_tokens_in_outputs_have_their_own_map(build, family, net, number):
+    pytest.importorskip('mmpretrain')
+    built = build(dict(type=family, net=net), [(0, 2)])
+    (layer,) = built.stitching_layers.values()
+    assert layer.num_prefix == number

@@ -116,6 +116,8 @@ class Conversion(NamedTuple):
             ),
             stitch_statistics=dict(type='StitchStatisticsHook', num_images=200),
         )
+        changed = layer_decay(cfg.get('optim_wrapper') or {})
+        cfg.merge_from_dict(dict(optim_wrapper=changed) if changed else {})
         cfg.find_unused_parameters = True
         cfg.load_from, cfg.resume = None, False
         return cfg
@@ -127,6 +129,18 @@ def build_model(cfg: Config, model: Mapping) -> nn.Module:
         built = revert_sync_batchnorm(MODELS.build(deepcopy(dict(model))))
     built.eval()  # not chained: some models return None
     return built
+
+
+def layer_decay(optim_wrapper: Mapping) -> dict:
+    """Return changes that replace mm's layer-wise decay by ours; none without decay.
+
+    mm's constructors know only the backbones of mm.
+    """
+    paramwise = optim_wrapper.get('paramwise_cfg') or {}
+    for key in {'decay_rate', 'layer_decay_rate'} & set(paramwise):
+        rates = dict(_delete_=True, decay_rates=paramwise[key])
+        return dict(constructor='AnchorLayerDecayConstructor', paramwise_cfg=rates)
+    return {}
 
 
 def imports_of(cfg: Config) -> list[str]:

@@ -30,8 +30,10 @@ from snnet_mm.utils import (
     is_whole,
     load_config,
     load_weights_only,
+    make_safe,
     read_json,
     set_length,
+    train_in_half_precision,
     work_dir_lock,
     write_json,
 )
@@ -353,6 +355,8 @@ class _Job:
         cfg.default_hooks.pop('stitch_statistics', None)
         cfg.custom_hooks = without_averages(cfg)
         cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
+        train_in_half_precision(cfg, asked=False)
+        make_safe(cfg)
         self.say(f'Training the network and its chains for {iters} iterations')
         self._save(self._trained(cfg, 'training', dict(iters=iters)), whole=True)
 

@@ -21,7 +21,14 @@ from snnet_mm.utils.base_checkpoint import with_prefixes
 from snnet_mm.utils.configs import model_config
 from snnet_mm.utils.timm_models import origin_of
 
-from .convert import Budgets, build_model, check_equal, convert_model, imports_of
+from .convert import (
+    Budgets,
+    build_model,
+    check_equal,
+    convert_model,
+    imports_of,
+    layer_decay,
+)
 
 Size = tuple[int, int]
 _WHY = dict(
@@ -233,12 +240,8 @@ def _slower(optim_wrapper: Mapping) -> dict:
     """Return a third of the learning rate, and layer-wise decay for all anchors."""
     lr = optim_wrapper.get('optimizer', {}).get('lr')
     check(is_number(lr), 'optim_wrapper.optimizer.lr', lr, 'a learning rate')
-    change: dict[str, Any] = dict(optimizer=dict(lr=float(f'{lr / 3:.3g}')))
-    paramwise = optim_wrapper.get('paramwise_cfg') or {}
-    for key in {'decay_rate', 'layer_decay_rate'} & set(paramwise):
-        rates = dict(_delete_=True, decay_rates=paramwise[key])
-        change |= dict(constructor='AnchorLayerDecayConstructor', paramwise_cfg=rates)
-    return change
+    rate = dict(lr=float(f'{lr / 3:.3g}'))
+    return dict(optimizer=rate, **layer_decay(optim_wrapper))
 
 
 def _write(

@@ -350,6 +350,39 @@ def test_a_joint_training_changes_the_network_too(trained, quick, tmp_path):
     init_model(tmp_path / 'elastic.py', tmp_path / 'elastic.pth', device='cpu')
 
 
+@pytest.mark.parametrize(
+    'constructor, key',
+    [
+        ('LearningRateDecayOptimizerConstructor', 'decay_rate'),
+        ('LayerDecayOptimizerConstructor', 'layer_decay_rate'),
+    ],
+)
+def test_layer_decay_and_mixed_precision_of_mm_train_jointly(
+    trained, quick, tmp_path, constructor, key
+):
+    """mm's constructors know only mm's backbones, its AMP no CPU."""
+    config, checkpoint = trained()
+    cfg, rate, lr = Config.fromfile(config), 0.5, 1e-3
+    cfg.optim_wrapper = dict(
+        type='AmpOptimWrapper',
+        optimizer=dict(type='AdamW', lr=lr, weight_decay=0.0),
+        constructor=constructor,
+        paramwise_cfg={key: rate, 'num_layers': DEPTH},
+    )
+    quick(cfg, checkpoint, tmp_path, blocks=[[0, 2]], train=1)
+    written = Config.fromfile(tmp_path / 'elastic.py').optim_wrapper
+    assert written.constructor == 'AnchorLayerDecayConstructor'
+    assert written.paramwise_cfg == dict(decay_rates=rate)
+    assert written.type == 'AmpOptimWrapper'  # of the config, for any device
+    before = torch.load(checkpoint)['state_dict']
+    after = load_weights_only(tmp_path / 'elastic.pth')['state_dict']
+    for block in (0, 2):  # every stitch trains these; Adam's first step is lr
+        name = f'blocks.{block}.mlp.fc1.weight'
+        step = after[f'backbone.anchors.0.{name}'] - before[f'backbone.{name}']
+        expected = lr * rate ** (DEPTH - block)
+        assert step.abs().max().item() == pytest.approx(expected, rel=0.01)
+
+
 @pytest.mark.parametrize('steps', ['iters', 'train'])
 def test_averages_of_weights_in_the_config_do_not_act(trained, quick, tmp_path, steps):
     """Else training would be discarded: the average has hardly left the start."""

@@ -332,7 +332,8 @@ def evaluate(
         checkpoint: Its checkpoint.
         stitches: See :class:`snnet_mm.stitching.Selection`.
         work_dir: Folder for ``stitches.json``. Default: ``work_dir`` of the config.
-        **options: Settings of the test loop, such as ``limit=100``.
+        **options: Settings of the test loop, such as ``limit=100``; ``sizes`` and
+            ``out_dir`` are those of ``tools/test.py`` alone.
 
     Returns:
         Costs and metrics of the stitches.
@@ -346,11 +347,18 @@ def evaluate(
     check_file(checkpoint, 'argument: checkpoint')
     cfg = runner_config(config, work_dir)
     cfg.load_from, loop = str(checkpoint), dict(cfg.get('test_cfg') or {})
+    wanted = 'not set here; tools/test.py has it'
+    for key in {'sizes', 'out_dir'} & {*options}:
+        check(False, f'argument: {key}', options[key], wanted)
+    sizes = loop.get('sizes') or ()
+    check(len(sizes) < 2, 'test_cfg.sizes', sizes, 'one; tools/test.py takes several')
     loop.update(type='StitchTestLoop', stitches=stitches, out_dir=cfg.work_dir)
     cfg.test_cfg = loop | options
     with checked_runner(cfg, 'test') as runner:
         runner.test()
-    return Results.read(Path(cfg.work_dir, 'stitches.json'))
+    reports, wanted = runner.test_loop.reports, 'one that measures something'
+    check(reports, 'test_evaluator', cfg.get('test_evaluator'), wanted)
+    return reports[0]
 
 
 def _known_results(model: nn.Module) -> Results | None:

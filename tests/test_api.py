@@ -1,5 +1,6 @@
 """The fifteen public names, on an elastic toy model."""
 
+import shutil
 from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import MagicMock
@@ -131,6 +132,27 @@ def test_stitches_are_tested(folder, tmp_path):
         r.id: r.metrics for r in known.stitches if r.id != 1
     }
     assert (tmp_path / 'stitches.json').is_file()
+
+
+def test_results_are_those_of_this_test(folder, tmp_path):
+    """Those of one size lie in a folder of their own, beside older ones."""
+    files, work_dir = (tmp_path / 'own.py', folder / 'elastic.pth'), tmp_path / 'test'
+    cfg = Config.fromfile(folder / 'elastic.py')
+    cfg.test_cfg.sizes = [(32, 48)]
+    cfg.dump(files[0])
+    work_dir.mkdir()
+    shutil.copy(folder / 'stitches.json', work_dir)
+    results = sn.evaluate(*files, [1], work_dir, limit=2)
+    assert [(r.id, r.num_images) for r in results.stitches] == [(1, 2)]
+    assert results.input_size == (32, 48)
+    assert results == sn.Results.read(work_dir / '32x48/stitches.json')
+    for key, value in (('sizes', [(32, 48)]), ('out_dir', tmp_path)):
+        with pytest.raises(ValueError, match=rf'tools/test.py.*argument: {key}'):
+            sn.evaluate(*files, [1], work_dir, **{key: value})
+    cfg.test_cfg.sizes = [(32, 48), (64, 64)]
+    cfg.dump(files[0])
+    with pytest.raises(ValueError, match=r'one; tools/test.py.*test_cfg.sizes'):
+        sn.evaluate(*files, [1], work_dir)
 
 
 def test_files_that_do_not_exist(folder, tmp_path):

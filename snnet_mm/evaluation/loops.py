@@ -11,7 +11,7 @@ from mmengine.runner import Runner, TestLoop, ValLoop
 from torch import nn
 
 from snnet_mm.models import find_stitched_backbone
-from snnet_mm.stitching import Selection, visiting_order
+from snnet_mm.stitching import Selection, StitchResults, visiting_order
 from snnet_mm.tasks import check_saved
 from snnet_mm.utils import check, is_whole, quiet_terminal, register, work_dir_lock
 
@@ -94,6 +94,9 @@ class StitchTestLoop(TestLoop):
         keep: Stitches per budget group (a tenth of the FLOPs range) that pass the
             screening. Default: 3.
         show_dir: Folder for pictures of all predictions, with a subfolder per stitch.
+
+    Attributes:
+        reports: Results of the last test, one for each size.
     """
 
     def __init__(
@@ -128,6 +131,7 @@ class StitchTestLoop(TestLoop):
         self.quiet, self.resume, self.show_dir = quiet, resume, show_dir
         self.stitches_per_pass, self.limit = stitches_per_pass, limit
         self.screen, self.keep = screen, keep
+        self.reports: list[StitchResults] = []
         for name in ('stitches_per_pass', 'limit', 'screen', 'keep'):
             if (number := getattr(self, name)) is not None:
                 check(is_whole(number, 1), f'test_cfg.{name}', number, '1 or more')

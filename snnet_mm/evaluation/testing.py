@@ -61,6 +61,7 @@ def run_at_all_sizes(loop: StitchTestLoop) -> dict[str, float]:
             named = row.metrics.items()
             metrics |= {f'{at}stitch_{row.id}/{name}': value for name, value in named}
     set_input_size(runner.model, None)
+    loop.reports = reports
     if len(reports) > 1 and is_main_process():
         report_sizes(reports, loop.out_dir)
     partial.remove()

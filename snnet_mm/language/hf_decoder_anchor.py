@@ -172,7 +172,9 @@ class HFDecoderAnchor(Anchor):
             return
         key = 'anchors.pretrained'
         check(self.init_cfg is None, 'init_cfg', self.init_cfg, f'None with {key}')
-        _read_config(self.pretrained, key)
+        layers = _read_config(self.pretrained, key).num_hidden_layers
+        wanted = f'{self.depth}, the layers of anchors.model'
+        check(layers == self.depth, f'{key}.num_hidden_layers', layers, wanted)
         try:
             load = AutoModelForCausalLM.from_pretrained
             loaded = load(self.pretrained, dtype=self.dtype).state_dict()

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from mmengine.logging import print_log
 from torch import Tensor, nn
@@ -22,10 +22,15 @@ Weights = Mapping[str, Tensor]
 _OPTIONAL = re.compile(r'\.lora_[AB]$|\.adapter\.|num_batches_tracked$')
 
 
-def pretrained_options(init_cfg: Mapping | None, *allowed: str) -> dict | None:
+def pretrained_options(
+    init_cfg: Mapping | Sequence[Mapping] | None, *allowed: str
+) -> dict | None:
     """Return the options of an ``init_cfg`` of type Pretrained, else None."""
-    if not isinstance(init_cfg, Mapping) or init_cfg.get('type') != 'Pretrained':
+    parts = [init_cfg] if isinstance(init_cfg, Mapping) else init_cfg or []
+    if all(part.get('type') != 'Pretrained' for part in parts):
         return None
+    check(len(parts) == 1, 'init_cfg', init_cfg, 'Pretrained alone')
+    (init_cfg,) = parts
     options = {k: v for k, v in init_cfg.items() if k != 'type'}
     known = {'checkpoint'} <= set(options) <= {'checkpoint', 'prefix', *allowed}
     words = f'a dict with checkpoint and, optionally, {("prefix", *allowed)}'

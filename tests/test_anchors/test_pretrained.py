@@ -90,6 +90,27 @@ def test_other_geometries_are_refused(build_vit, save, kwargs, message):
     assert_same(vit, before)
 
 
+def test_init_cfgs_in_lists(build_vit, save):
+    weights, vit = build_vit().state_dict(), build_vit()
+    init_cfg = dict(type='Pretrained', checkpoint=save(weights))
+    vit.init_cfg = [init_cfg]
+    vit.init_weights()
+    assert_same(vit, weights)
+    other = dict(type='Constant', layer='Linear', val=0.5)
+    for wrong, message in (
+        ([init_cfg, other], 'init_cfg=.*allowed: Pretrained alone'),
+        ([dict(init_cfg, map_location='cpu')], 'init_cfg=.*allowed: a dict with chec'),
+    ):
+        vit.init_cfg = wrong
+        with pytest.raises(ValueError, match=message):
+            vit.init_weights()
+    assert_same(vit, weights)
+    vit = build_vit()
+    vit.init_cfg = [other]
+    vit.init_weights()
+    assert (vit.blocks[0].attn.qkv.weight == 0.5).all()
+
+
 @pytest.mark.parametrize(
     ('checkpoint', 'prefix', 'message'),
     [

@@ -3,11 +3,13 @@
 from collections.abc import Iterator, Mapping
 
 from mmengine.dist import get_rank
-from mmengine.hooks import Hook
+from mmengine.hooks import CheckpointHook, Hook
 from mmengine.registry import HOOKS
-from mmengine.runner import Runner
+from mmengine.runner import EpochBasedTrainLoop, Runner
 
 from snnet_mm.utils import check, is_whole, register, seed_everything
+
+from .stitch_hooks import accumulative_counts
 
 LEAST = dict(max_iters=1, max_epochs=1, val_interval=1, val_begin=0)
 
@@ -55,3 +57,20 @@ def _inexact_settings(runner: Runner) -> Iterator[str]:
             f'{type(sampler).__name__} seeds no augmentation, SeededSampler does '
             '(config key: train_dataloader.sampler)'
         )
+    loop, counts = runner.train_loop, accumulative_counts(runner.optim_wrapper)
+    by_epoch = isinstance(loop, EpochBasedTrainLoop)
+    for hook in (h for h in runner.hooks if isinstance(h, CheckpointHook)):
+        iters = (hook.interval or 0) * (len(loop.dataloader) if hook.by_epoch else 1)
+        if not 0 < iters < loop.max_iters:
+            continue
+        if by_epoch and not hook.by_epoch:
+            yield (
+                'it begins at the start of an epoch, checkpoints are written within '
+                'epochs (config key: default_hooks.checkpoint.by_epoch)'
+            )
+        elif hook.by_epoch == by_epoch and iters % counts:
+            yield (
+                f'checkpoints, every {iters} iterations, drop gradients that '
+                f'accumulate over {counts} (config keys: '
+                'default_hooks.checkpoint.interval, optim_wrapper.accumulative_counts)'
+            )

@@ -187,7 +187,7 @@ def accumulative_counts(optim_wrapper: OptimWrapper | OptimWrapperDict) -> int:
     """Return the number of iterations between steps that all optimizers share."""
     if isinstance(optim_wrapper, OptimWrapperDict):
         return math.lcm(*map(accumulative_counts, optim_wrapper.values()))
-    return optim_wrapper._accumulative_counts
+    return getattr(optim_wrapper, '_accumulative_counts', 1)  # DeepSpeed's has none
 
 
 HISTOGRAM = 'stitch_histogram'

@@ -1,5 +1,7 @@
 """Interrupted training goes on as if nothing had happened."""
 
+import re
+
 import pytest
 from mmengine.runner import Runner
 from training_twice import train_twice
@@ -93,14 +95,48 @@ def test_six_iterations_are_three_and_three(random_cfg, num_workers):
     train_twice(random_cfg, 3, 6, train_dataloader=workers)
 
 
-def test_what_is_not_exact_is_said(random_cfg, caplog):
-    random_cfg.randomness.seed = None
-    random_cfg.train_dataloader.sampler.type = 'InfiniteSampler'
-    runner = Runner.from_cfg(random_cfg)
+def reasons(cfg, caplog):
+    """Return the warnings of a training that is about to begin."""
+    runner = Runner.from_cfg(cfg)
+    runner.optim_wrapper = runner.build_optim_wrapper(runner.optim_wrapper)
     runner.logger.setLevel('WARNING')
     runner.logger.addHandler(caplog.handler)
     (hook,) = (h for h in runner.hooks if isinstance(h, ExactResumeHook))
     hook.before_train(runner)
-    seed, sampler = caplog.messages
+    return caplog.messages
+
+
+def test_what_is_not_exact_is_said(random_cfg, caplog):
+    random_cfg.randomness.seed = None
+    random_cfg.train_dataloader.sampler.type = 'InfiniteSampler'
+    seed, sampler = reasons(random_cfg, caplog)
     assert 'config key: randomness.seed' in seed
     assert 'InfiniteSampler seeds no augmentation, SeededSampler does' in sampler
+
+
+BY_EPOCH = 'within epochs .config key: default_hooks.checkpoint.by_epoch'
+
+
+@pytest.mark.parametrize(
+    ('loop', 'hook', 'reason'),
+    [
+        (dict(max_iters=9), dict(interval=4), 'every 4 .* accumulate over 3 '),
+        (dict(max_iters=9), dict(interval=6), None),
+        (dict(max_iters=4), dict(interval=4), None),  # only at the end
+        (dict(max_epochs=9), dict(interval=3), BY_EPOCH),
+        (dict(max_epochs=9), dict(interval=1, by_epoch=True), 'every 4 .* over 3 '),
+        (dict(max_epochs=9), dict(interval=3, by_epoch=True), None),
+    ],
+)
+def test_checkpoints_between_steps_and_within_epochs(
+    random_cfg, caplog, loop, hook, reason
+):
+    random_cfg.optim_wrapper.accumulative_counts = 3
+    kind = 'EpochBasedTrainLoop' if 'max_epochs' in loop else 'IterBasedTrainLoop'
+    random_cfg.train_cfg = dict(loop, type=kind)
+    random_cfg.train_dataloader.dataset.num_scenes = 8
+    random_cfg.train_dataloader.batch_size = 2
+    random_cfg.default_hooks.checkpoint.update(hook)
+    found = reasons(random_cfg, caplog)
+    assert len(found) == (reason is not None)
+    assert not found or re.search(reason, found[0])

@@ -4,7 +4,6 @@ import hashlib
 import json
 import math
 import os
-import os.path as osp
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -45,7 +44,6 @@ LAST = 'last_checkpoint'  # mmengine's file with the path of the last checkpoint
 class Options:
     """Settings of :func:`make_fast_anchor` that its steps share."""
 
-    config: str
     checkpoint: str
     work_dir: Path
     every: int
@@ -104,11 +102,12 @@ def make_fast_anchor(
     check(every > 1, '--every', every, '2 or more')
     kept = None if blocks is None else list(blocks)
     options = Options(
-        *(str(config), str(checkpoint), Path(work_dir)),
+        *(str(checkpoint), Path(work_dir)),
         *(every, kept, iters, labels, resume),
     )
-    cfg = load_config(options.config, cfg_options)
-    train_in_half_precision(cfg, amp)
+    cfg = load_config(config, cfg_options)
+    training = deepcopy(cfg)
+    train_in_half_precision(training, amp)
     folder = check_writable(options.work_dir, 'option: --work-dir')
     first, last = folder / 'chain.pth', folder / 'fast.pth'
     with guard_checkpoints():
@@ -118,7 +117,7 @@ def make_fast_anchor(
         student = MODELS.build(model_config(fast))
         student.load_state_dict(weights)
         _save(first, state_dict=student.state_dict())
-        _train(_training_config(cfg, fast, places, options), last, verbose)
+        _train(_training_config(training, fast, places, options), last, verbose)
         fast.work_dir = cfg.work_dir = str(folder)
         networks = {'slow anchor': (cfg, checkpoint), 'chain': (fast, first)}
         networks['trained'] = fast, last
@@ -220,17 +219,12 @@ def _write_config(
         backbone['global_blocks'] = kept
     if 'frozen_stages' in slow:
         backbone['frozen_stages'] = -1  # the chain has to adapt
-    model = dict(backbone=backbone)
     fast = deepcopy(cfg)
     fast.model.backbone.pop('arch')
     fast.model.backbone.pop('init_cfg', None)
-    fast.merge_from_dict(dict(model=model))
-    for value in (settings['arch'], init_cfg):
-        value['_delete_'] = True
-    changes = dict(_base_=[osp.relpath(options.config, options.work_dir)], model=model)
-    made = f'# A fast anchor made of the anchor of {osp.basename(options.config)} by '
-    made += f'tools/make_fast_anchor.py.\n{Config(changes).pretty_text}'
-    path.write_text(made)
+    fast.merge_from_dict(dict(model=dict(backbone=backbone)))
+    with atomic_path(path) as temporary:
+        fast.dump(temporary)
     return fast
 
 

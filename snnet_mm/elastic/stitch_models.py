@@ -258,4 +258,5 @@ def _write(
         if key in changes and value is not None and key in _WHY:
             text += f'# {_WHY[key]}\n'
         text += Config({key: value}).pretty_text.strip() + '\n'
-    out.write_text(text)
+    with atomic_path(out) as temporary:
+        temporary.write_text(text)

@@ -3,6 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from mmengine.config import Config
 from mmengine.registry import MODELS
 from narrow_timm import randomise
 from tiny import TOY
@@ -32,7 +33,7 @@ def fast_backbone(tmp_path):
         settings = {f'model.backbone.{k}': v for k, v in settings.items()}
         cfg = load_config(SLOW, SMALL | settings)
         args = dict(blocks=None, every=2) | (size or {})
-        files = dict(config=str(SLOW), checkpoint=None, work_dir=tmp_path)
+        files = dict(checkpoint=None, work_dir=tmp_path)
         args = SimpleNamespace(**args, **files)
         found, places, _ = fast_anchor._chain(cfg, args)
         return fast_anchor._write_config(cfg, found, places, args).model.backbone
@@ -65,7 +66,7 @@ def test_the_network_to_begin_with_is_the_chain_of_an_elastic_one(
     slow = init_model(cfg, None, device='cpu')
     randomise(slow)
     torch.save(dict(state_dict=slow.state_dict()), path)
-    files = dict(config=str(SLOW), checkpoint=str(path), work_dir=tmp_path)
+    files = dict(checkpoint=str(path), work_dir=tmp_path)
     options = SimpleNamespace(blocks=blocks, every=2, **files)
     settings, places, weights = fast_anchor._chain(cfg, options)
     first = blocks[0] == 0
@@ -89,6 +90,31 @@ def test_the_network_to_begin_with_is_the_chain_of_an_elastic_one(
     forgotten.update(gaps=(), init_cfg=dict(forgotten.init_cfg, checkpoint=str(path)))
     with pytest.raises(ValueError, match=r'it has blocks\.0\.gap\.weight'):
         MODELS.build(forgotten).init_weights()
+
+
+def test_the_written_config_is_that_of_the_trained_model(fast_backbone, tmp_path):
+    """With the options of the call, whatever the slow anchor's config is named."""
+    backbone = fast_backbone(out_indices=(-1,))
+    written, plain = load_config(tmp_path / 'fast.py'), load_config(SLOW)
+    assert written.model.backbone == backbone
+    assert backbone.arch == dict(embed_dims=16, depth=4, num_heads=4, mlp_ratio=4)
+    assert backbone.init_cfg.checkpoint == str(tmp_path / 'fast.pth')
+    assert written.model.decode_head == dict(plain.model.decode_head, in_channels=16)
+    assert written.train_dataloader.batch_size == 2
+    assert not [*tmp_path.glob('.fast*')]
+
+
+def test_a_failed_write_leaves_the_old_config(fast_backbone, tmp_path, monkeypatch):
+    def fails(_, path):
+        path.write_text('half of ')
+        raise KeyboardInterrupt
+
+    fast_backbone()
+    before = (tmp_path / 'fast.py').read_text()
+    monkeypatch.setattr(Config, 'dump', fails)
+    with pytest.raises(KeyboardInterrupt):
+        fast_backbone(out_indices=(2,))
+    assert (tmp_path / 'fast.py').read_text() == before
 
 
 def test_a_training_of_other_blocks_is_not_resumed(tmp_path):
@@ -132,7 +158,7 @@ def test_an_average_of_the_config_does_not_discard_the_training(tmp_path):
     for path in (slow, first):
         torch.save(dict(state_dict=weights), path)
     args = dict(blocks=None, every=2, iters=3, labels=False, resume=False)
-    args |= dict(config=str(SLOW), checkpoint=str(slow), work_dir=tmp_path)
+    args |= dict(checkpoint=str(slow), work_dir=tmp_path)
     places = range(cfg.model.backbone.arch.depth)
     training = fast_anchor._training_config(
         cfg, cfg, [*places], SimpleNamespace(**args)
@@ -163,9 +189,8 @@ def test_a_fast_anchor_is_made_of_a_slow_one(run_here, tmp_path):
     metrics = json.loads((tmp_path / 'fast' / 'fast_anchor.json').read_text())
     assert list(metrics) == ['slow anchor', 'chain', 'trained']
     assert all('mIoU' in found for found in metrics.values())
-    options = {'model.decode_head.in_channels': 16}
     paths = (tmp_path / 'fast' / f'fast.{end}' for end in ('py', 'pth'))
-    model = init_model(*paths, cfg_options=options)
+    model = init_model(*paths)
     assert (model.backbone.depth, model.backbone.block_dims[0]) == (4, 16)
     chain = torch.load(tmp_path / 'fast' / 'chain.pth')['state_dict']
     moved = [k for k, v in model.state_dict().items() if not torch.equal(v, chain[k])]

@@ -1,5 +1,7 @@
 """Two trained models become a config that starts from both of them."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from mm_models import (
@@ -177,3 +179,17 @@ def test_models_that_start_anew_load_the_weights_later(make, tmp_path, monkeypat
     # mm's layer-wise decay knows mm's backbones only.
     assert cfg.optim_wrapper.constructor == 'AnchorLayerDecayConstructor'
     assert cfg.optim_wrapper.paramwise_cfg == dict(decay_rates=0.7)
+
+
+def test_a_failed_write_leaves_the_old_config(make, tmp_path, monkeypatch):
+    def fails(path, text):
+        path.write_bytes(text[:9].encode())
+        raise KeyboardInterrupt
+
+    a, b = (make(n, SEG, seg_vit(16 * n, 2)) for n in (1, 2))
+    out = tmp_path / 'both.py'
+    out.write_text('old = 1')
+    monkeypatch.setattr(Path, 'write_text', fails)
+    with pytest.raises(KeyboardInterrupt):
+        stitch_models(a, b, out)
+    assert out.read_bytes() == b'old = 1'

@@ -93,7 +93,8 @@ class StitchTestLoop(TestLoop):
             images, or on ``limit`` images. Default: no screening.
         keep: Stitches per budget group (a tenth of the FLOPs range) that pass the
             screening. Default: 3.
-        show_dir: Folder for pictures of all predictions, with a subfolder per stitch.
+        show_dir: Folder for pictures of all predictions, with a subfolder per size of
+            ``sizes`` and stitch.
 
     Attributes:
         reports: Results of the last test, one for each size.

@@ -82,13 +82,19 @@ def identify(runner: Runner, dataset: Dataset, statistics: Mapping) -> str:
 
     ``statistics`` are the batch norm statistics by stitch id and name.
     """
-    cfg, images = runner.cfg, [len(dataset)]
+    cfg, images = runner.cfg, image_paths(dataset) or [len(dataset)]
     test_cfg = cfg.get('test_cfg') or {}
     settings = [cfg.get(key) for key in CONFIG_KEYS]
     settings += [test_cfg.get(key) for key in TEST_KEYS]
-    if isinstance(dataset, BaseDataset):  # overrides may load or sample images
-        infos = (BaseDataset.get_data_info(dataset, i) for i in range(len(dataset)))
-        images = [info.get('img_path') for info in infos]
     weights = dict(runner.model.state_dict())
     weights |= {f'{i} {k}': v for i, own in statistics.items() for k, v in own.items()}
     return digest([repr(settings), repr(images), digest_of(weights)])
+
+
+def image_paths(dataset: Dataset) -> list[str | None]:
+    """Return the paths of all images, or an empty list if the data set has no infos."""
+    if not isinstance(dataset, BaseDataset):
+        return []
+    # Overrides may load or sample images.
+    infos = (BaseDataset.get_data_info(dataset, i) for i in range(len(dataset)))
+    return [info.get('img_path') for info in infos]

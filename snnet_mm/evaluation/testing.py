@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,7 +15,8 @@ from snnet_mm.costs.counting import cost_table
 from snnet_mm.costs.parts import size_of_images
 from snnet_mm.costs.sizes import Size, check_sizes, size_name
 from snnet_mm.datasets import spread
-from snnet_mm.models import find_stitched_backbone, set_input_size
+from snnet_mm.models import find_stitched_backbone, set_input_size, unwrapped
+from snnet_mm.models.wrappers.distillation import reverses_channels
 from snnet_mm.stitching import (
     NoMetricsError,
     StitchResults,
@@ -27,7 +29,7 @@ from snnet_mm.utils import digest, link_latest
 from .image_scores import save_image_scores
 from .metric_buffers import MetricBuffers, StitchScores
 from .one_pass import check_metric, run_one_pass
-from .partial_results import PartialResults, identify
+from .partial_results import PartialResults, identify, image_paths
 from .per_stitch_bn import own_statistics, statistics_hook
 from .pictures.prediction_drawer import PredictionDrawer
 from .tables import report_sizes, report_stitches
@@ -128,7 +130,7 @@ class OneSize:
         loader = loop.dataloader if limit is None else spread(loop.dataloader, limit)
         number, total = len(loader.dataset), len(loop.dataloader.dataset)
         if loop.show_dir is not None:
-            draw = PredictionDrawer(runner.visualizer, loop.show_dir)
+            draw = self._drawer(Path(loop.show_dir))
         keys = {i: (i, number, self.size) for i in ids}
         left = [self.space[i] for i in ids if keys[i] not in partial.scores]
         left = [stitch.id for stitch in visiting_order(left)]
@@ -146,6 +148,16 @@ class OneSize:
         ).ranked_by(loop.metric)
         results = replace(results, data_size=total if seen < total else None)
         return results, scores
+
+    def _drawer(self, folder: Path) -> PredictionDrawer:
+        """Return what draws predictions, at one of several sizes in its own folder."""
+        paths = [p for p in image_paths(self.loop.dataloader.dataset) if p]
+        folders = {os.path.dirname(os.path.abspath(path)) for path in paths}
+        root = os.path.commonpath(folders) if folders else None
+        # Models get RGB.
+        rgb = not reverses_channels(unwrapped(self.runner.model).data_preprocessor)
+        folder = folder / size_name(self.size) if self.size else folder
+        return PredictionDrawer(self.runner.visualizer, folder, root, rgb)
 
     @contextmanager
     def _watched_sizes(self) -> Iterator[None]:

@@ -246,6 +246,22 @@ def test_few_images_and_screening(toy_cfg, tmp_path, capsys):
     assert len({p.read_bytes() for p in pictures.values()}) > 8
 
 
+@pytest.mark.parametrize('swaps', [True, False])
+def test_pictures_of_all_sizes_and_folders(toy_cfg, tmp_path, monkeypatch, swaps):
+    drawers, show = [], tmp_path / 'show'
+    monkeypatch.setattr(
+        'snnet_mm.evaluation.testing.PredictionDrawer',
+        lambda *args: drawers.append(args[1:]) or (lambda *batch: None),
+    )
+    paths = [str(tmp_path / name / '0.png') for name in ('a', 'b')]
+    monkeypatch.setattr('snnet_mm.evaluation.testing.image_paths', lambda data: paths)
+    toy_cfg.model.data_preprocessor.bgr_to_rgb = swaps
+    sizes = [(32, 48), (64, 64)]
+    runner_of(toy_cfg, [0], sizes=sizes, limit=1, show_dir=str(show)).test()
+    wanted = [(show / name, str(tmp_path), not swaps) for name in ('32x48', '64x64')]
+    assert drawers == wanted
+
+
 def test_tables_of_classes_go_to_the_log_file_alone(toy_cfg, capfd):
     toy_cfg.log_level = 'INFO'
     runner = runner_of(toy_cfg, stitches=[0, 9])

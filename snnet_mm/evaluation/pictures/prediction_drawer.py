@@ -18,12 +18,21 @@ class PredictionDrawer:
 
     Args:
         visualizer: mm's visualizer of the task.
-        out_dir: Pictures are written to ``out_dir/stitch_<id>/<image name>.png``. For
-            classifiers, the image's parent folder is inserted before the name.
+        out_dir: Pictures are written to ``out_dir/stitch_<id>/<image name>.png``.
+        root: The absolute folder that contains all images. Pictures keep the folders
+            below it. Default: unknown, pictures of classifiers keep the parent folder.
+        rgb: Whether pipelines load RGB images. Default: False, BGR.
     """
 
-    def __init__(self, visualizer: Visualizer, out_dir: str | os.PathLike) -> None:
+    def __init__(
+        self,
+        visualizer: Visualizer,
+        out_dir: str | os.PathLike,
+        root: str | None = None,
+        rgb: bool = False,
+    ) -> None:
         self.visualizer, self.out_dir = visualizer, out_dir
+        self.root, self.rgb = root, rgb
 
     def __call__(
         self, stitch_id: int, data_batch: dict, outputs: Sequence[BaseDataElement]
@@ -35,15 +44,20 @@ class PredictionDrawer:
         for loaded, sample in zip(inputs, outputs, strict=True):
             # Images of single-file data sets, such as CIFAR, have no path.
             path = Path(sample.get('img_path') or f'{sample.get("sample_idx", 0)}')
-            # The folders of two classes may contain the same file name.
-            group = path.parent.name if 'pred_label' in sample else ''
+            # Several folders may contain the same file name.
+            group, whole = '', Path(os.path.abspath(path))
+            if self.root and whole.is_relative_to(self.root):
+                group = whole.parent.relative_to(self.root)
+            elif 'pred_label' in sample:
+                group = path.parent.name
             folder = Path(self.out_dir, f'stitch_{stitch_id}', group)
             folder.mkdir(parents=True, exist_ok=True)
             file = str(folder / f'{path.stem}.png')
             if path.is_file():
                 image = cv2.imread(str(path), cv2.IMREAD_COLOR_RGB)
             else:
-                image = np.ascontiguousarray(loaded.numpy()[::-1].transpose(1, 2, 0))
+                image = loaded.numpy()[:: 1 if self.rgb else -1].transpose(1, 2, 0)
+                image = np.ascontiguousarray(image)
                 height, width = sample.get('ori_shape', image.shape[:2])
                 image = cv2.resize(image, (width, height))
             name = f'{path.name}, stitch {stitch_id}'

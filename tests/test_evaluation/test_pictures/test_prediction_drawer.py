@@ -43,3 +43,25 @@ def test_images_are_those_of_their_files_or_as_loaded(tmp_path, in_file):
     np.testing.assert_array_equal(found, expected)
     assert settings.pop('data_sample') is sample
     assert settings == dict(out_file=str(tmp_path / 'stitch_3' / 'a.png'))
+
+
+def test_images_of_equal_names_are_kept_apart(tmp_path):
+    visualizer = Recorder()
+    drawer = PredictionDrawer(visualizer, tmp_path, str(tmp_path / 'data'))
+    inputs = [torch.zeros(3, 4, 6, dtype=torch.uint8)] * 2
+    paths = [tmp_path / 'data' / name / '0001.png' for name in ('a/video', 'b/video')]
+    samples = [BaseDataElement(metainfo=dict(img_path=str(path))) for path in paths]
+    drawer(3, dict(inputs=inputs), samples)
+    files = [settings['out_file'] for *_, settings in visualizer.drawn]
+    pictures = tmp_path / 'stitch_3'
+    assert files == [str(pictures / x / 'video/0001.png') for x in ('a', 'b')]
+
+
+def test_images_loaded_as_rgb_keep_their_channels(tmp_path):
+    visualizer = Recorder()
+    drawer = PredictionDrawer(visualizer, tmp_path, rgb=True)
+    inputs = [torch.from_numpy(IMAGE.transpose(2, 0, 1).copy())]
+    drawer(3, dict(inputs=inputs), [BaseDataElement(metainfo=dict(sample_idx=7))])
+    ((_, image, settings),) = visualizer.drawn
+    np.testing.assert_array_equal(image, IMAGE)
+    assert settings['out_file'] == str(tmp_path / 'stitch_3/7.png')

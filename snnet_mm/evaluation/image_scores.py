@@ -54,7 +54,7 @@ class ImageScores:
     def scores(self, weights: Array) -> Array:
         """Return the metric ``(R, stitches)`` for rows of image weights ``(R, N)``."""
         above, below = (
-            np.einsum('rn,snk->rsk', weights, part)
+            np.einsum('rn,snk->rsk', weights, part, optimize=True)
             for part in (self.numerators, self.denominators)
         )
         seen = below > 0

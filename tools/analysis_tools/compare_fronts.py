@@ -119,8 +119,8 @@ def main() -> None:
         found = comparison.differences(baseline)
         print_table(f'Differences to {baseline}', found, unit.factor)
         report |= dict(baseline=baseline, differences=as_plain(found))
-    write_json(args.out.with_suffix('.json'), report)
-    draw(comparison, args.out.with_suffix('.png'), args)
+    write_json(args.out.with_name(f'{args.out.name}.json'), report)
+    draw(comparison, args.out.with_name(f'{args.out.name}.png'), args)
     print(f'Wrote {args.out}.json and {args.out}.png')
 
 

@@ -207,7 +207,9 @@ def _backbone_config(
     used = {*stitch.layers, *(m[2] for m in maps if m)}
     layers = backbone.stitching_layers.items()
     anchors = [None] * len(config.anchors)
-    for i in {segment.anchor for segment in stitch.segments}:
+    map_anchor = backbone.map_anchor(stitch) if any(maps) else None
+    # Maps may pass through layers, such as norms, of an anchor that is not run.
+    for i in {segment.anchor for segment in stitch.segments} | {map_anchor} - {None}:
         # Drop settings that only training uses.
         plain = {k: v for k, v in config.anchors[i].items() if k not in TRAINING_KEYS}
         for name in backbone.plugins:
@@ -221,6 +223,7 @@ def _backbone_config(
         stitching_layers={k: layer.config() for k, layer in layers if k in used},
         maps=maps,
         with_cls=backbone.with_cls,
+        map_anchor=map_anchor,
     )
 
 

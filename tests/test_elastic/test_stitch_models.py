@@ -22,6 +22,7 @@ from mmseg.models import EncoderDecoder
 from torch.utils._pytree import tree_leaves
 
 from snnet_mm.elastic import stitch_models
+from snnet_mm.exports import single_stitch
 from snnet_mm.models import set_stitch
 from snnet_mm.utils import load_config, model_config
 
@@ -112,6 +113,25 @@ def test_a_pair(pair, make, tmp_path):
     for key, value in stitched.state_dict().items():
         if key.startswith('backbone.anchors.0.'):
             assert torch.equal(value, read[0].weights[key]), key
+
+
+@pytest.mark.parametrize('widths', [(8, 8), (8, 12)])
+def test_every_stitch_of_swins_equals_its_export(widths, make, tmp_path):
+    pytest.importorskip('mmdet')
+    models = [
+        det_swin(width, depth) for width, depth in zip(widths, (1, 3), strict=True)
+    ]
+    fast, slow = (make(f'depth{n}', DET, m) for n, m in enumerate(models))
+    stitch_models(fast, slow, tmp_path / 'both.py')
+    cfg = load_config(tmp_path / 'both.py')
+    stitched, images = built(cfg), torch.randn(2, 3, 64, 64)
+    stitched.init_weights()
+    ids = stitched.backbone.space.ids
+    assert len(ids) == 4
+    for i in ids:
+        _, single = single_stitch(cfg, stitched, i)
+        pairs = zip(outputs(stitched, images), outputs(single, images), strict=True)
+        assert all(a.equal(b) for a, b in pairs), i
 
 
 LOW = dict(num_layers=1, embed_dims=64, out_indices=(0,))

@@ -29,6 +29,8 @@ class SingleStitch(BaseModule):
         maps: ``(anchor, block, layer)`` per map, where ``layer`` projects the map or is
             None. A map that nothing reads is None. Without maps, ``forward`` returns
             the final state.
+        map_anchor: The anchor to which maps belong; its config is needed even if it is
+            not run. Default: the end anchor.
         with_cls, init_cfg: See :class:`StitchedBackbone`.
     """
 
@@ -40,6 +42,7 @@ class SingleStitch(BaseModule):
         stitching_layers: Mapping[str, Sequence[int] | dict] | None = None,
         maps: Sequence[Sequence | None] = (),
         with_cls: bool = False,
+        map_anchor: int | None = None,
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(init_cfg)
@@ -56,6 +59,7 @@ class SingleStitch(BaseModule):
             self.stitching_layers[name] = layer
         self.maps = tuple(_read_map(m, self.stitch, layers) for m in maps)
         self.with_cls = with_cls
+        self.map_anchor = self.stitch.end_anchor if map_anchor is None else map_anchor
 
     def forward(self, images: Tensor) -> tuple[BackboneMap | None, ...] | TokenState:
         taps = [tap for tap in self.maps if tap]
@@ -63,7 +67,7 @@ class SingleStitch(BaseModule):
         end, states = walk(self.anchors, self.stitching_layers, steps, images, taps)
         if not self.maps:
             return end
-        anchor = self.anchors[self.stitch.end_anchor]
+        anchor = self.anchors[self.map_anchor]
         return tuple(
             tap and anchor.to_output(states[tap], self.with_cls, j)
             for j, tap in enumerate(self.maps)

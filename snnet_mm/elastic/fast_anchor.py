@@ -32,6 +32,7 @@ from snnet_mm.utils import (
     train_in_half_precision,
     write_json,
 )
+from snnet_mm.utils.checkpoints import check_local
 from snnet_mm.utils.configs import without_averages
 
 from .images import ImageBatches
@@ -98,6 +99,7 @@ def make_fast_anchor(
         >>> metrics = make_fast_anchor('vit.py', 'vit.pth', 'work_dirs/fast', iters=600)
         >>> metrics['trained']['mIoU']
     """
+    check_local(checkpoint)
     check(iters > 1, '--iters', iters, '2 or more')
     check(every > 1, '--every', every, '2 or more')
     kept = None if blocks is None else list(blocks)
@@ -184,8 +186,7 @@ def _check_resumed(options: Options) -> None:
     that no later call resumes an older training.
     """
     note, last = (options.work_dir / 'training' / n for n in ('made_of.json', LAST))
-    file, name = Path(options.checkpoint), options.checkpoint.encode()
-    content = file.read_bytes() if file.is_file() else name  # a URL
+    content = Path(options.checkpoint).expanduser().read_bytes()
     made_of = dict(checkpoint=hashlib.sha256(content).hexdigest()[:16])
     made_of |= dict(blocks=options.blocks)
     if options.resume and last.is_file():

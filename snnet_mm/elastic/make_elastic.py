@@ -38,7 +38,7 @@ from snnet_mm.utils import (
     write_json,
 )
 from snnet_mm.utils.base_checkpoint import digest_of, save_added, with_prefixes
-from snnet_mm.utils.checkpoints import weights_of
+from snnet_mm.utils.checkpoints import check_local, weights_of
 from snnet_mm.utils.configs import without_averages
 
 from .convert import Budgets, Conversion, check_equal, convert_model, own_heads
@@ -137,6 +137,7 @@ def make_elastic(
         ...     stitch=3,
         ... )
     """
+    check_local(checkpoint)
     cfg = config if isinstance(config, Config) else load_config(config, cfg_options)
     for key, value in (('--iters', iters), ('--train', train)):
         check(is_whole(value, 0), key, value, '0 or more')

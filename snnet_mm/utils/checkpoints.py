@@ -38,6 +38,15 @@ class UntrustedCheckpointError(ValueError):
     """Raised if a checkpoint contains more than weights, log history and plain data."""
 
 
+def check_local(checkpoint: str | os.PathLike) -> None:
+    """Raise if a checkpoint is a URL, for functions that read a file more than once."""
+    if '://' in str(checkpoint):
+        raise ValueError(
+            f'checkpoint {checkpoint} is a URL: download it first, and give the file '
+            '(argument: checkpoint)'
+        )
+
+
 def load_weights_only(path: str | os.PathLike) -> dict[str, Any]:
     """Load a checkpoint to the CPU without running any code in it.
 

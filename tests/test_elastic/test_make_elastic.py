@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 from trained_toys import DEPTH, write_trained
 
 from snnet_mm.costs import cost_table
-from snnet_mm.elastic import make_elastic
+from snnet_mm.elastic import make_elastic, make_fast_anchor
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.stitching import StitchResults
@@ -472,6 +472,14 @@ def test_wrong_weights(trained, quick, tmp_path):
     elastic = tmp_path / 'a' / 'elastic.py', tmp_path / 'a' / 'elastic.pth'
     with pytest.raises(ValueError, match="'ElasticBackbone'.*not stitched yet"):
         quick(*elastic, tmp_path / 'b')
+
+
+@pytest.mark.parametrize('make', [make_elastic, make_fast_anchor])
+def test_a_checkpoint_on_the_net_is_refused(trained, tmp_path, make):
+    url = 'https://download.openmmlab.com/x/y.pth'
+    with pytest.raises(ValueError, match=f'{url} is a URL: download.*t: checkpoint'):
+        make(trained()[0], url, tmp_path / 'out')
+    assert not (tmp_path / 'out').exists()
 
 
 def test_the_network_is_never_written_over(trained, quick, tmp_path):

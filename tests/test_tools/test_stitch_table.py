@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from snnet_mm.stitching import CostTable, StitchResults, TwoWaySpace
+from snnet_mm.stitching import Cost, CostTable, StitchResults, TwoWaySpace
 from snnet_mm.stitching.cost_table import group_by_cost
 
 TOOL = 'analysis_tools/stitch_table.py'
@@ -57,3 +57,32 @@ def test_stitches_on_a_front_are_shown(run_here, tmp_path):
     printed = run_here(TOOL, CONFIG, *options, '--out', tmp_path)
     rows = re.findall(r'^\W*(\d+) \W+(?:anchor|[FS]+) ', printed, re.MULTILINE)
     assert rows == ['0', '2', '1']
+
+
+def test_options_are_checked_before_measuring(run_here, tmp_path, monkeypatch):
+    def measure(*args, **kwargs):
+        raise AssertionError('measured')
+
+    monkeypatch.setattr('snnet_mm.costs.cost_table', measure)
+    space = TwoWaySpace((3, 7))
+    costs = CostTable({0: Cost(1, 1)}, (8, 8), space.fingerprint)
+    foreign = StitchResults.collect(space, costs, {0: dict(mIoU=1.0)})
+    foreign.save(tmp_path / 'stitches.json')
+    for options, words in (
+        (('--sort', 'latency'), "sort='latency'; allowed: with --latency"),
+        (('--sort', 'memory'), "sort='memory'; allowed: with --memory"),
+        (('--groups', 0), 'groups=0.0; allowed: a positive number'),
+        (('--results', tmp_path / 'stitches.json'), 'of another stitching space'),
+    ):
+        with pytest.raises(ValueError, match=words):
+            run_here(TOOL, CONFIG, *options, '--out', tmp_path)
+
+
+def test_costs_are_saved_before_they_are_printed(run_here, tmp_path, monkeypatch):
+    def report(space, costs, ids):
+        assert CostTable.read(tmp_path / 'costs.json') == costs
+        raise InterruptedError
+
+    monkeypatch.setattr('snnet_mm.evaluation.cost_report', report)
+    with pytest.raises(InterruptedError):
+        run_here(TOOL, CONFIG, '--out', tmp_path)

@@ -56,6 +56,11 @@ def parse_args() -> argparse.Namespace:
     args = parser.parse_args()
     for name in ('batch', 'rounds'):
         check(getattr(args, name) > 0, f'--{name}', getattr(args, name), '1 or more')
+    for cost in ('latency', 'memory'):
+        measured = args.sort != cost or getattr(args, cost)
+        check(measured, '--sort', cost, f'with --{cost}: a measured cost')
+    if args.groups is not None:
+        check(args.groups > 0, '--groups', args.groups, 'a positive number of GFLOPs')
     args.shape = args.shape and parse_size(args.shape, '--shape')
     args.sizes = [parse_size(size, '--sizes') for size in args.sizes or ()]
     on_gpu = args.device.startswith('cuda')
@@ -140,11 +145,13 @@ def main() -> None:
         check(kind in kinds, '--kind', kind, sorted(kinds))
     ids = [s.id for s in space if s.kind in (args.kind or kinds)]
     if args.results:
-        front = StitchResults.read(args.results).front()
+        front = StitchResults.read(args.results, space).front()
         ids = [i for i in ids if i in front]
     console = wide_console()
     for size in args.sizes or [args.shape and tuple(args.shape)]:
         costs = measure(model, args, size)
+        file = f'costs_{size_name(size)}.json' if args.sizes else 'costs.json'
+        costs.save(out / file, checks=[c._asdict() for c in args.checks])
         if args.sort != 'id':
             column = costs.column(args.sort)
             ids.sort(key=lambda i: (column[i], i))
@@ -153,8 +160,6 @@ def main() -> None:
             console.print(group_table(costs, args.groups))
         if args.checks:
             console.print(check_table(space, args.checks, str(costs.setup)))
-        file = f'costs_{size_name(size)}.json' if args.sizes else 'costs.json'
-        costs.save(out / file, checks=[c._asdict() for c in args.checks])
         console.print(f'Wrote {file} to {out}', soft_wrap=True)
 
 

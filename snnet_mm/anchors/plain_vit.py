@@ -155,6 +155,7 @@ class PlainViT(TokenAnchor):
         of checkpoint blocks to load, for a network that was cut. Default: all.
         """
         own, weights = self.state_dict(), to_our_names(weights)
+        _check_layer_scale(own, weights)
         if blocks is not None:
             right = len(blocks) == 2 and blocks[1] - blocks[0] == self.depth
             allowed = f'first and end of {self.depth} blocks'
@@ -240,6 +241,16 @@ class PlainViT(TokenAnchor):
                 nn.init.trunc_normal_(parameter, std=0.02)
             elif in_block and name.endswith('bias'):
                 nn.init.zeros_(parameter)
+
+
+def _check_layer_scale(own: Weights, weights: Weights) -> None:
+    """Raise if only one of anchor and weights has LayerScale in its blocks."""
+    if not all(any('.norm1.' in k for k in keys) for keys in (own, weights)):
+        return
+    scaled, wanted = (any('.ls1.' in k for k in keys) for keys in (own, weights))
+    found, allowed = 'a number' if scaled else None, 'None: the weights have no gammas'
+    allowed = 'a number: the weights have gammas' if wanted else allowed
+    check(scaled == wanted, 'layer_scale_init', found, allowed)
 
 
 def _cut(weights: Weights, begin: int, end: int) -> Weights:

@@ -78,6 +78,10 @@ def test_missing_and_unexpected_keys_are_logged_by_name(build_vit, save, log):
         (dict(img_size=(24, 40)), 'pos_embed with 15 entries fits neither 4x4 patches'),
         (dict(cls_token=False, num_registers=0), 'table has 0 rows .* anchor has 3'),
         (dict(lora=dict(rank=2)), 'it has blocks.0.attn.qkv.lora_A'),
+        (
+            dict(layer_scale_init=None),
+            "layer_scale_init='a number'; allowed: None: the weights have no gammas",
+        ),
     ],
 )
 def test_other_geometries_are_refused(build_vit, save, kwargs, message):
@@ -88,6 +92,13 @@ def test_other_geometries_are_refused(build_vit, save, kwargs, message):
         load(vit, path)
     assert str(error.value).startswith(f'checkpoint {path} does not fit: ')
     assert_same(vit, before)
+
+
+def test_gammas_that_an_anchor_lacks_are_refused(build_vit, save):
+    vit, path = build_vit(layer_scale_init=None), save(build_vit().state_dict())
+    message = 'layer_scale_init=None; allowed: a number: the weights have gammas'
+    with pytest.raises(ValueError, match=message + '.*' + KEY):
+        load(vit, path)
 
 
 def test_init_cfgs_in_lists(build_vit, save):

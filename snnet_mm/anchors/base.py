@@ -85,6 +85,8 @@ class Anchor(BaseModule, metaclass=ABCMeta):
     biased_layers: tuple[str, ...] = ()
     # Whether the network's own outputs contain prefix tokens.
     outputs_prefix = False
+    # Whether maps have layers of their own, of the anchor's ``out_indices`` only.
+    has_output_layers = False
 
     def __init__(
         self,

@@ -255,6 +255,7 @@ class MMSwin(MMAnchor):
     """Swin of mmseg, mmdet and mmpretrain."""
 
     mirrors = tuple((p, 'SwinTransformer') for p in ('mmseg', 'mmdet', 'mmpretrain'))
+    has_output_layers = True
 
     @staticmethod
     def stages_of(net: nn.Module) -> list[Sequence[nn.Module]]:
@@ -328,6 +329,7 @@ class MMConvNeXt(_MapNet):
     """mmpretrain's ConvNeXt."""
 
     mirrors = (('mmpretrain', 'ConvNeXt'),)
+    has_output_layers = True
 
     @staticmethod
     def stages_of(net: nn.Module) -> list[Sequence[nn.Module]]:
@@ -365,6 +367,7 @@ class MMMiT(MMAnchor):
     """mmsegmentation's MiT, the backbone of SegFormer."""
 
     mirrors = (('mmseg', 'MixVisionTransformer'),)
+    has_output_layers = True
 
     @staticmethod
     def stages_of(net: nn.Module) -> list[Sequence[nn.Module]]:

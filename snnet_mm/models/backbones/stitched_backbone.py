@@ -86,9 +86,13 @@ class StitchedBackbone(BaseModule):
         self.out_indices = check_outputs(out, with_cls, out_indices, anchors)
         check(maps_of in MAPS_OF, 'backbone.maps_of', maps_of, MAPS_OF)
         self.maps_of = maps_of
-        for block in self.out_indices if out == 'maps' else ():
-            for a in self.map_anchors:
-                space.map_sources(block, a)  # raises if there is none
+        for a in self.map_anchors if out == 'maps' else ():
+            # Raises if there is no source.
+            sources = [space.map_sources(block, a) for block in self.out_indices]
+            own, wanted = tuple(s[0][0].block for s in sources), anchors[a].out_indices
+            fits = own == wanted or not anchors[a].has_output_layers
+            allowed = f'{wanted}, the last blocks of stages in net.out_indices'
+            check(fits, 'backbone.out_indices', own, f'{allowed} of anchor {a}')
         places = range(len(self.out_indices))
         self.eval_maps = tuple(places if eval_maps is None else eval_maps)
         known = self.eval_maps and {*self.eval_maps} <= {*places}

@@ -8,7 +8,7 @@ from equality import assert_same
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from snnet_mm.models import SNNetv2, convert_ziplab
+from snnet_mm.models import SNNetv1, SNNetv2, convert_ziplab
 from snnet_mm.models.backbones.stitched_backbone import SPACE_RECORD
 from snnet_mm.stitching import TwoWaySpace, write_space_record
 from snnet_mm.utils import load_weights_only
@@ -98,3 +98,29 @@ def test_weights_of_the_authors_know_their_space(golden_v1, golden_v2):
     for golden, kinds in ((golden_v2, {}), (golden_v1, dict(kinds=('FS',)))):
         space = TwoWaySpace(golden.meta['depths'], **kinds)
         assert record_of(golden.part('sd.')) == write_space_record(space)
+
+
+def swin(depth, stages=(0, 1)):
+    sizes = dict(embed_dims=8, depths=(depth, depth), num_heads=(1, 1), strides=(4, 2))
+    net = dict(type='mmseg.SwinTransformer', window_size=4, out_indices=stages)
+    return dict(type='MMSwin', net=net | sizes)
+
+
+@torch.no_grad()
+def test_maps_are_those_of_a_network_with_a_norm_for_each():
+    pytest.importorskip('mmseg.models')
+    message = r'out_indices=\({}\); allowed: \({}\), .* net.out_indices of anchor {}'
+    message += r' \(config key: backbone.out_indices\)'
+    both, last = dict(out_indices=(1, 3)), (1,)
+    for fast, slow, kwargs, *named in (
+        (swin(1), swin(2), {}, '3,', '1, 3', 1),
+        (swin(1), swin(2), dict(out_indices=(3, 1)), '3, 1', '1, 3', 1),
+        (swin(1), swin(2, last), both, '1, 3', '3,', 1),
+        (swin(1, last), swin(2), both | dict(maps_of='end'), '0, 1', '1,', 0),
+    ):
+        with pytest.raises(ValueError, match=message.format(*named)):
+            SNNetv1([fast, slow], **kwargs)
+    net = SNNetv1([swin(1, last), swin(2)], **both).eval()
+    images = torch.randn(1, 3, 32, 32)
+    wanted, found = net.anchors[1](images), net(images)
+    assert all(a.equal(b) for a, b in zip(wanted, found, strict=True))

@@ -286,7 +286,7 @@ def train(
     config: str | os.PathLike,
     work_dir: str | os.PathLike | None = None,
     iters: int | None = None,
-    resume: bool = False,
+    resume: bool | None = None,
     cfg_options: dict | None = None,
 ) -> str:
     """Train the model of a config.

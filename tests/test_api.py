@@ -185,7 +185,8 @@ def test_training_is_resumed_in_its_folder(folder, tmp_path, monkeypatch):
     (tmp_path / 'last_checkpoint').write_text('iter_2.pth')
     assert run(resume=True) == (True, None)
     assert run(resume=False) == (False, files[0])
-    assert run(resume=False, own=True) == (True, files[0])
+    assert run(resume=None, own=True) == (True, files[0])
+    assert run(resume=False, own=True) == (False, files[0])
     assert run(resume=True, named=files[0]) == (True, files[0])
 
 

@@ -46,7 +46,7 @@ def main() -> None:
     set_length(cfg, args.iters, args.epochs)
     cfg.launcher = args.launcher
     train_in_half_precision(cfg, args.amp)
-    set_resume(cfg, args.resume, args.cfg_options)
+    set_resume(cfg, args.resume or None, args.cfg_options)
     first = launched_rank(args.launcher) == 0
     if not args.plain_hooks and (parts := make_safe(cfg)) and first:
         print(f'Safe training (--plain-hooks leaves it out): {", ".join(parts)}.')

@@ -95,16 +95,18 @@ def read_folder(
         root: The folder.
         task: Key of ``TASKS``. Default: the task of the layout.
         classes: Class names of the labels in masks. Other layouts define their own.
-        out: Config that will be written; annotation files of an earlier one are not
-            read.
+        out: Config that will be written. If it exists, annotation files that were
+            written with it are not read.
     """
     root, classes = Path(root).expanduser().resolve(), list(classes)
     check(task in (None, *TASKS), '--task', task, tuple(TASKS))
     check(len({*classes}) == len(classes), '--classes', classes, 'different names')
     if next(find_images(root), None) is None:
         raise ValueError(f'{root} has no images, {SUFFIXES} (argument: FOLDER)')
-    own = [annotation_file(Path(out).expanduser(), s, '.json') for s in SPLITS if out]
-    read_coco = partial(_read_coco, skipped={path.resolve() for path in own})
+    out = out and Path(out).expanduser()
+    written = SPLITS if out and out.exists() else ()
+    own = {annotation_file(out, split, '.json').resolve() for split in written}
+    read_coco = partial(_read_coco, skipped=own)
     readers = {_read_yolo: 'det', read_coco: 'det', _read_pairs: 'seg depth'}
     for read, tasks in (readers | {_read_classes: 'cls'}).items():
         if task is None or task in tasks.split():

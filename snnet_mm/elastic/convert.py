@@ -139,6 +139,8 @@ def layer_decay(optim_wrapper: Mapping) -> dict:
     paramwise = optim_wrapper.get('paramwise_cfg') or {}
     for key in {'decay_rate', 'layer_decay_rate'} & set(paramwise):
         rates = dict(_delete_=True, decay_rates=paramwise[key])
+        if paramwise.get('decay_type') == 'stage_wise':
+            rates['num_layers'] = paramwise['num_layers']
         return dict(constructor='AnchorLayerDecayConstructor', paramwise_cfg=rates)
     return {}
 

@@ -368,7 +368,9 @@ class _Job:
         begun = work_dir / 'begun.json'
         identity = dict(start=digest_of(weights_of(load_weights_only(start))))
         read = 'model', 'train_dataloader', 'optim_wrapper', 'param_scheduler'
-        text = json.dumps([cfg.get(k) for k in (*read, 'custom_hooks')], default=str)
+        parts = [cfg.get(key) for key in read]
+        parts += [cfg.custom_hooks] if cfg.get('custom_hooks') else []
+        text = json.dumps(parts, default=str)
         identity |= dict(options, seed=self.seed, config=text)
         # mmengine would reuse an earlier visualizer of the same name, whose folder may
         # no longer exist.

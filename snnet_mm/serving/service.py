@@ -159,7 +159,7 @@ class Worker:
                 words = f'{work.deadline - now:.0f} ms are left; the fastest stitch '
                 words += f'takes {min(self._times.values()):.0f}'
                 answer = later(words, self._queue.qsize() * min(self._times.values()))
-                self._recover()
+                self._recover(work.deadline - now)
             else:
                 run = loop.run_in_executor(self._thread, self._run, work.body, key)
                 answer, elapsed = await run
@@ -188,10 +188,11 @@ class Worker:
             return reject(400, words), 0
         try:
             self._runtime.set_stitch(*key[::-1])
-            (found,) = self._runtime.predict_batch([image])
+            try:
+                (found,) = self._runtime.predict_batch([image])
+            except ValueError as error:
+                return reject(400, str(error)), 0
             body, media_type = encode(found)
-        except ValueError as error:
-            return reject(400, str(error)), 0
         except Exception as error:  # the queue must go on
             return reject(500, f'{type(error).__name__}: {error}'), 0
         elapsed = (time.perf_counter() - begin) * 1000
@@ -206,13 +207,15 @@ class Worker:
         for other in self._times:
             self._times[other] *= ratio ** (OWN if other == key else SHARED)
 
-    def _recover(self) -> None:
-        """Move expected times towards those measured without load.
+    def _recover(self, slack: float) -> None:
+        """Move expected times towards those without load, if load alone was too much.
 
         Dropped requests do not run, so nothing else would lower the times again.
         """
-        for key, ms in candidates(self._runtime, self._settings).items():
-            self._times[key] += SHARED * (ms - self._times[key])
+        unloaded = candidates(self._runtime, self._settings)
+        if min(unloaded.values()) <= slack:
+            for key, ms in unloaded.items():
+                self._times[key] += SHARED * (ms - self._times[key])
 
 
 class Counts:

@@ -32,7 +32,8 @@ class Classification(Task):
 
     def divergence(self, model: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
         """Return the divergence of labels for multi-label heads."""
-        several = hasattr(getattr(model, 'head', None), 'thr')
+        head = getattr(model, 'head', None)
+        several = hasattr(getattr(head, 'active', head), 'thr')
         return label_divergence if several else super().divergence(model)
 
     def image_statistics(

@@ -12,7 +12,7 @@ from torch import nn
 
 from snnet_mm.anchors import Anchor
 from snnet_mm.models import SingleStitch, StitchedBackbone
-from snnet_mm.utils import check, register
+from snnet_mm.utils import check, is_whole, register
 
 # Matches pos_embed, cls_token, reg_token, rel_pos_bias.table, rel_pos_bias.rel_pos_h;
 # in timm relative_position_bias_table, attention_biases (LeViT) and rope.freqs.
@@ -34,7 +34,8 @@ class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
     Args:
         paramwise_cfg: ``decay_rates``, one rate in (0, 1] per anchor, fast to slow, or
             a single rate for all; optionally ``lr_mults``, learning rate factors by
-            module name, such as ``{'backbone.anchors': 0.1}``.
+            module name, such as ``{'backbone.anchors': 0.1}``, and ``num_layers``, the
+            number of decays over all blocks. Default: one per block.
     """
 
     def __init__(
@@ -42,8 +43,12 @@ class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
     ) -> None:
         super().__init__(optim_wrapper_cfg, paramwise_cfg)
         keys = set(self.paramwise_cfg)
-        known = {'decay_rates'} <= keys <= {'decay_rates', 'lr_mults'}
-        check(known, KEY, sorted(keys), 'decay_rates and, with it, lr_mults')
+        known = {'decay_rates'} <= keys <= {'decay_rates', 'lr_mults', 'num_layers'}
+        wanted = 'decay_rates and, with it, lr_mults and num_layers'
+        check(known, KEY, sorted(keys), wanted)
+        self.num_layers = number = self.paramwise_cfg.get('num_layers')
+        right = number is None or is_whole(number, 1)
+        check(right, f'{KEY}.num_layers', number, '1 or more')
         lr = 'a learning rate'
         check(self.base_lr is not None, 'optim_wrapper.optimizer.lr', None, lr)
         self.rates = rates = self.paramwise_cfg['decay_rates']
@@ -73,7 +78,10 @@ class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
                 for prefix, anchor, rate in anchors:
                     if name.startswith(prefix):
                         level, num = anchor.layer_depth(name.removeprefix(prefix))
-                        lr *= rate ** (num - 1 - level)
+                        steps = num - 1 - level
+                        if self.num_layers:
+                            steps *= (self.num_layers + 1) / (num - 1)
+                        lr *= rate**steps
                 decays = parameter.ndim > 1 and not POSITIONS_AND_TOKENS.search(name)
                 groups[lr, decays].append(parameter)
         for lr, decays in sorted(groups, reverse=True):

@@ -242,16 +242,16 @@ def _scale(cfg: Config, old: int, new: int) -> None:
 
 
 def set_resume(
-    cfg: Config, asked: bool, options: Mapping[str, Any] | None = None
+    cfg: Config, asked: bool | None, options: Mapping[str, Any] | None = None
 ) -> None:
-    """Make a training resume if ``asked``, or if its config says so.
+    """Make a training resume if ``asked``, or for None if its config says so.
 
     A checkpoint of the config only initialises the first run, so an asked resumption
     goes on from the latest checkpoint in the work directory, if there is one.
     ``options`` are the overridden settings: a ``load_from`` among them is kept.
     """
     resumes, named = cfg.get('resume', False), 'load_from' in (options or {})
-    cfg.resume = asked or resumes
+    cfg.resume = resumes if asked is None else asked
     if asked and not resumes and cfg.get('load_from') and not named:
         cfg.resume = Path(cfg.work_dir, 'last_checkpoint').exists()
         cfg.load_from = None if cfg.resume else cfg.load_from

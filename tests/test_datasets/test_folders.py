@@ -225,7 +225,12 @@ def test_written_annotations_are_no_split(tmp_path, out):
     for split, part in found.splits.items():
         path = annotation_file(tmp_path / out, split, '.json')
         path.write_text(json.dumps(part.annotations))
+    (tmp_path / out).write_text('')
     assert read_folder(tmp_path, out=tmp_path / out) == found
+    (tmp_path / out).unlink()
+    # Without a config these may be the user's own.
+    with pytest.raises(ValueError, match='mine_val.json have 1 images in common, such'):
+        read_folder(tmp_path, out=tmp_path / out)
     with pytest.raises(ValueError, match='mine_val.json have 1 images in common, such'):
         read_folder(tmp_path, out=tmp_path / 'other.py')
 

@@ -351,14 +351,15 @@ def test_a_joint_training_changes_the_network_too(trained, quick, tmp_path):
 
 
 @pytest.mark.parametrize(
-    'constructor, key',
+    'constructor, key, number, kind',
     [
-        ('LearningRateDecayOptimizerConstructor', 'decay_rate'),
-        ('LayerDecayOptimizerConstructor', 'layer_decay_rate'),
+        ('LearningRateDecayOptimizerConstructor', 'decay_rate', DEPTH, 'layer_wise'),
+        ('LearningRateDecayOptimizerConstructor', 'decay_rate', 1, 'stage_wise'),
+        ('LayerDecayOptimizerConstructor', 'layer_decay_rate', DEPTH, None),
     ],
 )
 def test_layer_decay_and_mixed_precision_of_mm_train_jointly(
-    trained, quick, tmp_path, constructor, key
+    trained, quick, tmp_path, constructor, key, number, kind
 ):
     """mm's constructors know only mm's backbones, its AMP no CPU."""
     config, checkpoint = trained()
@@ -367,19 +368,20 @@ def test_layer_decay_and_mixed_precision_of_mm_train_jointly(
         type='AmpOptimWrapper',
         optimizer=dict(type='AdamW', lr=lr, weight_decay=0.0),
         constructor=constructor,
-        paramwise_cfg={key: rate, 'num_layers': DEPTH},
+        paramwise_cfg={key: rate, 'num_layers': number, 'decay_type': kind},
     )
     quick(cfg, checkpoint, tmp_path, blocks=[[0, 2]], train=1)
     written = Config.fromfile(tmp_path / 'elastic.py').optim_wrapper
     assert written.constructor == 'AnchorLayerDecayConstructor'
-    assert written.paramwise_cfg == dict(decay_rates=rate)
+    stages = dict(num_layers=number) if kind == 'stage_wise' else {}
+    assert written.paramwise_cfg == dict(decay_rates=rate, **stages)
     assert written.type == 'AmpOptimWrapper'  # of the config, for any device
     before = torch.load(checkpoint)['state_dict']
     after = load_weights_only(tmp_path / 'elastic.pth')['state_dict']
     for block in (0, 2):  # every stitch trains these; Adam's first step is lr
         name = f'blocks.{block}.mlp.fc1.weight'
         step = after[f'backbone.anchors.0.{name}'] - before[f'backbone.{name}']
-        expected = lr * rate ** (DEPTH - block)
+        expected = lr * rate ** ((DEPTH - block) * (number + 1) / (DEPTH + 1))
         assert step.abs().max().item() == pytest.approx(expected, rel=0.01)
 
 

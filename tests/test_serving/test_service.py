@@ -144,6 +144,9 @@ def test_times_recover_while_all_requests_are_dropped(worker):
     assert found[-1] == 200
     assert found == sorted(found, reverse=True)
     assert worker._times['int8', 0] < 100
+    before = dict(worker._times)
+    worker._recover(5)  # too little for any stitch, with load or without
+    assert worker._times == before
 
 
 def test_where_times_are_uncertain_a_cheaper_stitch_runs(worker):

@@ -73,6 +73,9 @@ class TestClassification(TaskContract):
         model = self.model()
         model.head.thr = None
         assert task_of(model).divergence(model) is label_divergence
+        several = torch.nn.Identity()  # as a PartPerChain
+        several.active, model.head = model.head, several
+        assert task_of(model).divergence(model) is label_divergence
 
 
 def test_other_models_have_the_defaults():

@@ -119,9 +119,11 @@ def main() -> None:
         found = comparison.differences(baseline)
         print_table(f'Differences to {baseline}', found, unit.factor)
         report |= dict(baseline=baseline, differences=as_plain(found))
-    write_json(args.out.with_name(f'{args.out.name}.json'), report)
-    draw(comparison, args.out.with_name(f'{args.out.name}.png'), args)
-    print(f'Wrote {args.out}.json and {args.out}.png')
+    name = args.out.name.removesuffix('.json').removesuffix('.png')
+    files = [args.out.with_name(f'{name}{suffix}') for suffix in ('.json', '.png')]
+    write_json(files[0], report)
+    draw(comparison, files[1], args)
+    print(f'Wrote {files[0]} and {files[1]}')
 
 
 if __name__ == '__main__':

@@ -27,7 +27,15 @@ from .stitching import UNITS, Budget, Choice, CostTable, parse_budget
 from .stitching import StitchResults as Results
 from .stitching import pick as pick_stitch
 from .training import check_loop, checked_runner
-from .utils import check, check_file, make_safe, runner_config, set_length, set_resume
+from .utils import (
+    check,
+    check_file,
+    make_safe,
+    runner_config,
+    set_length,
+    set_resume,
+    train_in_half_precision,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -311,6 +319,7 @@ def train(
     cfg = runner_config(config, work_dir, cfg_options)
     check_loop(cfg.get('train_cfg'))
     set_length(cfg, iters)
+    train_in_half_precision(cfg, asked=False)
     set_resume(cfg, resume, cfg_options)
     make_safe(cfg)
     with checked_runner(cfg, 'train') as runner:
@@ -347,9 +356,9 @@ def evaluate(
     check_file(checkpoint, 'argument: checkpoint')
     cfg = runner_config(config, work_dir)
     cfg.load_from, loop = str(checkpoint), dict(cfg.get('test_cfg') or {})
-    wanted = 'not set here; tools/test.py has it'
-    for key in {'sizes', 'out_dir'} & {*options}:
-        check(False, f'argument: {key}', options[key], wanted)
+    refused = sorted({'sizes', 'out_dir'} & {*options})
+    wanted = 'settings of the test loop but sizes and out_dir, which tools/test.py has'
+    check(not refused, 'options', refused, wanted)
     sizes = loop.get('sizes') or ()
     check(len(sizes) < 2, 'test_cfg.sizes', sizes, 'one; tools/test.py takes several')
     loop.update(type='StitchTestLoop', stitches=stitches, out_dir=cfg.work_dir)

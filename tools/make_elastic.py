@@ -41,8 +41,6 @@ def parse_args() -> argparse.Namespace:
     add('--labels', action='store_true', help=what)
     what = 'learning rate of tuning (default: %(default)s)'
     add('--rate', type=float, default=1e-4, help=what)
-    what = 'iterations that train the model and all budgets jointly; changes the model'
-    add('--train', type=int, default=0, help=what)
     what = 'write a checkpoint that holds the model, too'
     add('--whole', action='store_true', help=what)
     add('--seed', type=int, default=0, help='seed (default: %(default)s)')
@@ -76,7 +74,6 @@ def main() -> None:
         iters=args.iters,
         labels=args.labels,
         rate=args.rate,
-        train=args.train,
         num_images=args.num_images,
         whole=args.whole,
         seed=args.seed,

@@ -138,6 +138,6 @@ def add_lora_everywhere(
 
 
 def _conv_arguments(conv: nn.Conv2d) -> dict:
-    keys = 'in_channels', 'out_channels', 'kernel_size', 'stride', 'padding', 'dilation'
-    keys += ('groups',)
+    keys = 'in_channels', 'out_channels', 'kernel_size', 'stride', 'padding'
+    keys += 'dilation', 'groups'
     return {key: getattr(conv, key) for key in keys} | dict(bias=conv.bias is not None)

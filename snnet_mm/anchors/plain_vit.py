@@ -248,9 +248,9 @@ def _check_layer_scale(own: Weights, weights: Weights) -> None:
     if not all(any('.norm1.' in k for k in keys) for keys in (own, weights)):
         return
     scaled, wanted = (any('.ls1.' in k for k in keys) for keys in (own, weights))
-    found, allowed = 'a number' if scaled else None, 'None: the weights have no gammas'
-    allowed = 'a number: the weights have gammas' if wanted else allowed
-    check(scaled == wanted, 'layer_scale_init', found, allowed)
+    allowed = 'a number: the weights have gammas'
+    allowed = allowed if wanted else 'None: the weights have no gammas'
+    check(scaled == wanted, 'layer_scale_init', 'a number' if scaled else None, allowed)
 
 
 def _cut(weights: Weights, begin: int, end: int) -> Weights:

@@ -116,8 +116,8 @@ class Conversion(NamedTuple):
             ),
             stitch_statistics=dict(type='StitchStatisticsHook', num_images=200),
         )
-        changed = layer_decay(cfg.get('optim_wrapper') or {})
-        cfg.merge_from_dict(dict(optim_wrapper=changed) if changed else {})
+        if changed := layer_decay(cfg.get('optim_wrapper') or {}):
+            cfg.merge_from_dict(dict(optim_wrapper=changed))
         cfg.find_unused_parameters = True
         cfg.load_from, cfg.resume = None, False
         return cfg
@@ -137,12 +137,13 @@ def layer_decay(optim_wrapper: Mapping) -> dict:
     mm's constructors know only the backbones of mm.
     """
     paramwise = optim_wrapper.get('paramwise_cfg') or {}
-    for key in {'decay_rate', 'layer_decay_rate'} & set(paramwise):
-        rates = dict(_delete_=True, decay_rates=paramwise[key])
-        if paramwise.get('decay_type') == 'stage_wise':
-            rates['num_layers'] = paramwise['num_layers']
-        return dict(constructor='AnchorLayerDecayConstructor', paramwise_cfg=rates)
-    return {}
+    rate = paramwise.get('decay_rate', paramwise.get('layer_decay_rate'))
+    if rate is None:
+        return {}
+    rates = dict(_delete_=True, decay_rates=rate)
+    if paramwise.get('decay_type') == 'stage_wise':
+        rates['num_layers'] = paramwise['num_layers']
+    return dict(constructor='AnchorLayerDecayConstructor', paramwise_cfg=rates)
 
 
 def imports_of(cfg: Config) -> list[str]:

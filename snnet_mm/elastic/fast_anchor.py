@@ -1,6 +1,5 @@
 """Distil a trained network into a smaller one made of some of its blocks."""
 
-import hashlib
 import json
 import math
 import os
@@ -24,6 +23,7 @@ from snnet_mm.utils import (
     atomic_path,
     check,
     check_writable,
+    digest,
     guard_checkpoints,
     load_config,
     make_safe,
@@ -33,7 +33,6 @@ from snnet_mm.utils import (
     write_json,
 )
 from snnet_mm.utils.checkpoints import check_local
-from snnet_mm.utils.configs import without_averages
 
 from .images import ImageBatches
 
@@ -187,8 +186,7 @@ def _check_resumed(options: Options) -> None:
     """
     note, last = (options.work_dir / 'training' / n for n in ('made_of.json', LAST))
     content = Path(options.checkpoint).expanduser().read_bytes()
-    made_of = dict(checkpoint=hashlib.sha256(content).hexdigest()[:16])
-    made_of |= dict(blocks=options.blocks)
+    made_of = dict(checkpoint=digest([content]), blocks=options.blocks)
     if options.resume and last.is_file():
         known = (
             json.loads(note.read_text()) if note.is_file() else 'of an older version'
@@ -266,7 +264,7 @@ def _training_config(
     interrupted = find_latest_checkpoint(cfg.work_dir) if options.resume else None
     cfg.load_from = interrupted or str(options.work_dir / 'chain.pth')
     cfg.resume = interrupted is not None
-    cfg.custom_hooks = without_averages(cfg)
+    cfg.custom_hooks = []  # of the slow anchor's training; an EMA would undo this one
     make_safe(cfg)
     return cfg
 

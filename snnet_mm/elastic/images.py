@@ -1,6 +1,5 @@
 """Preprocessed images for choosing and fitting chains; labels are not read."""
 
-import hashlib
 import json
 import os
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from mmengine.registry import DATASETS
 from torch import Tensor, nn
 
 from snnet_mm.datasets.image_files import SUFFIXES, find_images
-from snnet_mm.utils import check, is_whole, refusal, register
+from snnet_mm.utils import check, digest, is_whole, refusal, register
 from snnet_mm.utils.configs import inference_pipeline, innermost
 
 MAX_BATCH = 8
@@ -67,8 +66,7 @@ class ImageBatches:
     @property
     def digest(self) -> str:
         """Digest of the data set's config, or of the names and sizes in the folder."""
-        text = json.dumps(self._source, default=str, sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return digest([json.dumps(self._source, default=str, sort_keys=True)])
 
     def __iter__(self) -> Iterator[Tensor]:
         device = next(self.model.parameters()).device
@@ -125,7 +123,7 @@ def digest_of_images(folder: str | os.PathLike) -> str:
     listed = [
         (os.path.relpath(f, folder), os.path.getsize(f)) for f in image_files(folder)
     ]
-    return hashlib.sha256(repr(listed).encode()).hexdigest()
+    return digest([repr(listed)])
 
 
 def unlabelled_dataset(cfg: Config, folder: str | os.PathLike) -> dict:

@@ -1,6 +1,5 @@
 """Convert a trained model into its elastic version."""
 
-import hashlib
 import json
 import os
 import shutil
@@ -26,20 +25,17 @@ from snnet_mm.utils import (
     atomic_path,
     check,
     check_writable,
+    digest,
     guard_checkpoints,
     is_whole,
     load_config,
     load_weights_only,
-    make_safe,
     read_json,
-    set_length,
-    train_in_half_precision,
     work_dir_lock,
     write_json,
 )
 from snnet_mm.utils.base_checkpoint import digest_of, save_added, with_prefixes
 from snnet_mm.utils.checkpoints import check_local, weights_of
-from snnet_mm.utils.configs import without_averages
 
 from .convert import Budgets, Conversion, check_equal, convert_model, own_heads
 from .images import ImageBatches, unlabelled_dataset
@@ -73,7 +69,6 @@ def make_elastic(
     iters: int = 0,
     labels: bool = False,
     rate: float = 1e-4,
-    train: int = 0,
     num_images: int | None = None,
     whole: bool = False,
     seed: int = 0,
@@ -111,8 +106,6 @@ def make_elastic(
             chains of segmentation, depth and classification models get their own copy
             of the head, which learns at ten times ``rate``.
         rate: Peak learning rate of tuning.
-        train: Iterations of joint training of the network and all chains, with the
-            schedule of the config. Joint training changes the network.
         num_images: Number of images that maps are fitted on. Default: 64, or 500 for
             classifiers, whose images have one cls token and few patches.
         whole: Whether ``elastic.pth`` includes the network. Otherwise it records the
@@ -139,15 +132,12 @@ def make_elastic(
     """
     check_local(checkpoint)
     cfg = config if isinstance(config, Config) else load_config(config, cfg_options)
-    for key, value in (('--iters', iters), ('--train', train)):
-        check(is_whole(value, 0), key, value, '0 or more')
-    labelled = labels or train
-    wanted = 'no folder with --labels or --train, which need labels'
-    check(not labelled or images is None, '--images', images, wanted)
+    check(is_whole(iters, 0), '--iters', iters, '0 or more')
+    wanted = 'no folder with --labels'
+    check(not labels or images is None, '--images', images, wanted)
     check(rate > 0, '--rate', rate, 'more than 0')
     check(iters or not labels, '--iters', iters, '1 or more with --labels')
     check(iters or not own, '--iters', iters, '1 or more with --own, which it trains')
-    check(not (own and train), '--train', train, '0 with --own')
     if lengths := [*keep, *map(len, blocks)]:
         _check_own(own, lengths)
     folder = check_writable(work_dir, 'option: --work-dir')
@@ -157,8 +147,6 @@ def make_elastic(
         job.fit(chains, num_images, whole, own, labels)
         if iters:
             job.tune(iters, whole, labels, rate)
-        if train:
-            job.train(train)
         return job.evaluate()
 
 
@@ -345,22 +333,6 @@ class _Job:
             name = f'tuning_{ids[0]}' if own else 'tuning'
             self._save(self._trained(cfg, name, options), whole)
 
-    def train(self, iters: int) -> None:
-        """Train the network and all chains jointly; write one full checkpoint."""
-        cfg = Config.fromfile(self.folder / 'elastic.py')
-        set_length(cfg, iters)
-        cfg.load_from = str(self.folder / 'elastic.pth')
-        hook = dict(type='StitchCheckpointHook', by_epoch=False, max_keep_ckpts=1)
-        hook['interval'] = -(-iters // 10)
-        cfg.default_hooks.update(checkpoint=hook)
-        cfg.default_hooks.pop('stitch_statistics', None)
-        cfg.custom_hooks = without_averages(cfg)
-        cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
-        train_in_half_precision(cfg, asked=False)
-        make_safe(cfg)
-        self.say(f'Training the network and its chains for {iters} iterations')
-        self._save(self._trained(cfg, 'training', dict(iters=iters)), whole=True)
-
     def _trained(self, cfg: Config, name: str, options: dict) -> dict:
         """Run or resume a training, and return the trained weights."""
         start, work_dir = Path(cfg.load_from), self.folder / name
@@ -368,14 +340,12 @@ class _Job:
         begun = work_dir / 'begun.json'
         identity = dict(start=digest_of(weights_of(load_weights_only(start))))
         read = 'model', 'train_dataloader', 'optim_wrapper', 'param_scheduler'
-        parts = [cfg.get(key) for key in read]
-        parts += [cfg.custom_hooks] if cfg.get('custom_hooks') else []
-        text = json.dumps(parts, default=str)
+        text = json.dumps([cfg.get(key) for key in read], default=str)
         identity |= dict(options, seed=self.seed, config=text)
         # mmengine would reuse an earlier visualizer of the same name, whose folder may
         # no longer exist.
-        words = json.dumps([str(work_dir), identity])
-        cfg.experiment_name = f'{name}_{hashlib.sha256(words.encode()).hexdigest()[:8]}'
+        words = digest([str(work_dir), json.dumps(identity)])
+        cfg.experiment_name = f'{name}_{words}'
         (cfg.get('visualizer') or {}).pop('name', None)
         same = begun.exists() and json.loads(begun.read_text()) == identity
         last = find_latest_checkpoint(work_dir) if same else None

@@ -15,8 +15,7 @@ from snnet_mm.costs.counting import cost_table
 from snnet_mm.costs.parts import size_of_images
 from snnet_mm.costs.sizes import Size, check_sizes, size_name
 from snnet_mm.datasets import spread
-from snnet_mm.models import find_stitched_backbone, set_input_size, unwrapped
-from snnet_mm.models.wrappers.distillation import reverses_channels
+from snnet_mm.models import find_stitched_backbone, set_input_size
 from snnet_mm.stitching import (
     NoMetricsError,
     StitchResults,
@@ -25,6 +24,7 @@ from snnet_mm.stitching import (
 )
 from snnet_mm.tasks import check_partial, check_saved
 from snnet_mm.utils import digest, link_latest
+from snnet_mm.utils.configs import takes_rgb
 
 from .image_scores import save_image_scores
 from .metric_buffers import MetricBuffers, StitchScores
@@ -155,7 +155,7 @@ class OneSize:
         folders = {os.path.dirname(os.path.abspath(path)) for path in paths}
         root = os.path.commonpath(folders) if folders else None
         # Models get RGB.
-        rgb = not reverses_channels(unwrapped(self.runner.model).data_preprocessor)
+        rgb = not takes_rgb(self.runner.cfg)
         folder = folder / size_name(self.size) if self.size else folder
         return PredictionDrawer(self.runner.visualizer, folder, root, rgb)
 

@@ -12,8 +12,6 @@ from typing import Any
 
 from mmengine.config import Config, ConfigDict
 from mmengine.device import get_device
-from mmengine.hooks import EMAHook
-from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 from mmengine.utils import get_installed_path
 from torch import nn
@@ -255,22 +253,6 @@ def set_resume(
     if asked and not resumes and cfg.get('load_from') and not named:
         cfg.resume = Path(cfg.work_dir, 'last_checkpoint').exists()
         cfg.load_from = None if cfg.resume else cfg.load_from
-
-
-def without_averages(cfg: Config) -> list:
-    """Return the custom hooks of a config, except those that average weights.
-
-    mm's checkpoints store the average as the weights, and in a training that is short
-    for its momentum it stays at the start.
-    """
-    with HOOKS.switch_scope_and_registry(cfg.get('default_scope')) as registry:
-
-        def averages(hook: object) -> bool:
-            kind = hook.get('type') if isinstance(hook, Mapping) else type(hook)
-            kind = registry.get(kind) if isinstance(kind, str) else kind
-            return isinstance(kind, type) and issubclass(kind, EMAHook)
-
-        return [h for h in cfg.get('custom_hooks') or [] if not averages(h)]
 
 
 def make_safe(cfg: Config) -> list[str]:

@@ -13,6 +13,8 @@ from mmengine.config import Config
 from torch.utils._pytree import tree_leaves
 from trained_toys import DEPTH, write_trained
 
+import snnet_mm as sn
+from snnet_mm.anchors.pretrained import read_weights
 from snnet_mm.costs import cost_table
 from snnet_mm.elastic import make_elastic, make_fast_anchor
 from snnet_mm.inference.init_model import init_model
@@ -341,13 +343,19 @@ def test_labels_of_a_detector_train_maps_alone(trained, quick, tmp_path):
 
 def test_a_joint_training_changes_the_network_too(trained, quick, tmp_path):
     files = trained()
-    quick(*files, tmp_path, blocks=[[0, 2], [3]], train=3)
-    held = torch.load(tmp_path / 'elastic.pth', weights_only=True)
-    assert 'base_checkpoint' not in held['meta']
-    base, found = torch.load(files[1])['state_dict'], held['state_dict']
+    quick(*files, tmp_path, blocks=[[0, 2], [3]])
+    last = train_jointly(tmp_path, iters=3)
+    base, found = torch.load(files[1])['state_dict'], read_weights(last)
     key = 'blocks.0.mlp.fc1.weight'
     assert not torch.equal(found[f'backbone.anchors.0.{key}'], base[f'backbone.{key}'])
-    init_model(tmp_path / 'elastic.py', tmp_path / 'elastic.pth', device='cpu')
+    init_model(tmp_path / 'elastic.py', last, device='cpu')
+
+
+def train_jointly(folder, **options):
+    start = {'load_from': str(folder / 'elastic.pth')}
+    return sn.train(
+        folder / 'elastic.py', folder / 'joint', cfg_options=start, **options
+    )
 
 
 @pytest.mark.parametrize(
@@ -370,14 +378,15 @@ def test_layer_decay_and_mixed_precision_of_mm_train_jointly(
         constructor=constructor,
         paramwise_cfg={key: rate, 'num_layers': number, 'decay_type': kind},
     )
-    quick(cfg, checkpoint, tmp_path, blocks=[[0, 2]], train=1)
+    quick(cfg, checkpoint, tmp_path, blocks=[[0, 2]])
+    last = train_jointly(tmp_path, iters=1)
     written = Config.fromfile(tmp_path / 'elastic.py').optim_wrapper
     assert written.constructor == 'AnchorLayerDecayConstructor'
     stages = dict(num_layers=number) if kind == 'stage_wise' else {}
     assert written.paramwise_cfg == dict(decay_rates=rate, **stages)
     assert written.type == 'AmpOptimWrapper'  # of the config, for any device
     before = torch.load(checkpoint)['state_dict']
-    after = load_weights_only(tmp_path / 'elastic.pth')['state_dict']
+    after = read_weights(last)
     for block in (0, 2):  # every stitch trains these; Adam's first step is lr
         name = f'blocks.{block}.mlp.fc1.weight'
         step = after[f'backbone.anchors.0.{name}'] - before[f'backbone.{name}']
@@ -385,15 +394,14 @@ def test_layer_decay_and_mixed_precision_of_mm_train_jointly(
         assert step.abs().max().item() == pytest.approx(expected, rel=0.01)
 
 
-@pytest.mark.parametrize('steps', ['iters', 'train'])
-def test_averages_of_weights_in_the_config_do_not_act(trained, quick, tmp_path, steps):
+def test_averages_of_weights_in_the_config_do_not_act(trained, quick, tmp_path):
     """Else training would be discarded: the average has hardly left the start."""
     config, checkpoint = trained('cls')
     cfg, found = Config.fromfile(config), []
     average = dict(type='EMAHook', momentum=1e-4, priority='ABOVE_NORMAL')
     for hooks in ([], [average, average | dict(type='mmpretrain.EMAHook')]):
         cfg.custom_hooks, folder = hooks, tmp_path / str(len(hooks))
-        quick(cfg, checkpoint, folder, blocks=[[0, 2]], **{steps: 3})
+        quick(cfg, checkpoint, folder, blocks=[[0, 2]], iters=3)
         found.append(load_weights_only(folder / 'elastic.pth')['state_dict'])
     assert all(torch.equal(value, found[1][key]) for key, value in found[0].items())
 
@@ -436,14 +444,12 @@ def test_budgets_are_the_longest_chains_within_them(trained, quick, tmp_path):
         (dict(blocks=[[0, 1, 2, 3]]), 'fewer than all'),
         (dict(num_images=0), '--num-images'),
         (dict(iters=-1), '--iters'),
-        (dict(train=-1), '--train'),
         (dict(blocks=[[0, 1], [1, 0]]), 'different blocks.*--blocks'),
         (dict(labels=True), '1 or more with --labels'),
         (dict(blocks=[[0, 1]], own=[2]), '1 or more with --own'),
-        (dict(blocks=[[0, 1]], own=[2], iters=1, train=1), '0 with --own'),
         (dict(blocks=[[0, 1]], own=[3], iters=1), r'numbers of blocks in \[2\].*--own'),
         (dict(iters=1, rate=0.0), '--rate'),
-        (dict(train=1, images='x'), '--train, which need labels.*--images'),
+        (dict(labels=True, iters=1, images='x'), 'no folder with --labels.*--images'),
     ],
 )
 def test_wrong_options(trained, quick, tmp_path, options, words):

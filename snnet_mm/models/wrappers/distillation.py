@@ -264,14 +264,10 @@ def _normalisation(preprocessor: BaseDataPreprocessor) -> tuple[Tensor, Tensor, 
     """Return mean and std ``(C, 1, 1)`` of inputs, and if channels are reversed."""
     mean = getattr(preprocessor, 'mean', torch.zeros(1, 1, 1))
     std = getattr(preprocessor, 'std', torch.ones(1, 1, 1))
-    return mean.double(), std.double(), reverses_channels(preprocessor)
-
-
-def reverses_channels(preprocessor: BaseDataPreprocessor) -> bool:
-    """Return whether a data preprocessor swaps BGR and RGB."""
     # Attribute names of mmengine, mmsegmentation and mmpretrain.
-    keys = ('_channel_conversion', 'channel_conversion', 'to_rgb')
-    return any(getattr(preprocessor, key, False) for key in keys)
+    keys = '_channel_conversion', 'channel_conversion', 'to_rgb'
+    reverses = any(getattr(preprocessor, key, False) for key in keys)
+    return mean.double(), std.double(), reverses
 
 
 def _load(teacher: BaseModel, checkpoint: str) -> None:

@@ -8,6 +8,8 @@ from .base import (
     check_tokens_correspond,
     layer_depth_among,
 )
+from .branch_view import BranchView, Unit
+from .branches import Branch
 from .low_rank import LowRankUpdate
 from .mm_anchor import MMAnchor, mm_family
 from .plain_vit import PlainViT

@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint, noop_context_fn
 
 from snnet_mm.utils import check, is_number, is_whole
 
+from .branches import Branch, branches_of
 from .low_rank import add_lora, add_lora_everywhere, read_lora
 from .position import Grid, grid_of
 from .pretrained import Weights, load_into, pretrained_options
@@ -143,6 +144,27 @@ class Anchor(BaseModule, metaclass=ABCMeta):
     def block_path(self, i: int) -> str:
         """Return the name of the module of block i."""
         return f'blocks.{i}'
+
+    def branches(self, i: int) -> tuple[Branch, ...]:
+        """Return the residual branches of block i in order; see :class:`BranchView`."""
+        return branches_of(self.get_submodule(self.block_path(i)))
+
+    def enters(self, i: int) -> bool:
+        """Return whether layers between two stages run before block i."""
+        return False
+
+    def enter(self, state: TokenState, i: int) -> TokenState:
+        """Run the layers between two stages that precede block i, if any."""
+        return state
+
+    @property
+    def finishes(self) -> bool:
+        """Whether a norm runs after the last block."""
+        return False
+
+    def finish(self, state: TokenState) -> TokenState:
+        """Run the norm after the last block, if any."""
+        return state
 
     @abstractmethod
     def to_feature_map(self, state: TokenState) -> Tensor:
@@ -302,9 +324,15 @@ class TokenAnchor(Anchor):
 
     def run_block(self, state: TokenState, i: int) -> TokenState:
         x = self.maybe_checkpoint(self.run_layers, i, state.tokens, state.grid)
-        if i == self.depth - 1:
-            x = self.trunk.norm(x)
-        return state._replace(tokens=x)
+        state = state._replace(tokens=x)
+        return self.finish(state) if i == self.depth - 1 else state
+
+    @property
+    def finishes(self) -> bool:
+        return not isinstance(self.trunk.norm, nn.Identity)
+
+    def finish(self, state: TokenState) -> TokenState:
+        return state.mapped(self.trunk.norm)
 
     def to_feature_map(self, state: TokenState) -> Tensor:
         patches = state.tokens[:, self.num_prefix :]

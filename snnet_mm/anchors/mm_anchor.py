@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from snnet_mm.utils import check, refusal, register
 
 from .base import Anchor, BackboneMap, TokenState
+from .branches import Branch
 
 
 class MMAnchor(Anchor):
@@ -87,21 +88,28 @@ class MMAnchor(Anchor):
     ) -> BackboneMap:
         return self.output_at(state, place)
 
-    def enter(self, state: TokenState, stage: int) -> TokenState:
+    def enters(self, i: int) -> bool:
+        stage, j = self._places[i]
+        return j == 0 and stage > 0
+
+    def enter(self, state: TokenState, i: int) -> TokenState:
+        return self.enter_stage(state, self._places[i][0])
+
+    def enter_stage(self, state: TokenState, stage: int) -> TokenState:
         """Run the layers between the previous stage and ``stage``."""
         return state
 
     def run_block(self, state: TokenState, i: int) -> TokenState:
-        stage, j = self._places[i]
-        if j == 0 and stage:
-            state = self.enter(state, stage)
-        return self.run_own(state, self.get_submodule(self._paths[i]), i)
+        if self.enters(i):
+            state = self.enter(state, i)
+        state = self.run_own(state, self.get_submodule(self._paths[i]))
+        return self.finish(state) if i == self.depth - 1 else state
 
     def block_path(self, i: int) -> str:
         return self._paths[i]
 
-    def run_own(self, state: TokenState, block: nn.Module, i: int) -> TokenState:
-        """Run block i itself, without the layers that precede its stage."""
+    def run_own(self, state: TokenState, block: nn.Module) -> TokenState:
+        """Run a block itself, without the layers before its stage and after it."""
         return state._replace(tokens=block(state.tokens, state.grid))
 
     def to_feature_map(self, state: TokenState) -> Tensor:
@@ -149,11 +157,15 @@ class _TokenNet(MMAnchor):
         projection = net.patch_embed.projection
         return [projection.out_channels], [projection.stride[0]]
 
-    def run_own(self, state: TokenState, block: nn.Module, i: int) -> TokenState:
-        x = self.call_block(block, state.tokens)
-        if i == self.depth - 1 and self.net.final_norm:
-            x = self.last_norm(x)
-        return state._replace(tokens=x)
+    def run_own(self, state: TokenState, block: nn.Module) -> TokenState:
+        return state._replace(tokens=self.call_block(block, state.tokens))
+
+    @property
+    def finishes(self) -> bool:
+        return bool(self.net.final_norm)
+
+    def finish(self, state: TokenState) -> TokenState:
+        return state.mapped(self.last_norm) if self.finishes else state
 
     def call_block(self, block: nn.Module, tokens: Tensor) -> Tensor:
         return block(tokens)
@@ -168,7 +180,7 @@ class _TokenNet(MMAnchor):
 class _MapNet(MMAnchor):
     """A network whose blocks run on feature maps."""
 
-    def run_own(self, state: TokenState, block: nn.Module, i: int) -> TokenState:
+    def run_own(self, state: TokenState, block: nn.Module) -> TokenState:
         return TokenState.of_map(block(_map_of(state)))
 
 
@@ -242,6 +254,12 @@ class MMPretrainViT(_TokenNet):
         shared = self.net.rel_pos_bias
         return block(tokens, shared() if shared is not None else None)
 
+    def branches(self, i: int) -> tuple[Branch, ...]:
+        # A bias that all blocks share belongs to none of them.
+        if getattr(self.net, 'rel_pos_bias', None) is not None:
+            return (Branch(self.net.layers[i]),)
+        return super().branches(i)
+
     def last_norm(self, x: Tensor) -> Tensor:
         """Apply the final norm."""
         return self.net.ln1(x)
@@ -277,7 +295,7 @@ class MMSwin(MMAnchor):
             x = x + net.absolute_pos_embed
         return TokenState(net.drop_after_pos(x), tuple(grid))
 
-    def enter(self, state: TokenState, stage: int) -> TokenState:
+    def enter_stage(self, state: TokenState, stage: int) -> TokenState:
         x, grid = self.net.stages[stage - 1].downsample(state.tokens, state.grid)
         return TokenState(x, tuple(grid))
 
@@ -344,7 +362,7 @@ class MMConvNeXt(_MapNet):
     def embed(self, images: Tensor) -> TokenState:
         return TokenState.of_map(self.net.downsample_layers[0](images))
 
-    def enter(self, state: TokenState, stage: int) -> TokenState:
+    def enter_stage(self, state: TokenState, stage: int) -> TokenState:
         return TokenState.of_map(self.net.downsample_layers[stage](_map_of(state)))
 
     def output_at(self, state: TokenState, place: int) -> Tensor:
@@ -384,7 +402,7 @@ class MMMiT(MMAnchor):
         x, grid = self.net.layers[0][0](images)
         return TokenState(x, tuple(grid))
 
-    def enter(self, state: TokenState, stage: int) -> TokenState:
+    def enter_stage(self, state: TokenState, stage: int) -> TokenState:
         x, grid = self.net.layers[stage][0](self._map_after(state, stage - 1))
         return TokenState(x, tuple(grid))
 

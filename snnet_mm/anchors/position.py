@@ -1,7 +1,7 @@
 """Position embeddings of plain ViTs: absolute, and relative attention biases."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache, partial
 
 import torch
@@ -96,10 +96,10 @@ class KeptTensors(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self._kept: dict[int, tuple[tuple, Tensor]] = {}
+        self._kept: dict[Hashable, tuple[tuple, Tensor]] = {}
 
     def get(
-        self, slot: int, key: tuple, weight: Tensor | None, make: Callable[[], Tensor]
+        self, slot: Hashable, key: tuple, weight: Tensor | None, make: Callable[[], Tensor]
     ) -> Tensor:
         """Return a slot's tensor; call ``make`` again if weight or key changed."""
         key = *key, torch.is_inference_mode_enabled()

@@ -135,18 +135,25 @@ class Block(nn.Module):
         self.gap = nn.Linear(dim, dim) if gap else nn.Identity()
 
     def forward(self, x: Tensor, grid: Grid, mask: Tensor | None = None) -> Tensor:
+        return self.gap(self.feed(self.attend(x, grid, mask)))
+
+    def attend(self, x: Tensor, grid: Grid, mask: Tensor | None = None) -> Tensor:
+        """Run the attention branch, ``x + attention(x)``."""
         normed, size = self.norm1(x), self.window_size
         if size:
             windows = self.attn(to_windows(normed, grid, size), (size, size))
             branch = from_windows(windows, grid, size)
         else:
             branch = self.attn(normed, grid, mask)
-        x = x + self.drop_path(self.ls1(branch))
+        return x + self.drop_path(self.ls1(branch))
+
+    def feed(self, x: Tensor) -> Tensor:
+        """Run the feed-forward branch, ``x + mlp(x)``."""
         normed = self.norm2(x)
         branch = self.mlp(normed)
         if self.mlp_shortcut:
             branch = branch + normed
-        return self.gap(x + self.drop_path(self.ls2(branch)))
+        return x + self.drop_path(self.ls2(branch))
 
 
 def to_windows(tokens: Tensor, grid: Grid, size: int) -> Tensor:

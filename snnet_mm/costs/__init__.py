@@ -1,6 +1,6 @@
 """FLOPs, parameters, milliseconds and memory of every stitch."""
 
-from .counting import cost_table, count_parameters, whole_model_cost
+from .counting import cost_table, count_parameters, part_costs, whole_model_cost
 from .measure import LatencyCheck, measure_latency, measure_memory, measuring_setup
 from .parts import preprocessed_size, size_of_images
 from .sizes import check_sizes, size_name

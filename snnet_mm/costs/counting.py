@@ -16,7 +16,12 @@ from torch.distributed import ProcessGroup
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from snnet_mm.models import StitchedBackbone, find_stitched_backbone, unwrapped
+from snnet_mm.models import (
+    NarrowBranch,
+    StitchedBackbone,
+    find_stitched_backbone,
+    unwrapped,
+)
 from snnet_mm.stitching import Cost, CostTable
 from snnet_mm.utils import refusal
 
@@ -115,8 +120,30 @@ def _explained(error: RuntimeError, size: tuple[int, int]) -> ValueError:
     return refusal('input_size', size, allowed)
 
 
-@torch.no_grad()
+def part_costs(model: nn.Module, input_size: tuple[int, int]) -> dict[Part, Cost]:
+    """Count FLOPs and parameters of every part of a model; see :func:`cost_table`.
+
+    Parameters that several parts share count in each of them.
+    """
+    model, size = unwrapped(model), tuple(input_size)
+    count = partial(_count_parts, model, size)
+    (flops, params), _ = _counted_scope(model, size, count)
+    return {part: Cost(flops[part], params(part)) for part in flops}
+
+
 def _count(model: nn.Module, size: tuple[int, int], run: Forward) -> dict[int, Cost]:
+    flops, params = _count_parts(model, size, run)
+    return {
+        i: Cost(sum(flops[p] for p in parts), params(*parts))
+        for i, parts in parts_by_stitch(model).items()
+    }
+
+
+@torch.no_grad()
+def _count_parts(
+    model: nn.Module, size: tuple[int, int], run: Forward
+) -> tuple[dict[Part, int], Callable[..., int]]:
+    """Return FLOPs by part, and a function that counts parameters of given parts."""
     model = _without_content(model)
     backbone = find_stitched_backbone(model)
     flops: dict[Part, int] = {}
@@ -133,14 +160,18 @@ def _count(model: nn.Module, size: tuple[int, int], run: Forward) -> dict[int, C
         outside = numbers.keys() - {id(p) for p in backbone.parameters()}
         for part, parameters in parameters_by_part(backbone).items():
             held[part] = {id(p) for p in parameters}
-        run_parts(model, empty_images(model, size, batch=1), count, run)
-        return {
-            i: Cost(
-                sum(flops[p] for p in parts),
-                sum(numbers[n] for n in set().union(*(held[p] for p in parts))),
-            )
-            for i, parts in parts_by_stitch(model).items()
+        shared = {
+            name: layer.num_shared
+            for name, layer in backbone.stitching_layers.items()
+            if isinstance(layer, NarrowBranch)
         }
+        run_parts(model, empty_images(model, size, batch=1), count, run)
+
+    def params(*parts: Part) -> int:
+        used = set().union(*(held[part] for part in parts))
+        return sum(numbers[n] for n in used) + sum(shared.get(p, 0) for p in parts)
+
+    return flops, params
 
 
 def _without_content(model: nn.Module) -> nn.Module:

@@ -16,7 +16,7 @@ from snnet_mm.stitching import Setup, middle_stitches
 from snnet_mm.utils import check, refusal
 
 from .counting import cost_table
-from .parts import T, as_shipped, empty_images, forward_of, parts_by_stitch, run_parts
+from .parts import Part, T, as_shipped, empty_images, forward_of, parts_by_stitch, run_parts
 
 WARM_UP = 2  # discarded rounds
 
@@ -48,10 +48,14 @@ class LatencyCheck(NamedTuple):
 
 
 class Latencies(NamedTuple):
-    """Milliseconds per forward of a batch: predictions by stitch id, and checks."""
+    """Milliseconds per forward of a batch: predictions by stitch id, and checks.
+
+    ``by_part`` has those of every part of the model.
+    """
 
     by_stitch: dict[int, float]
     checks: list[LatencyCheck]
+    by_part: dict[Part, float]
 
 
 def measure_latency(
@@ -107,7 +111,9 @@ def measure_latency(
     by_stitch = {i: statistics.median(times) for i, times in sums.items()}
     whole = {i: [times[i] for times in timed] for i in ids}
     checks = [LatencyCheck.of(i, by_stitch[i], of) for i, of in whole.items()]
-    return Latencies(by_stitch, checks)
+    used = set().union(*parts.values())
+    by_part = {p: statistics.median(times[p] for times in timed) for p in used}
+    return Latencies(by_stitch, checks, by_part)
 
 
 def measure_memory(

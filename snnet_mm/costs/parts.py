@@ -13,6 +13,7 @@ from mmengine.logging import print_log
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+from snnet_mm.anchors import BranchView
 from snnet_mm.models import (
     StitchedBackbone,
     find_stitched_backbone,
@@ -68,7 +69,7 @@ def run_parts(model: nn.Module, images: Tensor, measure: Measure, run: Forward) 
     for j, a in product(backbone.wanted_maps(), backbone.map_anchors):
         (position, _), *_ = backbone.space.map_sources(backbone.out_indices[j], a)
         maps[position].append(FeatureMap(j, a))
-    for a, anchor in enumerate(backbone.anchors):
+    for a, anchor in enumerate(backbone.runners):
         step = partial(anchor.embed, images)
         for i in range(-1, anchor.depth):
             state = measure(Position(a, i), step)
@@ -111,12 +112,15 @@ def parameters_by_part(backbone: StitchedBackbone) -> dict[Part, list[nn.Paramet
     """Return parameters by part; only anchors and stitching layers have any."""
     parameters: dict[Part, list[nn.Parameter]] = defaultdict(list)
     for a, anchor in enumerate(backbone.anchors):
+        view = backbone.runners[a]
         # A tied weight has two names: it runs with the embedding and the last block.
         for name, parameter in anchor.named_parameters(remove_duplicate=False):
             level, _ = anchor.layer_depth(name)
             # Modules after the last block, such as a final norm, run with it.
-            part = Position(a, min(level, anchor.depth) - 1)
-            parameters[part].append(parameter)
+            step = min(level, anchor.depth) - 1
+            if isinstance(view, BranchView):
+                step = view.step_of(name)
+            parameters[Position(a, step)].append(parameter)
     for name, layer in backbone.stitching_layers.items():
         parameters[name] = list(layer.parameters())
     return parameters

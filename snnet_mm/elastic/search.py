@@ -15,9 +15,9 @@ from snnet_mm.models import (
     StitchingLayer,
     find_stitched_backbone,
 )
-from snnet_mm.models.backbones.elastic_backbone import read_prefix, skippable
+from snnet_mm.models.backbones.elastic_backbone import read_prefix
 from snnet_mm.models.layers.least_squares import LayerFit
-from snnet_mm.stitching import gaps_of
+
 from snnet_mm.utils import check
 
 from .divergence import Predictions

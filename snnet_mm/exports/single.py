@@ -16,6 +16,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from snnet_mm.models import (
+    ElasticBackbone,
     PartPerAnchor,
     StitchedBackbone,
     find_stitched_backbone,
@@ -112,7 +113,7 @@ def anchors_of(cfg: Config, model: nn.Module) -> list[dict]:
     return [
         dict(name=name, depth=depth, weights=weights, licence=licence_of(weights))
         for name, depth, weights in zip(
-            space.anchor_names, space.depths, origins, strict=True
+            space.anchor_names, [a.depth for a in backbone.anchors], origins, strict=True
         )
     ]
 
@@ -177,6 +178,8 @@ def merged_state(model: nn.Module) -> dict[str, Tensor]:
             held = {k: v for k, v in state.items() if k.startswith(own)}
             state |= {f'{name}.{k.removeprefix(own)}': v for k, v in held.items()}
     path = ''.join(f'{part}.' for part in _path(model, backbone) if part)
+    for key, value in backbone.exported_weights(stitch).items():
+        state[path + key] = value
     for name in backbone.plugins:
         plugin = getattr(backbone, name)
         weights = {k.removeprefix(path): v for k, v in state.items()}
@@ -224,6 +227,7 @@ def _backbone_config(
         maps=maps,
         with_cls=backbone.with_cls,
         map_anchor=map_anchor,
+        by_branch=isinstance(backbone, ElasticBackbone),
     )
 
 

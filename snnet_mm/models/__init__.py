@@ -7,6 +7,7 @@ from .backbones.snnet import SNNetv1, SNNetv2
 from .backbones.stitch_plugin import StitchPlugin
 from .backbones.stitched_backbone import StitchedBackbone, build_anchors
 from .layers.least_squares import LeastSquares, fit_in_turn, fit_stitching_layers
+from .layers.narrow_branch import NarrowBranch
 from .layers.stitching_layer import (
     LoRAStitchingLayer,
     PrefixStitchingLayer,

@@ -26,6 +26,7 @@ from .metrics import (
     short_name,
 )
 from .picking import Choice, pick, prior_scores
+from .plans import Plan, read_plan, write_plan
 from .results import (
     NoMetricsError,
     StitchResult,
@@ -43,7 +44,7 @@ from .routes import (
     visiting_order,
 )
 from .selection import Selection
-from .skip_space import SKIP_KIND, SkipSpace, gaps_of
+from .skip_space import SKIP_KIND, SkipSpace, changes_of
 from .sliding_window_space import SlidingWindowSpace
 from .space import (
     StitchingSpace,

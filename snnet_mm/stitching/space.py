@@ -110,8 +110,7 @@ class StitchingSpace:
     def fingerprint(self) -> str:
         """Hash of the depths and of the routes by stitch id."""
         routes = [(s.id, [tuple(segment) for segment in s.segments]) for s in self]
-        text = repr((self.depths, routes))
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return fingerprint_of((self.depths, routes))
 
     def substitutes(self, block: int) -> tuple[Substitute, ...]:
         """Return the substitutes for the feature map of a block of the last anchor.
@@ -151,6 +150,11 @@ class StitchingSpace:
     def describe(self, stitch: Stitch) -> str:
         """Return a readable route, such as ``'fast[0:4] > slow[8:24]'``."""
         return describe_route(stitch.segments, len(self.depths))
+
+
+def fingerprint_of(value: object) -> str:
+    """Return a short hash of a value of Python's own types."""
+    return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
 
 
 def middle_stitches(space: StitchingSpace) -> list[int]:

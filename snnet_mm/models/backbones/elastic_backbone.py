@@ -3,26 +3,29 @@
 from collections.abc import Collection, Mapping, Sequence
 
 from mmengine.registry import MODELS
+from torch import Tensor, nn
 
-from snnet_mm.anchors import Anchor
-from snnet_mm.stitching import SkipSpace
+from snnet_mm.anchors import Anchor, BranchView
+from snnet_mm.stitching import SkipSpace, Stitch, StitchingLayerSpec, read_plan
 from snnet_mm.utils import check, register
 
+from ..layers.narrow_branch import NarrowBranch, UnitOrder
 from .stitched_backbone import StitchedBackbone, build_anchors
 
 
 @register(MODELS)
 class ElasticBackbone(StitchedBackbone):
-    """A network and chains that skip some of its blocks.
+    """A network, and chains that skip or narrow some of its residual branches.
 
-    A stitching layer replaces each gap, a run of skipped blocks. The network itself,
-    stitch 0, is unchanged. :func:`snnet_mm.make_elastic` selects chains and fits their
-    layers.
+    An affine map replaces each gap, a run of skipped branches, and a
+    :class:`NarrowBranch` each branch with some of its hidden units. The network itself,
+    stitch 0, is unchanged. :func:`snnet_mm.make_elastic` selects chains and fits them.
 
     Args:
         anchors: The network or its config, in a list of one.
-        chains: Blocks that each chain keeps, with chains in order of decreasing cost.
-        stitching_layer: Config of the stitching layers, without widths. Default: affine
+        chains: Plans of the chains in order of decreasing cost, such as ``'0:3/768
+            1:0/768'``: the heads and neurons of every block that is not whole.
+        stitching_layer: Config of the maps of gaps, without widths. Default: affine
             layers, which map prefix tokens separately if heads may read them.
         out_indices: Blocks whose maps are returned. Default: the network's own.
         stitch_ids: Stitches to keep besides the network. Default: all.
@@ -31,18 +34,18 @@ class ElasticBackbone(StitchedBackbone):
     Examples:
         >>> net = dict(
         ...     type='PlainViT',
-        ...     arch=dict(embed_dims=32, depth=4, num_heads=2),
+        ...     arch=dict(embed_dims=32, depth=2, num_heads=4),
         ...     img_size=32,
         ... )
-        >>> backbone = ElasticBackbone([net], chains=[(0, 1, 3), (1,)])
+        >>> backbone = ElasticBackbone([net], chains=['0:4/64', '0:0/64 1:2/0'])
         >>> [backbone.space.describe(stitch) for stitch in backbone.space]
-        ['network[0:4]', 'network[0:2] > network[3:4]', 'network[1:2]']
+        ['network', '0:4/64 1:4/128', '0:0/64 1:2/0']
     """
 
     def __init__(
         self,
         anchors: Sequence[dict | Anchor],
-        chains: Sequence[Sequence[int]],
+        chains: Sequence[str],
         stitching_layer: dict | None = None,
         out: str = 'maps',
         out_indices: Sequence[int] | None = None,
@@ -52,14 +55,45 @@ class ElasticBackbone(StitchedBackbone):
         anchors = build_anchors(anchors)
         check(len(anchors) == 1, 'backbone.anchors', len(anchors), 'one network')
         (anchor,) = anchors
+        self.view = BranchView(anchor)
         out_indices = anchor.out_indices if out_indices is None else out_indices
         read = {i % anchor.depth for i in out_indices} if out == 'maps' else ()
-        space = SkipSpace(anchor.depth, chains, read, skippable(anchor), stitch_ids)
+        space = space_of_chains(self.view, chains, read, stitch_ids)
         layer = stitching_layer or dict(type='StitchingLayer')
         if stitching_layer is None and (number := read_prefix(anchor, out)):
             layer = dict(type='PrefixStitchingLayer', num_prefix=number)
+        self._orders = {
+            step: UnitOrder(self.view.widths[step])
+            for step, _ in sorted(space.narrow.values())
+        }
         more = dict(kwargs, out=out, out_indices=out_indices)
         super().__init__(anchors, space, layer, **more)
+        named = {str(step): order for step, order in self._orders.items()}
+        self.unit_orders = nn.ModuleDict(named)
+
+    @property
+    def runners(self) -> Sequence[BranchView]:
+        return (self.view,)
+
+    def build_layer(
+        self, name: str, spec: StitchingLayerSpec, config: dict
+    ) -> nn.Module:
+        if name not in self.space.narrow:
+            return super().build_layer(name, spec, config)
+        step, units = self.space.narrow[name]
+        dim, branch = self.width_at(spec.target), self.view.units[step].branch
+        return NarrowBranch(branch, units, dim, self._orders[step], step)
+
+    def exported_weights(self, stitch: Stitch) -> dict[str, Tensor]:
+        weights = {}
+        for name in stitch.layers:
+            if name in self.space.narrow:
+                step, units = self.space.narrow[name]
+                unit = self.view.units[step]
+                path = f'anchors.0.{self.view.anchor.block_path(unit.block)}.'
+                cut = unit.branch.tensors(self._orders[step].index, units)
+                weights |= {path + name: value for name, value in cut.items()}
+        return weights
 
     def _load_from_state_dict(self, state_dict: Mapping, prefix: str, *args) -> None:
         # A non-strict load would silently keep random weights of the network.
@@ -73,16 +107,28 @@ class ElasticBackbone(StitchedBackbone):
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 
+def space_of_chains(
+    view: BranchView,
+    chains: Sequence[str],
+    read: Collection[int] = (),
+    ids: Collection[int] | None = None,
+) -> SkipSpace:
+    """Return the space of a network and the plans of its chains.
+
+    Args:
+        view: The network.
+        chains: See :class:`ElasticBackbone`.
+        read: Blocks whose maps are read.
+        ids: Stitches to keep besides the network. Default: all.
+    """
+    blocks = [None if u.branch is None else u.block for u in view.units]
+    plans = [
+        read_plan(text, view.widths, blocks, f'backbone.chains[{n}]')
+        for n, text in enumerate(chains)
+    ]
+    return SkipSpace(view.widths, plans, blocks, read, view.skippable, ids)
+
+
 def read_prefix(anchor: Anchor, out: str) -> int:
     """Return the number of prefix tokens, or 0 if no output contains them."""
     return anchor.num_prefix if out == 'end' or anchor.outputs_prefix else 0
-
-
-def skippable(anchor: Anchor) -> tuple[int, ...]:
-    """Return the blocks that change neither the width nor the stride.
-
-    They exclude the first block of a network with stages.
-    """
-    scales = list(zip(anchor.block_dims, anchor.block_strides, strict=True))
-    first = [0] if len(set(scales)) == 1 else []
-    return (*first, *(i for i in range(1, anchor.depth) if scales[i] == scales[i - 1]))

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from snnet_mm.anchors import (
     Anchor,
     BackboneMap,
+    BranchView,
     TokenState,
     check_outputs,
     check_tokens_correspond,
@@ -89,7 +90,8 @@ class StitchedBackbone(BaseModule):
         for a in self.map_anchors if out == 'maps' else ():
             # Raises if there is no source.
             sources = [space.map_sources(block, a) for block in self.out_indices]
-            own, wanted = tuple(s[0][0].block for s in sources), anchors[a].out_indices
+            own = tuple(s[0][0].block for s in sources)
+            wanted = self.runners[a].out_indices
             fits = own == wanted or not anchors[a].has_output_layers
             allowed = f'{wanted}, the last blocks of stages in net.out_indices'
             check(fits, 'backbone.out_indices', own, f'{allowed} of anchor {a}')
@@ -108,6 +110,11 @@ class StitchedBackbone(BaseModule):
             self.add_module(name, MODELS.build(dict(config, backbone=self)))
 
     @property
+    def runners(self) -> Sequence[Anchor | BranchView]:
+        """The anchors, as routes run them step by step."""
+        return self.anchors
+
+    @property
     def active_stitch(self) -> Stitch:
         """The stitch that ``forward`` runs."""
         return self._active_stitch
@@ -123,9 +130,19 @@ class StitchedBackbone(BaseModule):
         source, target = spec
         return dict(in_dim=self.width_at(source), out_dim=self.width_at(target))
 
+    def build_layer(
+        self, name: str, spec: StitchingLayerSpec, config: dict
+    ) -> nn.Module:
+        """Return a new stitching layer."""
+        return MODELS.build(dict(config, **self.layer_arguments(spec)))
+
+    def exported_weights(self, stitch: Stitch) -> dict[str, Tensor]:
+        """Return weights that a :class:`SingleStitch` has instead of the backbone's."""
+        return {}
+
     def width_at(self, position: Position) -> int:
         """Return the width of the activations at a position."""
-        return self.anchors[position.anchor].block_dims[max(position.block, 0)]
+        return self.runners[position.anchor].block_dims[max(position.block, 0)]
 
     def forward(self, images: Tensor) -> tuple[BackboneMap | None, ...] | TokenState:
         """Run the active stitch on images ``(B, 3, H, W)``.
@@ -143,7 +160,7 @@ class StitchedBackbone(BaseModule):
         }
         if self._prefixes is not None and not self.training:
             kept = self._prefixes.states(images, stitch.steps)
-        parts = self.anchors, self.stitching_layers
+        parts = self.runners, self.stitching_layers
         end, states = walk(*parts, stitch.steps, images, taps.values(), kept)
         if self.out == 'end':
             return end
@@ -245,7 +262,7 @@ class StitchedBackbone(BaseModule):
             check(len(widths) == 1, 'backbone.share_layers', sorted(widths), wanted)
         return nn.ModuleDict(
             {
-                name: MODELS.build(dict(config, **self.layer_arguments(spec)))
+                name: self.build_layer(name, spec, config)
                 for name, spec in self.space.layers.items()
             }
         )

@@ -126,7 +126,7 @@ class LayerFit:
 
     def update(self, x: TokenState, y: TokenState) -> None:
         """Add the states before and after the gap."""
-        self._all.update(x.fitted, y.fitted)
+        self._all.update(*self.layer.pair(x, y))
         if number := self.layer.num_prefix:
             self._prefix.update(x.tokens[:, :number], y.tokens[:, :number])
 
@@ -229,7 +229,7 @@ def fit_in_turn(
         ValueError: If there are no images, or activations that are not finite.
     """
     space, layers = backbone.space, backbone.stitching_layers
-    (anchor,) = backbone.anchors
+    (anchor,) = backbone.runners
     device = next(backbone.parameters()).device
     stitches = [space[i] for i in (space.ids if ids is None else ids)]
     ends = {name: space.layers[name].target for s in stitches for name in s.layers}
@@ -277,7 +277,7 @@ def _go_on(backbone: StitchedBackbone, steps: Sequence[Step], file: str) -> Toke
         if isinstance(step, str):
             state = backbone.stitching_layers[step].map_state(state)
         else:
-            state = backbone.anchors[step.anchor].run_block(state, step.block)
+            state = backbone.runners[step.anchor].run_block(state, step.block)
     torch.save(tuple(state), file)
     return state
 

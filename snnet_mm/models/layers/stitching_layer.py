@@ -21,6 +21,10 @@ class StitchingLayer(nn.Linear):
         """Map all tokens of a state to the other anchor's width, on the same grid."""
         return state.mapped(self)
 
+    def pair(self, before: TokenState, after: TokenState) -> tuple[Tensor, Tensor]:
+        """Return the activations that the map is fitted from and to."""
+        return before.fitted, after.fitted
+
     def config(self) -> tuple[int, int]:
         """Return the widths, from which :class:`SingleStitch` builds the layer."""
         return self.in_features, self.out_features

@@ -1,0 +1,567 @@
+"""Residual branches of blocks, and their hidden units.
+
+A block is one or two residual branches ``x + W h(x)``: attention, whose hidden units
+are heads, and an MLP, whose hidden units are neurons. A *narrow* branch runs some of
+its units, with another output projection ``W``. :data:`FAMILIES` lists the branches of
+each class of blocks; a family says where their weights are.
+"""
+
+from collections.abc import Iterable
+from functools import partial
+from math import isqrt
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .position import (
+    DecomposedRelPosBias,
+    Grid,
+    KeptTensors,
+    RelativePositionBias,
+    gather_bias,
+)
+from .vit_block import from_windows, to_windows
+
+# How a tensor is cut to some units: their rows; the rows of every head, with those of
+# queries, keys and values apart; or columns, one for each head.
+ROWS, QKV_ROWS, COLUMNS = 'rows', 'qkv rows', 'columns'
+
+
+class Branch:
+    """One step of a network between two states: here, a block of one piece.
+
+    Args:
+        block: The block.
+
+    Attributes:
+        kind: ``'block'``, ``'attention'`` or ``'mlp'``.
+        units: Number of hidden units; 1 if the branch is run whole or skipped.
+        group: Hidden channels per unit.
+    """
+
+    kind = 'block'
+    # Names in the block that belong to this branch alone, and those among them that
+    # follow the hidden units, in whose place a narrow branch has its projection.
+    parts: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    # How tensors are cut to some units, by name in the block.
+    cuts: dict[str, str]
+
+    def __init__(self, block: nn.Module) -> None:
+        self.block = block
+        self.cuts = {}
+        self.units, self.group = self.size()
+        self._kept = KeptTensors()
+
+    def size(self) -> tuple[int, int]:
+        """Return the number of units and the hidden channels per unit."""
+        return 1, 1
+
+    def run(self, x: Tensor, grid: Grid) -> Tensor:
+        """Run the whole branch, ``x + branch(x)``, by the block's own modules.
+
+        ``x`` are tokens ``(B, L, C)`` of a grid, prefix tokens first.
+        """
+        raise AssertionError('a block of one piece runs by its anchor')
+
+    def hidden(self, x: Tensor, grid: Grid, order: Tensor | None, units: int) -> Tensor:
+        """Return hidden activations ``(B, L, units * group)`` of tokens ``(B, L, C)``.
+
+        The first ``units`` of ``order``, int ``(all units,)``, run. ``order`` is None
+        in a block that is cut already; see :meth:`cut`.
+        """
+        raise AssertionError('a block of one piece has no hidden units')
+
+    def tensors(self, order: Tensor, units: int) -> dict[str, Tensor]:
+        """Return the tensors of the first units in order, by name in the block."""
+        found = {name: self._read(name, order, units) for name in self.cuts}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def owns(self, name: str) -> bool:
+        """Return whether a parameter of the block belongs to this branch alone."""
+        return _within(name, self.parts)
+
+    def num_parameters(self, order: Tensor, units: int) -> int:
+        """Return how many parameters compute the hidden activations of some units."""
+        cut = sum(value.numel() for value in self.tensors(order, units).values())
+        return cut + sum(
+            parameter.numel()
+            for name, parameter in self.block.named_parameters()
+            if self.owns(name)
+            and not _within(name, (*self.outputs, *self.cuts))
+        )
+
+    @torch.no_grad()
+    def cut(self, units: int) -> None:
+        """Remove all that the branch with this number of units does not need.
+
+        What remains has the names and shapes of :meth:`tensors`; 0 removes the branch.
+        Afterwards only :meth:`hidden` runs.
+        """
+        device = next(self.block.parameters()).device
+        kept = self.tensors(torch.arange(self.units, device=device), units)
+        for name, value in kept.items() if units else ():
+            owner, name = _owner(self.block, name)
+            is_parameter = isinstance(getattr(owner, name), nn.Parameter)
+            copy = value.clone()
+            setattr(owner, name, nn.Parameter(copy) if is_parameter else copy)
+        for name in self.outputs if units else self.parts:
+            owner, name = _owner(self.block, name)
+            if name in owner._modules:
+                owner._modules[name] = nn.Identity()
+            elif name in owner._parameters:
+                owner._parameters[name] = None
+
+    def _sorted(self, name: str, order: Tensor | None) -> Tensor | None:
+        """Return a tensor of the block with its units in order: one copy for all."""
+        value = _find(self.block, name)
+        if value is None or order is None:
+            return value
+        key = (order.data_ptr(), len(order), value.device)
+        make = partial(_in_order, value, order, self.cuts[name])
+        return self._kept.get(name, key, value, make)
+
+    def _read(self, name: str, order: Tensor | None, units: int) -> Tensor | None:
+        value = self._sorted(name, order)
+        if value is None or order is None:
+            return value
+        if self.cuts[name] == COLUMNS:
+            return value[:, :units]
+        return value[: len(value) // self.units * units]
+
+
+class Attention(Branch):
+    """A branch of self-attention, ``x + attention(norm(x))``; units are heads."""
+
+    kind = 'attention'
+    norm = 'norm1'
+    attn = 'attn'  # path of the module that has the heads
+    qkv = 'qkv.'  # prefix there of the weight and bias of queries, keys and values
+    proj = 'proj'
+    table = ''  # name there of a table with a column for each head
+    parts, outputs = ('norm1', 'ln1', 'attn', 'ls1', 'gamma_1'), ('ls1', 'gamma_1')
+
+    def __init__(self, block: nn.Module) -> None:
+        self.heads_of = block.get_submodule(self.attn)
+        super().__init__(block)
+        self.outputs = (f'{self.attn}.{self.proj}', *self.outputs)
+        names = [f'{self.qkv}weight', f'{self.qkv}bias', 'q_bias', 'v_bias']
+        self.cuts = {f'{self.attn}.{name}': QKV_ROWS for name in names[:2]}
+        self.cuts |= {f'{self.attn}.{name}': ROWS for name in names[2:]}
+        if self.table:
+            self.cuts[f'{self.attn}.{self.table}'] = COLUMNS
+
+    def size(self) -> tuple[int, int]:
+        proj, heads = getattr(self.heads_of, self.proj), self.heads_of.num_heads
+        qkv = getattr(self.heads_of, 'qkv', proj)
+        plain = all(map(_is_plain, (proj, qkv))) and self.fits()
+        return (heads, proj.in_features // heads) if plain else (1, 1)
+
+    def fits(self) -> bool:
+        """Return whether the attention of this block is as the family says."""
+        return True
+
+    def windows(self, grid: Grid) -> tuple[int, int]:
+        """Return the side and the shift of the windows; a side of 0 for no windows."""
+        return 0, 0
+
+    def keys(self, normed: Tensor, grid: Grid) -> Tensor:
+        """Return the tokens of keys and values; those of queries are given."""
+        return normed
+
+    def bias_of(self, table: Tensor, grid: Grid) -> Tensor:
+        """Return the bias ``(1, heads, L, L)`` that a table adds to the scores."""
+        index = self.heads_of.relative_position_index
+        number = isqrt(index.numel())
+        bias = table[index.flatten()].view(number, number, -1)
+        return bias.permute(2, 0, 1)[None]
+
+    def scores(
+        self, grid: Grid, q: Tensor, order: Tensor | None, units: int
+    ) -> Tensor | None:
+        """Return what is added to the scores of queries ``(B, heads, L, group)``."""
+        name = f'{self.attn}.{self.table}'
+        table = self._sorted(name, order) if self.table else None
+        if table is None:
+            return None
+        key = grid if order is None else (*grid, order.data_ptr())
+        make = partial(self.bias_of, table, grid)
+        return self._kept.get('scores', key, table, make)[:, :units]
+
+    def hidden(self, x: Tensor, grid: Grid, order: Tensor | None, units: int) -> Tensor:
+        read = partial(self._read, order=order, units=units)
+        path, module = f'{self.attn}.', self.heads_of
+        weight, offset = (read(f'{path}{self.qkv}{p}') for p in ('weight', 'bias'))
+        if (of_q := read(f'{path}q_bias')) is not None:  # keys have none
+            both = of_q, torch.zeros_like(of_q), read(f'{path}v_bias')
+            by_head = [part.unflatten(0, (-1, self.group)) for part in both]
+            offset = torch.stack(by_head, 1).flatten()
+        normed = getattr(self.block, self.norm)(x)
+        side, shift = self.windows(grid)
+        if side:
+            normed = _into_windows(normed, grid, side, shift)
+        q, k, v = self._project(normed, self.keys(normed, grid), weight, offset)
+        q, k = (
+            getattr(module, f'{n}_norm', nn.Identity())(t)
+            for n, t in (('q', q), ('k', k))
+        )
+        added = self.scores((side, side) if side else grid, q, order, units)
+        if shift:
+            apart = _apart(grid, side, shift, q)[:, None]
+            apart = apart.repeat(q.shape[0] // apart.shape[0], 1, 1, 1)
+            added = apart if added is None else added + apart
+        scale = getattr(module, 'scale', None)
+        x = F.scaled_dot_product_attention(q, k, v, attn_mask=added, scale=scale)
+        x = x.transpose(1, 2).flatten(2)
+        return _out_of_windows(x, grid, side, shift) if side else x
+
+    def _project(
+        self, queries: Tensor, keys: Tensor, weight: Tensor, bias: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return queries, keys and values ``(B, heads, L, group)``."""
+        shape = (-1, 3, self.group)
+        if keys is queries:
+            qkv = F.linear(queries, weight, bias).unflatten(-1, shape)
+            return qkv.permute(3, 0, 2, 1, 4).unbind()
+        weights = weight.unflatten(0, shape).unbind(1)
+        biases = [None] * 3 if bias is None else bias.unflatten(0, shape).unbind(1)
+        return tuple(
+            F.linear(x, w.flatten(0, 1), b if b is None else b.flatten())
+            .unflatten(-1, (-1, self.group))
+            .transpose(1, 2)
+            for x, w, b in zip((queries, keys, keys), weights, biases, strict=True)
+        )
+
+
+class MLP(Branch):
+    """A branch ``x + fc2(act(fc1(norm(x))))``; units are neurons."""
+
+    kind = 'mlp'
+    norm = 'norm2'
+    fc1, act, fc2 = 'mlp.fc1', 'mlp.act', 'mlp.fc2'
+    depthwise = ''  # path of a depthwise convolution between fc1 and act
+    parts = ('norm2', 'ln2', 'mlp', 'ffn', 'ls2', 'gamma_2')
+    outputs = ('ls2', 'gamma_2', 'ffn.gamma2')
+
+    def __init__(self, block: nn.Module) -> None:
+        super().__init__(block)
+        self.outputs = (self.fc2, *self.outputs)
+        layers = filter(None, (self.fc1, self.depthwise))
+        self.cuts = {f'{n}.{p}': ROWS for n in layers for p in ('weight', 'bias')}
+
+    def size(self) -> tuple[int, int]:
+        first, last = (_find(self.block, name) for name in (self.fc1, self.fc2))
+        plain = _is_plain(first) and _is_plain(last) and self.fits()
+        fits = plain and first.weight.shape[0] == last.weight.shape[1]
+        return (first.weight.shape[0], 1) if fits else (1, 1)
+
+    def fits(self) -> bool:
+        """Return whether the MLP of this block is as the family says."""
+        return True
+
+    def enter(self, x: Tensor, grid: Grid) -> Tensor:
+        """Return the input of ``fc1`` for tokens ``(B, L, C)``."""
+        return getattr(self.block, self.norm)(x)
+
+    def leave(self, h: Tensor, order: Tensor | None, units: int) -> Tensor:
+        """Return the input of ``fc2`` from the output of the activation."""
+        return h
+
+    def hidden(self, x: Tensor, grid: Grid, order: Tensor | None, units: int) -> Tensor:
+        read = partial(self._read, order=order, units=units)
+        weight, bias = read(f'{self.fc1}.weight'), read(f'{self.fc1}.bias')
+        h = F.linear(self.enter(x, grid), weight.flatten(1), bias)
+        if self.depthwise:
+            h = h.transpose(1, 2).unflatten(2, grid)
+            weight, bias = (read(f'{self.depthwise}.{p}') for p in ('weight', 'bias'))
+            h = F.conv2d(h, weight, bias, padding='same', groups=units)
+            h = h.flatten(2).transpose(1, 2)
+        return self.leave(_find(self.block, self.act)(h), order, units)
+
+
+class PlainAttention(Attention):
+    """Attention of :class:`PlainViT`."""
+
+    table = 'rel_pos_bias.table'
+
+    def run(self, x: Tensor, grid: Grid) -> Tensor:
+        return self.block.attend(x, grid)
+
+    def windows(self, grid: Grid) -> tuple[int, int]:
+        return self.block.window_size, 0
+
+    def bias_of(self, table: Tensor, grid: Grid) -> Tensor:
+        module: RelativePositionBias = self.heads_of.rel_pos_bias
+        return gather_bias(table, module.grid, grid, module.num_prefix)
+
+    def scores(
+        self, grid: Grid, q: Tensor, order: Tensor | None, units: int
+    ) -> Tensor | None:
+        if isinstance(self.heads_of.rel_pos_bias, DecomposedRelPosBias):
+            return self.heads_of.rel_pos_bias(grid, q)  # equal for all heads
+        return super().scores(grid, q, order, units)
+
+
+class PlainMLP(MLP):
+    """MLP of :class:`PlainViT`."""
+
+    def run(self, x: Tensor, grid: Grid) -> Tensor:
+        return self.block.feed(x)
+
+    def fits(self) -> bool:
+        return not self.block.mlp_shortcut and not hasattr(self.block.mlp, 'adapter')
+
+
+class TimmAttention(Attention):
+    """Attention of timm's ViT."""
+
+    def run(self, x: Tensor, grid: Grid) -> Tensor:
+        b = self.block
+        return x + b.drop_path1(b.ls1(b.attn(b.norm1(x))))
+
+    def fits(self) -> bool:
+        plain = isinstance(getattr(self.heads_of, 'norm', None), nn.Identity)
+        return plain and getattr(self.heads_of, 'gate', None) is None
+
+
+class TimmMLP(MLP):
+    """MLP of timm's ViT."""
+
+    def run(self, x: Tensor, grid: Grid) -> Tensor:
+        b = self.block
+        return x + b.drop_path2(b.ls2(b.mlp(b.norm2(x))))
+
+    def fits(self) -> bool:
+        mlp = self.block.mlp
+        return type(mlp).__name__ == 'Mlp' and isinstance(mlp.norm, nn.Identity)
+
+
+class FFN(MLP):
+    """The ``FFN`` of mmcv, which adds its input itself."""
+
+    fc1, act, fc2 = 'ffn.layers.0.0', 'ffn.layers.0.1', 'ffn.layers.1'
+
+    def run(self, x: Tensor, grid: Grid) -> Tensor:
+        return self.block.ffn(self.block.norm2(x), identity=x)
+
+
+class MMSegAttention(Attention):
+    """Attention of mmseg's ViT, torch's own."""
+
+    attn, qkv, proj = 'attn.attn', 'in_proj_', 'out_proj'
+
+    def run(self, x: Tensor, grid: Grid) -> Tensor:
+        return self.block.attn(self.block.norm1(x), identity=x)
+
+
+class MMPretrainAttention(Attention):
+    """Attention of mmpretrain's ViT."""
+
+    outputs = ('attn.gamma1',)
+
+    def run(self, x: Tensor, grid: Grid) -> Tensor:
+        return x + self.block.attn(self.block.norm1(x))
+
+    def fits(self) -> bool:
+        return not self.heads_of.v_shortcut
+
+
+class BEiTAttention(Attention):
+    """Attention of BEiT in mmseg and mmpretrain, and of mmseg's MAE."""
+
+    table = 'relative_position_bias_table'
+
+    def run(self, x: Tensor, grid: Grid) -> Tensor:
+        return _scaled(self.block, x, self.block.attn(self.block.norm1(x)), 'gamma_1')
+
+
+class BEiTFFN(FFN):
+    """MLP of BEiT in mmseg and mmpretrain, and of mmseg's MAE."""
+
+    def run(self, x: Tensor, grid: Grid) -> Tensor:
+        return _scaled(self.block, x, self.block.ffn(self.block.norm2(x)), 'gamma_2')
+
+    def fits(self) -> bool:
+        return not self.block.ffn.add_identity
+
+
+class SwinAttention(Attention):
+    """Attention of Swin in mmseg, mmdet and mmpretrain."""
+
+    attn, table = 'attn.w_msa', 'relative_position_bias_table'
+
+    def run(self, x: Tensor, grid: Grid) -> Tensor:
+        return self.block.attn(self.block.norm1(x), grid) + x
+
+    def windows(self, grid: Grid) -> tuple[int, int]:
+        attn, side = self.block.attn, self.block.attn.window_size
+        # mmpretrain does not shift a single window.
+        single = min(grid) == side and not getattr(attn, 'pad_small_map', True)
+        return side, 0 if single else attn.shift_size
+
+
+class MiTAttention(Attention):
+    """Attention of MiT, whose keys and values have fewer tokens."""
+
+    attn, qkv, proj = 'attn.attn', 'in_proj_', 'out_proj'
+
+    def run(self, x: Tensor, grid: Grid) -> Tensor:
+        return self.block.attn(self.block.norm1(x), grid, identity=x)
+
+    def keys(self, normed: Tensor, grid: Grid) -> Tensor:
+        attn = self.block.attn
+        if attn.sr_ratio == 1:
+            return normed
+        reduced = attn.sr(normed.transpose(1, 2).unflatten(2, grid))
+        return attn.norm(reduced.flatten(2).transpose(1, 2))
+
+
+class MixFFN(MLP):
+    """MLP of MiT, with a depthwise convolution."""
+
+    fc1, depthwise, act = 'ffn.layers.0', 'ffn.layers.1', 'ffn.layers.2'
+    fc2 = 'ffn.layers.4'
+
+    def run(self, x: Tensor, grid: Grid) -> Tensor:
+        return self.block.ffn(self.block.norm2(x), grid, identity=x)
+
+
+class ConvNeXtMLP(MLP):
+    """A block of mmpretrain's ConvNeXt: one branch, with a convolution before it."""
+
+    fc1, act, fc2 = 'pointwise_conv1', 'act', 'pointwise_conv2'
+    parts = ('depthwise_conv', 'norm', 'pointwise_conv1', 'grn', 'pointwise_conv2')
+    parts = (*parts, 'gamma')
+    outputs = ('gamma',)
+
+    def __init__(self, block: nn.Module) -> None:
+        super().__init__(block)
+        self.cuts |= {f'grn.{name}': ROWS for name in ('gamma', 'beta')}
+
+    def run(self, x: Tensor, grid: Grid) -> Tensor:
+        # Contiguous like the network's own maps, for outputs equal bit for bit.
+        x = x.transpose(1, 2).unflatten(2, grid).contiguous()
+        return self.block(x).flatten(2).transpose(1, 2)
+
+    def enter(self, x: Tensor, grid: Grid) -> Tensor:
+        x = x.transpose(1, 2).unflatten(2, grid).contiguous()
+        x = self.block.norm(self.block.depthwise_conv(x), data_format='channel_first')
+        return x.flatten(2).transpose(1, 2)
+
+    def leave(self, h: Tensor, order: Tensor | None, units: int) -> Tensor:
+        if self.block.grn is None:
+            return h
+        gamma, beta = (self._read(f'grn.{n}', order, units) for n in ('gamma', 'beta'))
+        norm = h.norm(p=2, dim=1, keepdim=True)
+        norm = norm / (norm.mean(dim=-1, keepdim=True) + self.block.grn.eps)
+        return gamma * (h * norm) + beta + h
+
+
+# Classes of the branches of a block in order, by the class that has its ``forward``.
+FAMILIES: dict[str, tuple[type[Branch], ...]] = {
+    'snnet_mm.anchors.vit_block.Block': (PlainAttention, PlainMLP),
+    'timm.models.vision_transformer.Block': (TimmAttention, TimmMLP),
+    'mmseg.models.backbones.vit.TransformerEncoderLayer': (MMSegAttention, FFN),
+    'mmseg.models.backbones.beit.BEiTTransformerEncoderLayer': (BEiTAttention, BEiTFFN),
+    'mmseg.models.backbones.mit.TransformerEncoderLayer': (MiTAttention, MixFFN),
+    'mmseg.models.backbones.swin.SwinBlock': (SwinAttention, FFN),
+    'mmdet.models.backbones.swin.SwinBlock': (SwinAttention, FFN),
+    'mmpretrain.models.backbones.swin_transformer.SwinBlock': (SwinAttention, FFN),
+    'mmpretrain.models.backbones.vision_transformer.TransformerEncoderLayer': (
+        MMPretrainAttention,
+        FFN,
+    ),
+    'mmpretrain.models.backbones.beit.BEiTTransformerEncoderLayer': (
+        BEiTAttention,
+        BEiTFFN,
+    ),
+    'mmpretrain.models.backbones.convnext.ConvNeXtBlock': (ConvNeXtMLP,),
+}
+
+
+def branches_of(block: nn.Module) -> tuple[Branch, ...]:
+    """Return the branches of a block in order; one of the whole block if unknown.
+
+    Examples:
+        >>> from snnet_mm.anchors.vit_block import Block
+        >>> [(b.kind, b.units, b.group) for b in branches_of(Block(32, num_heads=4))]
+        [('attention', 4, 8), ('mlp', 128, 1)]
+    """
+    owner = next(c for c in type(block).__mro__ if 'forward' in vars(c))
+    families = FAMILIES.get(f'{owner.__module__}.{owner.__name__}', (Branch,))
+    return tuple(family(block) for family in families)
+
+
+def _find(block: nn.Module, name: str) -> nn.Module | Tensor | None:
+    value = block
+    for part in name.split('.'):
+        value = getattr(value, part, None)
+    return value
+
+
+def _within(name: str, parts: Iterable[str]) -> bool:
+    """Return whether a parameter belongs to some parts of a block."""
+    return any(f'{name}.'.startswith(f'{part}.') for part in parts)
+
+
+def _owner(block: nn.Module, name: str) -> tuple[nn.Module, str]:
+    """Return the module that has a part, and the part's name there."""
+    path, _, last = name.rpartition('.')
+    owner = _find(block, path) if path else block
+    return nn.Module() if owner is None else owner, last
+
+
+def _is_plain(layer: nn.Module | None) -> bool:
+    """Return whether a layer is linear or a 1x1 convolution, without an update."""
+    linear = isinstance(layer, nn.Linear | nn.Conv2d)
+    return linear and not hasattr(layer, 'lora_A')
+
+
+def _in_order(value: Tensor, order: Tensor, how: str) -> Tensor:
+    """Return a tensor with its units in order; the three rows of a head together."""
+    number = len(order)
+    if how == COLUMNS:
+        return value[:, order]
+    if how == QKV_ROWS:
+        by_head = value.unflatten(0, (3, number, -1)).transpose(0, 1)
+        return by_head[order].flatten(0, 2)
+    return value.unflatten(0, (number, -1))[order].flatten(0, 1)
+
+
+def _scaled(block: nn.Module, x: Tensor, branch: Tensor, gamma: str) -> Tensor:
+    factor = getattr(block, gamma)
+    return x + block.drop_path(branch if factor is None else factor * branch)
+
+
+def _into_windows(x: Tensor, grid: Grid, side: int, shift: int) -> Tensor:
+    """Cut tokens into windows of a map that is padded, then shifted cyclically."""
+    if shift:
+        x = F.pad(x.unflatten(1, grid), (0, 0, 0, -grid[1] % side, 0, -grid[0] % side))
+        grid = (x.shape[1], x.shape[2])
+        x = x.roll((-shift, -shift), (1, 2)).flatten(1, 2)
+    return to_windows(x, grid, side)
+
+
+def _out_of_windows(x: Tensor, grid: Grid, side: int, shift: int) -> Tensor:
+    """Undo :func:`_into_windows`."""
+    if not shift:
+        return from_windows(x, grid, side)
+    padded = (grid[0] + -grid[0] % side, grid[1] + -grid[1] % side)
+    x = from_windows(x, padded, side).unflatten(1, padded)
+    x = x.roll((shift, shift), (1, 2))
+    return x[:, : grid[0], : grid[1]].flatten(1, 2)
+
+
+def _apart(grid: Grid, side: int, shift: int, like: Tensor) -> Tensor:
+    """Return -100 for tokens that only the shift brought together, else 0.
+
+    The result has shape ``(windows, side * side, side * side)``.
+    """
+    sides = [n + -n % side for n in grid]
+    lines = [torch.zeros(n, device=like.device, dtype=like.dtype) for n in sides]
+    for line in lines:
+        line[-side:-shift], line[-shift:] = 1, 2
+    regions = (3 * lines[0][:, None] + lines[1]).flatten()[None, :, None]
+    regions = to_windows(regions, tuple(sides), side)
+    return -100.0 * (regions != regions.transpose(1, 2)).to(like.dtype)

@@ -1,0 +1,94 @@
+"""The plan of least harm within a budget."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from snnet_mm.stitching import Plan
+
+SWEEP = 400  # prices of a unit of cost that are tried
+
+
+class Option(NamedTuple):
+    """A step with a number of hidden units: its cost, and the harm that it does."""
+
+    units: int
+    cost: float
+    harm: float
+
+
+def choose_plan(
+    steps: Sequence[Sequence[Option]], limit: float, cost: Callable[[Plan], float]
+) -> Plan | None:
+    """Return the plan of least harm whose cost is within a limit, or None.
+
+    Harms and costs of steps are taken to add up. Lagrange multipliers, prices of a unit
+    of cost, give plans that no other plan beats in both; the best of these is then
+    filled up by the options that reduce harm most per cost.
+
+    Args:
+        steps: Options of every step, the whole step among them.
+        limit: Largest cost.
+        cost: Returns the cost of a plan, in which adjacent gaps share one map.
+
+    Examples:
+        >>> steps = [[Option(2, 4, 0), Option(0, 1, 0.5)], [Option(8, 4, 0), Option(4, 2, 0.1)]]
+        >>> choose_plan(steps, 6, lambda plan: (1, 0, 4)[plan[0]] + plan[1] / 2)
+        (2, 4)
+    """
+    found = {plan: cost(plan) for plan in _plans(steps)}
+    within = [plan for plan, amount in found.items() if amount <= limit]
+    if not within:
+        return None
+    harms = [{option.units: option.harm for option in options} for options in steps]
+
+    def harm(plan: Plan) -> float:
+        return sum(of[units] for of, units in zip(harms, plan, strict=True))
+
+    best = min(within, key=harm)
+    return _filled(best, steps, limit, cost)
+
+
+def _plans(steps: Sequence[Sequence[Option]]) -> set[Plan]:
+    """Return the plans of least ``harm + price * cost``, for prices of all sizes."""
+    rates = [
+        (a.harm - b.harm) / (b.cost - a.cost)
+        for options in steps
+        for a in options
+        for b in options
+        if b.cost > a.cost and a.harm > b.harm
+    ]
+    if not rates:
+        return {tuple(max(options).units for options in steps)}
+    prices = np.geomspace(min(rates) / 2, 2 * max(rates), SWEEP)
+    plans = set()
+    for price in (0.0, *prices):
+        best = (min(o, key=lambda x: (x.harm + price * x.cost, x.cost)) for o in steps)
+        plans.add(tuple(option.units for option in best))
+    plans.add(tuple(min(o, key=lambda x: (x.cost, x.harm)).units for o in steps))
+    return plans
+
+
+def _filled(
+    plan: Plan,
+    steps: Sequence[Sequence[Option]],
+    limit: float,
+    cost: Callable[[Plan], float],
+) -> Plan:
+    """Spend what is left of a budget."""
+    while True:
+        gains = []
+        for i, options in enumerate(steps):
+            (now,) = (o for o in options if o.units == plan[i])
+            for option in options:
+                if option.harm < now.harm and option.cost > now.cost:
+                    rate = (now.harm - option.harm) / (option.cost - now.cost)
+                    gains.append((rate, i, option.units))
+        for _, i, units in sorted(gains, reverse=True):
+            better = (*plan[:i], units, *plan[i + 1 :])
+            if cost(better) <= limit:
+                plan = better
+                break
+        else:
+            return plan

@@ -1,0 +1,88 @@
+"""A residual branch with some of its hidden units, as a stitching layer."""
+
+import torch
+from mmengine.registry import MODELS
+from torch import Tensor, nn
+
+from snnet_mm.anchors import Branch, TokenState
+from snnet_mm.utils import register
+
+
+class UnitOrder(nn.Module):
+    """The nested order of the hidden units of a branch.
+
+    Every narrow branch runs the first units of it, so all chains share one order.
+
+    Args:
+        units: Number of hidden units.
+    """
+
+    def __init__(self, units: int) -> None:
+        super().__init__()
+        self.register_buffer('index', torch.arange(units))
+
+
+@register(MODELS)
+class NarrowBranch(nn.Linear):
+    """A branch with some of its hidden units, ``x + W h_K(x) + b``.
+
+    The hidden units ``h_K`` are the network's own; only the output projection, ``W``
+    and ``b``, belongs to this layer. Like the map of a gap, it is fitted by least
+    squares: from ``h_K(x)`` to the state of the network after the branch, less ``x``.
+
+    Args:
+        branch: The branch.
+        units: Number of hidden units that run.
+        dim: Width of the network here.
+        order: Order of the hidden units; None if the branch is cut to ``units``.
+        step: Step of the branch in its network.
+    """
+
+    num_prefix = 0  # prefix tokens with a separate map
+
+    def __init__(
+        self,
+        branch: Branch,
+        units: int,
+        dim: int,
+        order: UnitOrder | None,
+        step: int,
+    ) -> None:
+        super().__init__(units * branch.group, dim)
+        self.units, self.step = units, step
+        # In a tuple, as they belong to other modules.
+        self._shared = branch, order
+
+    def hidden(self, state: TokenState) -> Tensor:
+        """Return the hidden activations ``(B, L, units * group)`` of a state."""
+        branch, order = self._shared
+        index = None if order is None else order.index
+        return branch.hidden(state.tokens, state.grid, index, self.units)
+
+    def map_state(self, state: TokenState) -> TokenState:
+        """Return the state after the branch."""
+        return state._replace(tokens=state.tokens + self(self.hidden(state)))
+
+    def pair(self, before: TokenState, after: TokenState) -> tuple[Tensor, Tensor]:
+        """See :meth:`StitchingLayer.pair`."""
+        return self.hidden(before), after.tokens - before.tokens
+
+    def config(self) -> dict:
+        """Return the arguments from which :class:`SingleStitch` builds the layer."""
+        return dict(step=self.step, units=self.units)
+
+    @property
+    def num_shared(self) -> int:
+        """Number of parameters of the network that the layer reads."""
+        branch, order = self._shared
+        return branch.num_parameters(order.index, self.units)
+
+    @torch.no_grad()
+    def set_map(self, weight: Tensor, bias: Tensor) -> None:
+        """Set weight ``(dim, units * group)`` and bias to a least-squares solution."""
+        self.weight.copy_(weight)
+        self.bias.copy_(bias)
+
+    def merged(self) -> 'NarrowBranch':
+        """Return the layer itself, which has no low-rank update."""
+        return self

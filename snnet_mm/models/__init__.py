@@ -22,7 +22,6 @@ from .stitch_switch import (
     unwrapped,
 )
 from .wrappers.distillation import Distillation, DistillationWrapper, TimmTeacher
-from .wrappers.fast_anchor_wrapper import FastAnchorWrapper
 from .wrappers.model_wrapper import ModelWrapper
 from .wrappers.sandwich_wrapper import SandwichWrapper
 from .ziplab_checkpoint import convert_ziplab

@@ -16,7 +16,7 @@ from trained_toys import DEPTH, write_trained
 import snnet_mm as sn
 from snnet_mm.anchors.pretrained import read_weights
 from snnet_mm.costs import cost_table
-from snnet_mm.elastic import make_elastic, make_fast_anchor
+from snnet_mm.elastic import make_elastic
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.stitching import StitchResults
@@ -482,11 +482,10 @@ def test_wrong_weights(trained, quick, tmp_path):
         quick(*elastic, tmp_path / 'b')
 
 
-@pytest.mark.parametrize('make', [make_elastic, make_fast_anchor])
-def test_a_checkpoint_on_the_net_is_refused(trained, tmp_path, make):
+def test_a_checkpoint_on_the_net_is_refused(trained, tmp_path):
     url = 'https://download.openmmlab.com/x/y.pth'
     with pytest.raises(ValueError, match=f'{url} is a URL: download.*t: checkpoint'):
-        make(trained()[0], url, tmp_path / 'out')
+        make_elastic(trained()[0], url, tmp_path / 'out')
     assert not (tmp_path / 'out').exists()
 
 

@@ -113,7 +113,6 @@ class Block(nn.Module):
         norm_eps: float = 1e-6,
         mlp_shortcut: bool = False,
         adapter: Mapping | None = None,
-        gap: bool = False,
     ) -> None:
         super().__init__()
         self.mlp_shortcut, self.window_size = mlp_shortcut, window_size
@@ -132,7 +131,6 @@ class Block(nn.Module):
             self.mlp = AdaptedMLP(parts)
         self.ls2 = LayerScale(dim, init) if scaled else nn.Identity()
         self.drop_path = DropPath(drop_path)
-        self.gap = nn.Linear(dim, dim) if gap else nn.Identity()
 
     def forward(self, x: Tensor, grid: Grid, mask: Tensor | None = None) -> Tensor:
         normed, size = self.norm1(x), self.window_size
@@ -146,7 +144,7 @@ class Block(nn.Module):
         branch = self.mlp(normed)
         if self.mlp_shortcut:
             branch = branch + normed
-        return self.gap(x + self.drop_path(self.ls2(branch)))
+        return x + self.drop_path(self.ls2(branch))
 
 
 def to_windows(tokens: Tensor, grid: Grid, size: int) -> Tensor:

@@ -14,14 +14,12 @@ from torch.utils._pytree import tree_leaves
 
 from snnet_mm.anchors import Anchor, mm_family
 from snnet_mm.models import (
-    ChainBlocks,
     ElasticBackbone,
     PartPerChain,
     SingleStitch,
     StitchedBackbone,
     unwrapped,
 )
-from snnet_mm.models.backbones.chain_blocks import NAME
 from snnet_mm.tasks import Task, parts_for
 from snnet_mm.utils import check, model_config, refusal
 from snnet_mm.utils.base_checkpoint import with_prefixes
@@ -33,25 +31,20 @@ OUTPUTS = ('out', 'out_indices', 'with_cls')
 
 @dataclass(frozen=True)
 class Budgets:
-    """Chains of an elastic model, and their own blocks and heads.
+    """Chains of an elastic model, and their own heads.
 
     Args:
         chains: The blocks that each chain keeps.
-        own: Stitch ids of chains with their own blocks, and their own copies of
-            ``heads``.
-        heads: Names of heads that are copied for the chains. Chains outside ``own``
-            share one copy.
+        heads: Names of heads of which the chains share a copy.
     """
 
     chains: Sequence[Sequence[int]] = ()
-    own: Sequence[int] = ()
     heads: Sequence[str] = ()
 
     @property
-    def groups(self) -> list[list[int]]:
-        """Stitch ids in groups of chains that are trained together."""
-        shared = [i for i in range(1, len(self.chains) + 1) if i not in self.own]
-        return [*([shared] if shared else []), *([i] for i in self.own)]
+    def ids(self) -> list[int]:
+        """Stitch ids of the chains."""
+        return [*range(1, len(self.chains) + 1)]
 
 
 class Conversion(NamedTuple):
@@ -71,7 +64,7 @@ class Conversion(NamedTuple):
         weights = with_prefixes(trained.state_dict(), self.renames(budgets.heads))
         model.load_state_dict(weights, strict=False)
         for module in model.modules():
-            if isinstance(module, ChainBlocks | PartPerChain):
+            if isinstance(module, PartPerChain):
                 module.copy_network()
         return model.to(next(trained.parameters()).device)
 
@@ -89,13 +82,10 @@ class Conversion(NamedTuple):
         chains = [tuple(chain) for chain in budgets.chains]
         cfg.model = model_config(cfg)  # without training wrappers
         cfg.model['backbone'] = deepcopy(dict(self.backbone, chains=chains))
-        if budgets.own:
-            blocks = dict(type=ChainBlocks.__name__, stitches=list(budgets.own))
-            cfg.model['backbone']['plugins'] = {NAME: blocks}
         for name in budgets.heads:
-            parts = [deepcopy(cfg.model[name]) for _ in range(1 + len(budgets.groups))]
+            parts = [deepcopy(cfg.model[name]) for _ in range(2)]
             cfg.model[name] = dict(
-                type=PartPerChain.__name__, parts=parts, chains=budgets.groups
+                type=PartPerChain.__name__, parts=parts, chains=[budgets.ids]
             )
         cfg.weights_origin = [self.origin]
         if cfg.model.get('pretrained'):

@@ -65,7 +65,6 @@ def make_elastic(
     budgets: int | str | Sequence[str] = 5,
     keep: Sequence[int] = (),
     blocks: Sequence[Sequence[int]] = (),
-    own: Sequence[int] = (),
     iters: int = 0,
     labels: bool = False,
     rate: float = 1e-4,
@@ -98,10 +97,7 @@ def make_elastic(
             ``'10ms,20ms'`` on this device or ``'3G'``.
         keep: Numbers of blocks to keep, instead of ``budgets``.
         blocks: Blocks that each chain keeps, instead of a search.
-        own: Numbers of blocks. Chains of these lengths get their own copies of the
-            network's blocks, which ``iters`` trains and the checkpoint stores.
-        iters: Tuning iterations of the maps, and of each chain with its own blocks. The
-            network stays frozen.
+        iters: Tuning iterations of the maps. The network stays frozen.
         labels: Whether tuning learns from labels as well as from the network. If so,
             chains of segmentation, depth and classification models get their own copy
             of the head, which learns at ten times ``rate``.
@@ -137,14 +133,11 @@ def make_elastic(
     check(not labels or images is None, '--images', images, wanted)
     check(rate > 0, '--rate', rate, 'more than 0')
     check(iters or not labels, '--iters', iters, '1 or more with --labels')
-    check(iters or not own, '--iters', iters, '1 or more with --own, which it trains')
-    if lengths := [*keep, *map(len, blocks)]:
-        _check_own(own, lengths)
     folder = check_writable(work_dir, 'option: --work-dir')
     with guard_checkpoints(), work_dir_lock(folder):
         job = _Job(cfg, Path(checkpoint), folder, images, seed, device, say)
         chains = job.choose(budgets, keep, blocks)
-        job.fit(chains, num_images, whole, own, labels)
+        job.fit(chains, num_images, whole, labels)
         if iters:
             job.tune(iters, whole, labels, rate)
         return job.evaluate()
@@ -267,15 +260,11 @@ class _Job:
         chains: Sequence[Sequence[int]],
         num_images: int | None,
         whole: bool,
-        own: Sequence[int] = (),
         heads: bool = False,
     ) -> None:
         """Fit the maps, and write config and checkpoint."""
-        lengths = [len(chain) for chain in chains]
-        _check_own(own, lengths)
         self.budgets = Budgets(
             [tuple(chain) for chain in chains],
-            [i for i, n in enumerate(lengths, start=1) if n in own],
             own_heads(self.cfg, task_of(self.model)) if heads else (),
         )
         model = self.conversion.build(self.cfg, self.budgets, self.model)
@@ -315,7 +304,7 @@ class _Job:
         save_added(path, new, self.checkpoint, base, renames, self.meta)
 
     def tune(self, iters: int, whole: bool, labels: bool, rate: float) -> None:
-        """Train maps, then each chain with blocks of its own; write the checkpoint."""
+        """Train the maps, and write the checkpoint."""
         elastic = Config.fromfile(self.folder / 'elastic.py')
         data = None
         if self.images is not None:
@@ -325,17 +314,14 @@ class _Job:
         if labels and not self.budgets.heads:
             self.say('Heads stay frozen: labels train the maps alone')
         options = dict(iters=iters, labels=labels, rate=rate)
-        for ids in self.budgets.groups:
-            own = ids[0] in self.budgets.own
-            what = f'stitch {ids[0]} and its blocks' if own else 'the maps'
-            self.say(f'Tuning {what} for {iters} iterations; the network is frozen')
-            cfg = tuning_config(elastic, start, ids, iters, weight, rate, data)
-            name = f'tuning_{ids[0]}' if own else 'tuning'
-            self._save(self._trained(cfg, name, options), whole)
+        self.say(f'Tuning the maps for {iters} iterations; the network is frozen')
+        ids = self.budgets.ids
+        cfg = tuning_config(elastic, start, ids, iters, weight, rate, data)
+        self._save(self._trained(cfg, options), whole)
 
-    def _trained(self, cfg: Config, name: str, options: dict) -> dict:
-        """Run or resume a training, and return the trained weights."""
-        start, work_dir = Path(cfg.load_from), self.folder / name
+    def _trained(self, cfg: Config, options: dict) -> dict:
+        """Run or resume the tuning, and return the trained weights."""
+        start, work_dir = Path(cfg.load_from), self.folder / 'tuning'
         cfg.work_dir, cfg.randomness = str(work_dir), dict(seed=self.seed)
         begun = work_dir / 'begun.json'
         identity = dict(start=digest_of(weights_of(load_weights_only(start))))
@@ -345,7 +331,7 @@ class _Job:
         # mmengine would reuse an earlier visualizer of the same name, whose folder may
         # no longer exist.
         words = digest([str(work_dir), json.dumps(identity)])
-        cfg.experiment_name = f'{name}_{words}'
+        cfg.experiment_name = f'tuning_{words}'
         (cfg.get('visualizer') or {}).pop('name', None)
         same = begun.exists() and json.loads(begun.read_text()) == identity
         last = find_latest_checkpoint(work_dir) if same else None
@@ -397,11 +383,6 @@ class _Job:
         self.say('Next:')
         for command in next_commands(self.folder, results):
             self.say(f'  {command}')
-
-
-def _check_own(own: Sequence[int], lengths: Sequence[int]) -> None:
-    for number in own:
-        check(number in lengths, '--own', number, f'numbers of blocks in {lengths}')
 
 
 def _known_chains(identity: dict, data: dict) -> list[dict]:

@@ -18,14 +18,12 @@ from snnet_mm.models import (
     find_stitched_backbone,
     set_stitch,
 )
-from snnet_mm.models.backbones.chain_blocks import NAME
 from snnet_mm.models.wrappers.distillation import weighted
 from snnet_mm.utils import check, register
 
 from .divergence import Predictions, alignment_loss, recorded_output
 
-# Learning rates of the chains' own blocks and heads, relative to that of the maps.
-BLOCKS_RATE, HEADS_RATE = 0.3, 10
+HEADS_RATE = 10  # learning rate of the chains' own heads, relative to the maps'
 
 
 @register(MODELS)
@@ -33,8 +31,8 @@ class ElasticTuningWrapper(ModelWrapper):
     """A model whose chains learn the predictions of the whole network.
 
     The network and its heads are frozen and in eval mode. Stitching layers, and the
-    chains' own blocks and heads, are trained. The chains' own heads are in training
-    mode, except for batch norms, which keep the network's statistics.
+    chains' own heads, are trained. The chains' own heads are in training mode, except
+    for batch norms, which keep the network's statistics.
 
     The active chain has two losses: the divergence of its :class:`Predictions`, and 1
     minus the cosine of the backbone's outputs. If ``labels`` is positive, the weighted
@@ -62,8 +60,7 @@ class ElasticTuningWrapper(ModelWrapper):
         heads = [p for h in self._heads for p in h.parameters() if p.requires_grad]
         self.requires_grad_(False)
         backbone.stitching_layers.requires_grad_(True)
-        plugins = [getattr(backbone, name) for name in backbone.plugins]
-        for trained in (*plugins, *heads):
+        for trained in heads:
             trained.requires_grad_(True)
         self._predictions: Predictions | None = None
 
@@ -130,7 +127,7 @@ def tuning_config(
             sampler=dict(type='InfiniteSampler'),
         ) | {k: loader[k] for k in kept if k in loader}
     # '.parts.' also matches the network's own heads, which are frozen.
-    rates = {f'{NAME}.': dict(lr_mult=BLOCKS_RATE), '.parts.': dict(lr_mult=HEADS_RATE)}
+    rates = {'.parts.': dict(lr_mult=HEADS_RATE)}
     cfg.optim_wrapper = dict(
         type='OptimWrapper',
         optimizer=dict(type='AdamW', lr=lr, weight_decay=0.0),

@@ -1,6 +1,5 @@
 """Stitched backbones, stitching layers, stitch switching, wrappers and necks."""
 
-from .backbones.chain_blocks import ChainBlocks
 from .backbones.elastic_backbone import ElasticBackbone
 from .backbones.single_stitch import SingleStitch
 from .backbones.snnet import SNNetv1, SNNetv2

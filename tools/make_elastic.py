@@ -32,9 +32,6 @@ def parse_args() -> argparse.Namespace:
     what = """iterations that tune the maps on the training images, or on
         --images; the model stays as it is (default: %(default)s)"""
     add('--iters', type=int, default=0, help=what)
-    what = """tune with labels of the training images, too; chains of a segmentation,
-        depth or classification model get a head of their own"""
-    add('--labels', action='store_true', help=what)
     what = 'learning rate of tuning (default: %(default)s)'
     add('--rate', type=float, default=1e-4, help=what)
     what = 'write a checkpoint that holds the model, too'
@@ -67,7 +64,6 @@ def main() -> None:
         keep=numbers(args.keep),
         blocks=[numbers(text) for text in args.blocks or ()],
         iters=args.iters,
-        labels=args.labels,
         rate=args.rate,
         num_images=args.num_images,
         whole=args.whole,

@@ -12,7 +12,7 @@ from .layers.stitching_layer import (
     StitchingLayer,
 )
 from .necks import MapLayerNorm, NormPerMap, SimpleFeaturePyramid
-from .part_per_anchor import PartPerAnchor, PartPerChain
+from .part_per_anchor import PartPerAnchor
 from .stitch_switch import (
     find_stitched_backbone,
     set_input_size,

@@ -227,80 +227,6 @@ def test_tuning_moves_maps_alone(trained, quick, tmp_path):
     assert all_equal(outputs(elastic, 0), outputs(init_model(*files, device='cpu')))
 
 
-@pytest.mark.parametrize(
-    'task, head',
-    [
-        ('seg', 'decode_head'),
-        ('depth', 'decode_head'),
-        ('cls', 'head'),
-        pytest.param('mask2former', 'decode_head', marks=SLOW),
-        pytest.param('eomt', 'decode_head', marks=SLOW),
-    ],
-)
-def test_labels_train_heads_of_the_chains(
-    trained, quick, run_here, tmp_path, task, head
-):
-    files, blocks = trained(task), [[0, 1, 3], [0, 2], [3]]
-    quick(*files, tmp_path, blocks=blocks, iters=3, labels=True)
-    config, file = tmp_path / 'elastic.py', tmp_path / 'elastic.pth'
-    weights = load_weights_only(file)['state_dict']
-    network = init_model(*files, device='cpu')
-    elastic = init_model(config, file, device='cpu')
-    for name, value in network.state_dict().items():
-        if name.startswith(f'{head}.'):
-            rest = name.removeprefix(f'{head}.')
-            parts = [weights[f'{head}.parts.{i}.{rest}'] for i in range(2)]
-            assert torch.equal(parts[0], value)
-            moved = value.is_floating_point() and 'running' not in rest
-            moved = moved and rest.endswith('weight')
-            assert moved or 'running' not in rest or torch.equal(parts[1], value)
-            assert not (moved and torch.equal(*parts)), rest
-    found = {}
-    for i in range(4):
-        set_stitch(elastic, i)
-        found[i] = predicted_by(elastic)
-    assert torch.equal(found[0], predicted_by(network))
-    options = '--stitch-id', '1,2', '--format', 'mm', '--out', tmp_path / 'single'
-    run_here('export_stitch.py', config, file, *options)
-    for i in (1, 2):
-        paths = [tmp_path / 'single' / f'stitch_{i}.{end}' for end in ('py', 'pth')]
-        assert torch.equal(predicted_by(init_model(*paths, device='cpu')), found[i])
-    held = torch.load(file, weights_only=True)['state_dict']
-    assert not any('.parts.0.' in name or 'anchors.0' in name for name in held)
-
-
-def test_losses_of_labels_act(trained, quick, tmp_path, monkeypatch):
-    files, options = trained(), dict(blocks=[[0, 2]], iters=3, labels=True)
-    found = []
-    for weight in (1, 2):
-        module = sys.modules[make_elastic.__module__]
-        monkeypatch.setattr(module, 'LABELS_WEIGHT', weight)
-        quick(*files, tmp_path, **options, whole=True)
-        weights = torch.load(tmp_path / 'elastic.pth', weights_only=True)['state_dict']
-        found.append(weights['decode_head.parts.1.conv_seg.weight'])
-    assert not torch.equal(*found)
-
-
-def predicted_by(model):
-    images = torch.randn(1, 3, 64, 64, generator=torch.Generator().manual_seed(1))
-    with torch.no_grad():
-        (sample,) = model(images, mode='predict')
-    keys = ('seg_logits', 'pred_depth_map', 'pred_score')
-    found = sample.get(next(key for key in keys if key in sample))
-    return getattr(found, 'data', found)
-
-
-def test_labels_of_a_detector_train_maps_alone(trained, quick, tmp_path):
-    files = trained('det')
-    quick(*files, tmp_path, blocks=[[0, 2]])
-    before = load_weights_only(tmp_path / 'elastic.pth')['state_dict']
-    quick(*files, tmp_path, blocks=[[0, 2]], iters=3, labels=True)
-    after = load_weights_only(tmp_path / 'elastic.pth')['state_dict']
-    assert before.keys() == after.keys()
-    moved = {k for k, v in before.items() if not torch.equal(v, after[k])}
-    assert {k.split('.')[1] for k in moved} == {'stitching_layers'}
-
-
 def test_a_joint_training_changes_the_network_too(trained, quick, tmp_path):
     files = trained()
     quick(*files, tmp_path, blocks=[[0, 2], [3]])
@@ -370,7 +296,7 @@ def test_budgets_are_the_longest_chains_within_them(trained, quick, tmp_path):
     files = trained()
     everything = quick(*files, tmp_path, keep=[1, 2, 3])
 
-    costs = cost_table(everything.build(everything.budgets.chains), (64, 64))
+    costs = cost_table(everything.build(everything.chains), (64, 64))
     second = costs[2].flops
     for budget, lengths in (
         (f'{second / 1e9}G', [2]),
@@ -385,9 +311,9 @@ def test_budgets_are_the_longest_chains_within_them(trained, quick, tmp_path):
                 quick(*files, tmp_path, budgets=budget)
             continue
         job = quick(*files, tmp_path, budgets=budget)
-        assert [len(chain) for chain in job.budgets.chains] == lengths
+        assert [len(chain) for chain in job.chains] == lengths
     job = quick(*files, tmp_path, budgets='100000ms')
-    assert [len(chain) for chain in job.budgets.chains] == [3]
+    assert [len(chain) for chain in job.chains] == [3]
     with pytest.raises(ValueError, match='at least .*fastest chain.*--budgets'):
         quick(*files, tmp_path, budgets='0.000001G')
 
@@ -405,9 +331,7 @@ def test_budgets_are_the_longest_chains_within_them(trained, quick, tmp_path):
         (dict(num_images=0), '--num-images'),
         (dict(iters=-1), '--iters'),
         (dict(blocks=[[0, 1], [1, 0]]), 'different blocks.*--blocks'),
-        (dict(labels=True), '1 or more with --labels'),
         (dict(iters=1, rate=0.0), '--rate'),
-        (dict(labels=True, iters=1, images='x'), 'no folder with --labels.*--images'),
     ],
 )
 def test_wrong_options(trained, quick, tmp_path, options, words):

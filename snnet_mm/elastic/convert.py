@@ -73,17 +73,8 @@ class Conversion(NamedTuple):
                 cfg[key] = dict(type=kind, stitches='all', **fp16)
         if input_size is not None and cfg.get('test_cfg') is not None:
             cfg.test_cfg.input_size = tuple(input_size)
-        # With these, tools/train.py trains the network and all chains jointly.
-        cfg.default_hooks = dict(
-            cfg.get('default_hooks') or {},
-            stitch_sampling=dict(
-                type='StitchSamplingHook', sampler=dict(type='UniformSampler')
-            ),
-            stitch_statistics=dict(type='StitchStatisticsHook', num_images=200),
-        )
         if changed := layer_decay(cfg.get('optim_wrapper') or {}):
             cfg.merge_from_dict(dict(optim_wrapper=changed))
-        cfg.find_unused_parameters = True
         cfg.load_from, cfg.resume = None, False
         return cfg
 

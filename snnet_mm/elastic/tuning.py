@@ -107,9 +107,8 @@ def tuning_config(
     checkpoints = dict(type='StitchCheckpointHook', by_epoch=False, max_keep_ckpts=1)
     ids = [*range(1, 1 + len(cfg.model.model.backbone.chains))]
     sampler = dict(type='UniformSampler', ids=ids)
-    hooks = {k: v for k, v in cfg.default_hooks.items() if k != 'stitch_statistics'}
     cfg.default_hooks = dict(
-        hooks,
+        cfg.get('default_hooks') or {},
         checkpoint=dict(checkpoints, interval=ceil(iters / 10)),
         stitch_sampling=dict(type='StitchSamplingHook', sampler=sampler),
     )

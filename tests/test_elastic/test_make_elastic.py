@@ -227,23 +227,6 @@ def test_tuning_moves_maps_alone(trained, quick, tmp_path):
     assert all_equal(outputs(elastic, 0), outputs(init_model(*files, device='cpu')))
 
 
-def test_a_joint_training_changes_the_network_too(trained, quick, tmp_path):
-    files = trained()
-    quick(*files, tmp_path, blocks=[[0, 2], [3]])
-    last = train_jointly(tmp_path, iters=3)
-    base, found = torch.load(files[1])['state_dict'], read_weights(last)
-    key = 'blocks.0.mlp.fc1.weight'
-    assert not torch.equal(found[f'backbone.anchors.0.{key}'], base[f'backbone.{key}'])
-    init_model(tmp_path / 'elastic.py', last, device='cpu')
-
-
-def train_jointly(folder, **options):
-    start = {'load_from': str(folder / 'elastic.pth')}
-    return sn.train(
-        folder / 'elastic.py', folder / 'joint', cfg_options=start, **options
-    )
-
-
 @pytest.mark.parametrize(
     'constructor, key, number, kind',
     [
@@ -252,7 +235,7 @@ def train_jointly(folder, **options):
         ('LayerDecayOptimizerConstructor', 'layer_decay_rate', DEPTH, None),
     ],
 )
-def test_layer_decay_and_mixed_precision_of_mm_train_jointly(
+def test_layer_decay_and_mixed_precision_of_mm_train_a_chain_exported_alone(
     trained, quick, tmp_path, constructor, key, number, kind
 ):
     """mm's constructors know only mm's backbones, its AMP no CPU."""
@@ -265,15 +248,19 @@ def test_layer_decay_and_mixed_precision_of_mm_train_jointly(
         paramwise_cfg={key: rate, 'num_layers': number, 'decay_type': kind},
     )
     quick(cfg, checkpoint, tmp_path, blocks=[[0, 2]])
-    last = train_jointly(tmp_path, iters=1)
-    written = Config.fromfile(tmp_path / 'elastic.py').optim_wrapper
+    model = sn.load(tmp_path / 'elastic.py', tmp_path / 'elastic.pth', device='cpu')
+    sn.export(model, tmp_path / 'alone', 1, ['mm'])
+    alone = tmp_path / 'alone' / 'stitch_1.py'
+    start = dict(load_from=str(alone.with_suffix('.pth')))
+    last = sn.train(alone, tmp_path / 'training', iters=1, cfg_options=start)
+    written = Config.fromfile(alone).optim_wrapper
     assert written.constructor == 'AnchorLayerDecayConstructor'
     stages = dict(num_layers=number) if kind == 'stage_wise' else {}
     assert written.paramwise_cfg == dict(decay_rates=rate, **stages)
     assert written.type == 'AmpOptimWrapper'  # of the config, for any device
     before = torch.load(checkpoint)['state_dict']
     after = read_weights(last)
-    for block in (0, 2):  # every stitch trains these; Adam's first step is lr
+    for block in (0, 2):  # Adam's first step is lr
         name = f'blocks.{block}.mlp.fc1.weight'
         step = after[f'backbone.anchors.0.{name}'] - before[f'backbone.{name}']
         expected = lr * rate ** ((DEPTH - block) * (number + 1) / (DEPTH + 1))

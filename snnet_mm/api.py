@@ -1,4 +1,4 @@
-"""Elastic and stitched networks: the fifteen public names of ``snnet_mm``.
+"""Elastic and stitched networks: the fourteen public names of ``snnet_mm``.
 
 With ``import snnet_mm as sn``, every name is imported when it is first used, so
 ``sn.Runtime`` requires no torch.
@@ -16,7 +16,7 @@ from torch import nn
 
 from . import register  # noqa: F401
 from .costs import cost_table, measure_latency, measuring_setup
-from .elastic import make_elastic, make_fast_anchor
+from .elastic import make_elastic
 from .elastic import stitch_models as stitch
 from .exports import StitchExporter
 from .inference.init_inferencer import init_inferencer, predictions_of
@@ -50,7 +50,6 @@ __all__ = [
     'export',
     'load',
     'make_elastic',
-    'make_fast_anchor',
     'measure',
     'pick',
     'predict',

@@ -29,16 +29,9 @@ def parse_args() -> argparse.Namespace:
     which.add_argument('--keep', help=what)
     what = 'blocks that each budget keeps, such as 0,1,2,4,5 1,4'
     which.add_argument('--blocks', nargs='+', help=what)
-    what = """numbers of blocks, such as 6,4: these budgets get blocks of their own,
-        which --iters trains; the checkpoint grows by them"""
-    add('--own', help=what)
     what = """iterations that tune the maps on the training images, or on
-        --images, and again for each budget of --own; the model stays as it is
-        (default: %(default)s)"""
+        --images; the model stays as it is (default: %(default)s)"""
     add('--iters', type=int, default=0, help=what)
-    what = """tune with labels of the training images, too; chains of a segmentation,
-        depth or classification model get a head of their own"""
-    add('--labels', action='store_true', help=what)
     what = 'learning rate of tuning (default: %(default)s)'
     add('--rate', type=float, default=1e-4, help=what)
     what = 'write a checkpoint that holds the model, too'
@@ -70,9 +63,7 @@ def main() -> None:
         budgets=args.budgets,
         keep=numbers(args.keep),
         blocks=[numbers(text) for text in args.blocks or ()],
-        own=numbers(args.own),
         iters=args.iters,
-        labels=args.labels,
         rate=args.rate,
         num_images=args.num_images,
         whole=args.whole,

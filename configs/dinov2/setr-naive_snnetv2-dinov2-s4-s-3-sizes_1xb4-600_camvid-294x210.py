@@ -1,6 +1,6 @@
 # The pair of setr-naive_snnetv2-dinov2-s4-s_1xb4-1200_camvid-238x168.py trained at
 # three input sizes, one drawn per step. One CPU core, batch 4. No figure in the paper;
-# measured: see docs/explanation/experiments.md.
+# not yet run: docs/explanation/experiments_sizes.md measures an earlier fast anchor.
 _base_ = './setr-naive_snnetv2-dinov2-s4-s_1xb4-1200_camvid-238x168.py'
 crop_size = (210, 294)
 scale = (294, 210)

@@ -13,6 +13,5 @@ from .branches import Branch
 from .low_rank import LowRankUpdate
 from .mm_anchor import MMAnchor, mm_family
 from .plain_vit import PlainViT
-from .smaller_vit import keep_blocks, map_embedding
 from .timm_anchor import TimmAnchor
 from .timm_stage_anchor import TimmStageAnchor

@@ -63,8 +63,6 @@ class PlainViT(TokenAnchor):
             the authors' depth model (with ``norm_eps=1e-5``).
         adapter: ``width`` and ``parallel`` (default: False) of an :class:`Adapter` in
             every block; only adapters are then trained. Excludes ``lora``.
-        gaps: Blocks followed by an affine map that replaces removed blocks of a larger
-            network, as fitted by :func:`snnet_mm.make_fast_anchor`.
         **kwargs: See :class:`TokenAnchor`. An ``init_cfg`` of type ``'Pretrained'``
             accepts ``checkpoint``, ``prefix``, ``img_size`` and ``blocks``; see
             :meth:`adapt_weights`.
@@ -72,7 +70,7 @@ class PlainViT(TokenAnchor):
 
     biased_layers = 'attn.qkv', 'attn.proj'
     # One key per block, and the embedding, to verify depth and kind of the network.
-    strict_keys = r'blocks\.\d+\.(norm1|gap)\.weight|patch_embed\.proj'
+    strict_keys = r'blocks\.\d+\.norm1\.weight|patch_embed\.proj'
 
     def __init__(
         self,
@@ -92,7 +90,6 @@ class PlainViT(TokenAnchor):
         decomposed_rel_pos: bool = False,
         mlp_shortcut: bool = False,
         adapter: Mapping | None = None,
-        gaps: Sequence[int] = (),
         final_norm: bool = False,
         drop_path_rate: float = 0,
         norm_eps: float = 1e-6,
@@ -128,15 +125,13 @@ class PlainViT(TokenAnchor):
             right = right and {*adapter} <= {'width', 'parallel'}
             allowed = 'a dict with width of 1 or more and parallel, without lora'
             check(right, 'adapter', dict(adapter), allowed)
-        right = all(is_whole(i, 0) and i < depth for i in gaps)
-        check(right, 'gaps', tuple(gaps), f'blocks 0 to {depth - 1}')
         rates = torch.linspace(0, drop_path_rate, depth, device='cpu').tolist()
         self.blocks = nn.ModuleList(nn.Identity() for _ in rates)
         for i in sorted(self.kept_blocks):
             window = 0 if i in global_blocks else window_size
             bias = self._new_bias(num_heads, window, rel_pos_bias, decomposed_rel_pos)
             drawn = rates[i], bias, window
-            self.blocks[i] = Block(dim, num_heads, *drawn, gap=i in gaps, **settings)
+            self.blocks[i] = Block(dim, num_heads, *drawn, **settings)
         self.norm = nn.LayerNorm(dim, eps=norm_eps) if final_norm else nn.Identity()
         self._randomise()
         self.drop_unused()

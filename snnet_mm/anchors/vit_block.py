@@ -113,7 +113,6 @@ class Block(nn.Module):
         norm_eps: float = 1e-6,
         mlp_shortcut: bool = False,
         adapter: Mapping | None = None,
-        gap: bool = False,
     ) -> None:
         super().__init__()
         self.mlp_shortcut, self.window_size = mlp_shortcut, window_size
@@ -132,7 +131,6 @@ class Block(nn.Module):
             self.mlp = AdaptedMLP(parts)
         self.ls2 = LayerScale(dim, init) if scaled else nn.Identity()
         self.drop_path = DropPath(drop_path)
-        self.gap = nn.Linear(dim, dim) if gap else nn.Identity()
 
     def forward(self, x: Tensor, grid: Grid, mask: Tensor | None = None) -> Tensor:
         return self.gap(self.feed(self.attend(x, grid, mask)))

@@ -1,7 +1,6 @@
 """Networks made elastic: stitched to themselves, untouched at the largest budget."""
 
 from .convert import Conversion, convert_model
-from .fast_anchor import make_fast_anchor
 from .images import ImageBatches, unlabelled_dataset
 from .make_elastic import make_elastic
 from .search import Chain, ChainSearch, choose_lengths, images_wanted

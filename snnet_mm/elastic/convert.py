@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -14,44 +13,18 @@ from torch.utils._pytree import tree_leaves
 
 from snnet_mm.anchors import Anchor, mm_family
 from snnet_mm.models import (
-    ChainBlocks,
     ElasticBackbone,
-    PartPerChain,
     SingleStitch,
     StitchedBackbone,
     unwrapped,
 )
-from snnet_mm.models.backbones.chain_blocks import NAME
-from snnet_mm.tasks import Task, parts_for
+from snnet_mm.tasks import parts_for
 from snnet_mm.utils import check, model_config, refusal
 from snnet_mm.utils.base_checkpoint import with_prefixes
 from snnet_mm.utils.timm_models import origin_of
 
 # Settings that move from a standalone anchor to the elastic backbone.
 OUTPUTS = ('out', 'out_indices', 'with_cls')
-
-
-@dataclass(frozen=True)
-class Budgets:
-    """Chains of an elastic model, and their own blocks and heads.
-
-    Args:
-        chains: The blocks that each chain keeps.
-        own: Stitch ids of chains with their own blocks, and their own copies of
-            ``heads``.
-        heads: Names of heads that are copied for the chains. Chains outside ``own``
-            share one copy.
-    """
-
-    chains: Sequence[Sequence[int]] = ()
-    own: Sequence[int] = ()
-    heads: Sequence[str] = ()
-
-    @property
-    def groups(self) -> list[list[int]]:
-        """Stitch ids in groups of chains that are trained together."""
-        shared = [i for i in range(1, len(self.chains) + 1) if i not in self.own]
-        return [*([shared] if shared else []), *([i] for i in self.own)]
 
 
 class Conversion(NamedTuple):
@@ -61,42 +34,34 @@ class Conversion(NamedTuple):
     prefix: str  # replaces 'backbone.' in the names of weights
     origin: str | None  # pretrained checkpoint of the trained model
 
-    def renames(self, heads: Sequence[str] = ()) -> dict[str, str]:
-        """Return the new prefixes of the trained model's weights, by old prefix."""
-        return {'backbone.': self.prefix} | {f'{h}.': f'{h}.parts.0.' for h in heads}
+    @property
+    def renames(self) -> dict[str, str]:
+        """The new prefixes of the trained model's weights, by old prefix."""
+        return {'backbone.': self.prefix}
 
-    def build(self, cfg: Config, budgets: Budgets, trained: nn.Module) -> nn.Module:
-        """Build the elastic model with the network's weights."""
-        model = build_model(cfg, self.config(cfg, budgets).model)
-        weights = with_prefixes(trained.state_dict(), self.renames(budgets.heads))
+    def build(
+        self, cfg: Config, chains: Sequence[Sequence[int]], trained: nn.Module
+    ) -> nn.Module:
+        """Build the elastic model of some chains with the network's weights."""
+        model = build_model(cfg, self.config(cfg, chains).model)
+        weights = with_prefixes(trained.state_dict(), self.renames)
         model.load_state_dict(weights, strict=False)
-        for module in model.modules():
-            if isinstance(module, ChainBlocks | PartPerChain):
-                module.copy_network()
         return model.to(next(trained.parameters()).device)
 
     def config(
         self,
         cfg: Config,
-        budgets: Budgets,
+        chains: Sequence[Sequence[int]],
         input_size: tuple[int, int] | None = None,
     ) -> Config:
-        """Return the config of the elastic model.
+        """Return the config of the elastic model; ``chains`` are the blocks they keep.
 
         ``input_size`` is the height and width at which costs are counted.
         """
         cfg = Config(deepcopy(cfg.to_dict()))
-        chains = [tuple(chain) for chain in budgets.chains]
+        chains = [tuple(chain) for chain in chains]
         cfg.model = model_config(cfg)  # without training wrappers
         cfg.model['backbone'] = deepcopy(dict(self.backbone, chains=chains))
-        if budgets.own:
-            blocks = dict(type=ChainBlocks.__name__, stitches=list(budgets.own))
-            cfg.model['backbone']['plugins'] = {NAME: blocks}
-        for name in budgets.heads:
-            parts = [deepcopy(cfg.model[name]) for _ in range(1 + len(budgets.groups))]
-            cfg.model[name] = dict(
-                type=PartPerChain.__name__, parts=parts, chains=budgets.groups
-            )
         cfg.weights_origin = [self.origin]
         if cfg.model.get('pretrained'):
             cfg.model['pretrained'] = None  # mm would pass it to the backbone
@@ -108,17 +73,8 @@ class Conversion(NamedTuple):
                 cfg[key] = dict(type=kind, stitches='all', **fp16)
         if input_size is not None and cfg.get('test_cfg') is not None:
             cfg.test_cfg.input_size = tuple(input_size)
-        # With these, tools/train.py trains the network and all chains jointly.
-        cfg.default_hooks = dict(
-            cfg.get('default_hooks') or {},
-            stitch_sampling=dict(
-                type='StitchSamplingHook', sampler=dict(type='UniformSampler')
-            ),
-            stitch_statistics=dict(type='StitchStatisticsHook', num_images=200),
-        )
         if changed := layer_decay(cfg.get('optim_wrapper') or {}):
             cfg.merge_from_dict(dict(optim_wrapper=changed))
-        cfg.find_unused_parameters = True
         cfg.load_from, cfg.resume = None, False
         return cfg
 
@@ -185,15 +141,6 @@ def convert_model(cfg: Config, model: nn.Module) -> Conversion:
     return Conversion(
         dict(type=ElasticBackbone.__name__, anchors=[anchor], **outputs), prefix, origin
     )
-
-
-def own_heads(cfg: Config, task: Task) -> list[str]:
-    """Return the names of the heads that are copied for chains trained with labels.
-
-    A list of heads is omitted, and stays frozen.
-    """
-    model = model_config(cfg)
-    return [h for h in task.chain_heads if isinstance(model.get(h), Mapping)]
 
 
 @torch.no_grad()

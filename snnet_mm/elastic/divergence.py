@@ -1,6 +1,6 @@
 """Divergence of a chain's predictions from the whole network's."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -52,17 +52,6 @@ def given_output(backbone: StitchedBackbone, output: object) -> Iterator[None]:
         yield
     finally:
         del backbone.forward
-
-
-@contextmanager
-def recorded_output(backbone: StitchedBackbone) -> Iterator[Callable[[], object]]:
-    """Yield a function that returns the last output of a backbone in the block."""
-    outputs: list[object] = []
-    hook = backbone.register_forward_hook(lambda *args: outputs.append(args[-1]))
-    try:
-        yield lambda: outputs[-1]
-    finally:
-        hook.remove()
 
 
 def alignment_loss(found: object, target: object) -> Tensor:

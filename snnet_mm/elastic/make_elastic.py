@@ -37,7 +37,7 @@ from snnet_mm.utils import (
 from snnet_mm.utils.base_checkpoint import digest_of, save_added, with_prefixes
 from snnet_mm.utils.checkpoints import check_local, weights_of
 
-from .convert import Budgets, Conversion, check_equal, convert_model, own_heads
+from .convert import Conversion, check_equal, convert_model
 from .images import ImageBatches, unlabelled_dataset
 from .report import (
     draw_predictions,
@@ -52,7 +52,6 @@ from .tuning import tuning_config
 # Images that maps are fitted on. Classifiers need more: each of their images has one
 # cls token and few patches.
 NUM_IMAGES, OF_CLASSIFIERS = 64, 500
-LABELS_WEIGHT = 1  # of label losses, added to the divergence from the network
 # If a number of budgets is given, the search stops at this share of the FLOPs.
 LEAST_SHARE = 0.2
 
@@ -65,9 +64,7 @@ def make_elastic(
     budgets: int | str | Sequence[str] = 5,
     keep: Sequence[int] = (),
     blocks: Sequence[Sequence[int]] = (),
-    own: Sequence[int] = (),
     iters: int = 0,
-    labels: bool = False,
     rate: float = 1e-4,
     num_images: int | None = None,
     whole: bool = False,
@@ -98,13 +95,7 @@ def make_elastic(
             ``'10ms,20ms'`` on this device or ``'3G'``.
         keep: Numbers of blocks to keep, instead of ``budgets``.
         blocks: Blocks that each chain keeps, instead of a search.
-        own: Numbers of blocks. Chains of these lengths get their own copies of the
-            network's blocks, which ``iters`` trains and the checkpoint stores.
-        iters: Tuning iterations of the maps, and of each chain with its own blocks. The
-            network stays frozen.
-        labels: Whether tuning learns from labels as well as from the network. If so,
-            chains of segmentation, depth and classification models get their own copy
-            of the head, which learns at ten times ``rate``.
+        iters: Tuning iterations of the maps. The network stays frozen.
         rate: Peak learning rate of tuning.
         num_images: Number of images that maps are fitted on. Default: 64, or 500 for
             classifiers, whose images have one cls token and few patches.
@@ -133,20 +124,14 @@ def make_elastic(
     check_local(checkpoint)
     cfg = config if isinstance(config, Config) else load_config(config, cfg_options)
     check(is_whole(iters, 0), '--iters', iters, '0 or more')
-    wanted = 'no folder with --labels'
-    check(not labels or images is None, '--images', images, wanted)
     check(rate > 0, '--rate', rate, 'more than 0')
-    check(iters or not labels, '--iters', iters, '1 or more with --labels')
-    check(iters or not own, '--iters', iters, '1 or more with --own, which it trains')
-    if lengths := [*keep, *map(len, blocks)]:
-        _check_own(own, lengths)
     folder = check_writable(work_dir, 'option: --work-dir')
     with guard_checkpoints(), work_dir_lock(folder):
         job = _Job(cfg, Path(checkpoint), folder, images, seed, device, say)
         chains = job.choose(budgets, keep, blocks)
-        job.fit(chains, num_images, whole, own, labels)
+        job.fit(chains, num_images, whole)
         if iters:
-            job.tune(iters, whole, labels, rate)
+            job.tune(iters, whole, rate)
         return job.evaluate()
 
 
@@ -183,7 +168,7 @@ class _Job:
 
     def build(self, chains: Sequence[Sequence[int]]) -> nn.Module:
         """Build the elastic model of some chains with the network's weights."""
-        return self.conversion.build(self.cfg, Budgets(chains), self.model)
+        return self.conversion.build(self.cfg, chains, self.model)
 
     def choose(
         self,
@@ -267,18 +252,10 @@ class _Job:
         chains: Sequence[Sequence[int]],
         num_images: int | None,
         whole: bool,
-        own: Sequence[int] = (),
-        heads: bool = False,
     ) -> None:
         """Fit the maps, and write config and checkpoint."""
-        lengths = [len(chain) for chain in chains]
-        _check_own(own, lengths)
-        self.budgets = Budgets(
-            [tuple(chain) for chain in chains],
-            [i for i, n in enumerate(lengths, start=1) if n in own],
-            own_heads(self.cfg, task_of(self.model)) if heads else (),
-        )
-        model = self.conversion.build(self.cfg, self.budgets, self.model)
+        self.chains = [tuple(chain) for chain in chains]
+        model = self.build(self.chains)
         if num_images is None:
             classifies = task_of(model).name == 'classification'
             num_images = OF_CLASSIFIERS if classifies else NUM_IMAGES
@@ -301,11 +278,11 @@ class _Job:
 
     def _save(self, state: dict[str, torch.Tensor], whole: bool) -> None:
         path = self.folder / 'elastic.pth'
-        config = self.conversion.config(self.cfg, self.budgets, self.size)
+        config = self.conversion.config(self.cfg, self.chains, self.size)
         with atomic_path(self.folder / 'elastic.py') as temporary:
             config.dump(temporary)
         base = weights_of(load_weights_only(self.checkpoint))
-        renames = self.conversion.renames(self.budgets.heads)
+        renames = self.conversion.renames
         old = with_prefixes(base, renames)
         new = {k: v for k, v in state.items() if whole or k not in old}
         if whole:
@@ -314,28 +291,20 @@ class _Job:
             return
         save_added(path, new, self.checkpoint, base, renames, self.meta)
 
-    def tune(self, iters: int, whole: bool, labels: bool, rate: float) -> None:
-        """Train maps, then each chain with blocks of its own; write the checkpoint."""
+    def tune(self, iters: int, whole: bool, rate: float) -> None:
+        """Train the maps, and write the checkpoint."""
         elastic = Config.fromfile(self.folder / 'elastic.py')
         data = None
         if self.images is not None:
             data = unlabelled_dataset(self.cfg, self.images)
         start = str(self.folder / 'elastic.pth')
-        weight = LABELS_WEIGHT if labels else 0
-        if labels and not self.budgets.heads:
-            self.say('Heads stay frozen: labels train the maps alone')
-        options = dict(iters=iters, labels=labels, rate=rate)
-        for ids in self.budgets.groups:
-            own = ids[0] in self.budgets.own
-            what = f'stitch {ids[0]} and its blocks' if own else 'the maps'
-            self.say(f'Tuning {what} for {iters} iterations; the network is frozen')
-            cfg = tuning_config(elastic, start, ids, iters, weight, rate, data)
-            name = f'tuning_{ids[0]}' if own else 'tuning'
-            self._save(self._trained(cfg, name, options), whole)
+        self.say(f'Tuning the maps for {iters} iterations; the network is frozen')
+        cfg = tuning_config(elastic, start, iters, rate, data)
+        self._save(self._trained(cfg, dict(iters=iters, rate=rate)), whole)
 
-    def _trained(self, cfg: Config, name: str, options: dict) -> dict:
-        """Run or resume a training, and return the trained weights."""
-        start, work_dir = Path(cfg.load_from), self.folder / name
+    def _trained(self, cfg: Config, options: dict) -> dict:
+        """Run or resume the tuning, and return the trained weights."""
+        start, work_dir = Path(cfg.load_from), self.folder / 'tuning'
         cfg.work_dir, cfg.randomness = str(work_dir), dict(seed=self.seed)
         begun = work_dir / 'begun.json'
         identity = dict(start=digest_of(weights_of(load_weights_only(start))))
@@ -345,7 +314,7 @@ class _Job:
         # mmengine would reuse an earlier visualizer of the same name, whose folder may
         # no longer exist.
         words = digest([str(work_dir), json.dumps(identity)])
-        cfg.experiment_name = f'{name}_{words}'
+        cfg.experiment_name = f'tuning_{words}'
         (cfg.get('visualizer') or {}).pop('name', None)
         same = begun.exists() and json.loads(begun.read_text()) == identity
         last = find_latest_checkpoint(work_dir) if same else None
@@ -365,9 +334,7 @@ class _Job:
         cfg.work_dir = str(self.folder / 'test')
         cfg.load_from = str(self.folder / 'elastic.pth')
         cfg.test_cfg.update(out_dir=str(self.folder), quiet=True)
-        self.say(
-            f'Testing the network and {len(self.budgets.chains)} chains in one pass'
-        )
+        self.say(f'Testing the network and {len(self.chains)} chains in one pass')
         runner = build_runner(cfg, 'test')
         runner.test()
         results = StitchResults.read(self.folder / 'stitches.json')
@@ -382,7 +349,7 @@ class _Job:
         return results
 
     def _report(self, runner: Runner, results: StitchResults) -> None:
-        counts = [self.anchor.depth, *map(len, self.budgets.chains)]
+        counts = [self.anchor.depth, *map(len, self.chains)]
         wide_console().print(elastic_table(results, dict(enumerate(counts))))
         for line in left_out(results):
             self.say(line)
@@ -397,11 +364,6 @@ class _Job:
         self.say('Next:')
         for command in next_commands(self.folder, results):
             self.say(f'  {command}')
-
-
-def _check_own(own: Sequence[int], lengths: Sequence[int]) -> None:
-    for number in own:
-        check(number in lengths, '--own', number, f'numbers of blocks in {lengths}')
 
 
 def _known_chains(identity: dict, data: dict) -> list[dict]:

@@ -22,7 +22,6 @@ from snnet_mm.utils.configs import model_config
 from snnet_mm.utils.timm_models import origin_of
 
 from .convert import (
-    Budgets,
     build_model,
     check_equal,
     convert_model,
@@ -125,7 +124,7 @@ def read_trained(
     check(scope in known_scopes(), 'default_scope', scope, known_scopes())
     net = init_model(cfg, checkpoint, device='cpu')
     conversion = convert_model(cfg, net)
-    elastic = conversion.build(cfg, Budgets(), net)
+    elastic = conversion.build(cfg, [], net)
     (anchor,) = elastic.backbone.anchors
     # Only classifiers are built for one size of image.
     sizes = [getattr(part, 'size', None) for part in net.data_preprocessor.modules()]
@@ -140,7 +139,7 @@ def read_trained(
     check_equal(net, elastic, images)
     backbone = dict(conversion.backbone, out_indices=elastic.backbone.out_indices)
     flops = whole_model_cost(anchor, size)[0].flops
-    weights = with_prefixes(net.state_dict(), conversion.renames())
+    weights = with_prefixes(net.state_dict(), conversion.renames)
     read = cfg, model, backbone, weights, anchor, size, flops
     return TrainedModel(config, checkpoint, *read, _facts(cfg, model, backbone, net))
 

@@ -20,7 +20,6 @@ from snnet_mm.costs.counting import cost_table
 from snnet_mm.costs.parts import size_of_images
 from snnet_mm.datasets import random_batches
 from snnet_mm.models import (
-    ElasticBackbone,
     ModelWrapper,
     find_stitched_backbone,
     set_input_size,
@@ -336,9 +335,7 @@ def own_statistics(runner: Runner, ids: Sequence[int]) -> Iterator[None]:
     model, hook, statistics = runner.model, statistics_hook(runner), None
     if hook is not None:
         statistics = hook.of(runner, ids)
-        # Without further training, elastic budgets use the statistics of the network.
-        elastic = isinstance(find_stitched_backbone(model), ElasticBackbone)
-        if not elastic and hook.num_images and not statistics and batch_norms(model):
+        if hook.num_images and not statistics and batch_norms(model):
             runner.logger.warning(
                 'The weights came without batch norm statistics of each stitch, as '
                 'from a checkpoint before the last: all run with mixed ones'

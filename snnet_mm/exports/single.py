@@ -174,7 +174,7 @@ def merged_state(model: nn.Module) -> dict[str, Tensor]:
     stitch = backbone.active_stitch
     for name, module in model.named_modules():
         if isinstance(module, PartPerAnchor):
-            own = f'{name}.parts.{module.place_of(stitch)}.'
+            own = f'{name}.parts.{stitch.end_anchor}.'
             held = {k: v for k, v in state.items() if k.startswith(own)}
             state |= {f'{name}.{k.removeprefix(own)}': v for k, v in held.items()}
     path = ''.join(f'{part}.' for part in _path(model, backbone) if part)

@@ -1,6 +1,5 @@
 """Stitched backbones, stitching layers, stitch switching, wrappers and necks."""
 
-from .backbones.chain_blocks import ChainBlocks
 from .backbones.elastic_backbone import ElasticBackbone
 from .backbones.single_stitch import SingleStitch
 from .backbones.snnet import SNNetv1, SNNetv2
@@ -14,7 +13,7 @@ from .layers.stitching_layer import (
     StitchingLayer,
 )
 from .necks import MapLayerNorm, NormPerMap, SimpleFeaturePyramid
-from .part_per_anchor import PartPerAnchor, PartPerChain
+from .part_per_anchor import PartPerAnchor
 from .stitch_switch import (
     find_stitched_backbone,
     set_input_size,
@@ -23,7 +22,6 @@ from .stitch_switch import (
     unwrapped,
 )
 from .wrappers.distillation import Distillation, DistillationWrapper, TimmTeacher
-from .wrappers.fast_anchor_wrapper import FastAnchorWrapper
 from .wrappers.model_wrapper import ModelWrapper
 from .wrappers.sandwich_wrapper import SandwichWrapper
 from .ziplab_checkpoint import convert_ziplab

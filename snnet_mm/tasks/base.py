@@ -38,8 +38,6 @@ class Task:
         heads: Attribute paths of heads with one output per class of the data. The first
             that a model has computes its logits.
         one_class: Class names of heads in ``heads`` with one output for all classes.
-        chain_heads: Names of heads that an elastic model copies for its chains and
-            trains on labels.
         classifies: Whether images or pixels are classified.
         unsized: Whether the backbone must not resize its images.
         full_mode: Mode of mm's forward that runs all that prediction runs.
@@ -55,7 +53,6 @@ class Task:
     classes: tuple[str, ...] = ()
     heads: tuple[str, ...] = ()
     one_class: tuple[str, ...] = ()
-    chain_heads: tuple[str, ...] = ()
     classifies = False
     unsized = False
     full_mode = 'tensor'

@@ -21,7 +21,7 @@ class Classification(Task):
     scope = 'mmpretrain'
     parts = 'snnet_mm.tasks.classification_parts'
     classes = 'BaseClassifier', 'BaseRetriever', 'Accuracy', 'UniversalVisualizer'
-    heads = chain_heads = ('head',)
+    heads = ('head',)
     classifies = True
     higher = (
         'top1', 'top5', 'acc1', 'acc5', 'accuracy', 'precision', 'recall', 'f1-score',

@@ -42,7 +42,6 @@ class Detection(Task):
         'roi_head.mask_iou_head', 'roi_head.point_head', 'panoptic_head',
     )  # fmt: skip
     one_class = 'RPNHead', 'GARPNHead'  # the ``bbox_head`` of an RPN trained alone
-    # No ``chain_heads``: copies of heads would add a large share of the weights.
     full_mode = 'predict'
     unsized = True  # boxes are in pixels of the backbone's input
     higher = (

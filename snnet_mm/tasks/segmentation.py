@@ -14,7 +14,6 @@ class DenseTask(Task):
     """A task of mmseg, whose models predict maps at image size."""
 
     scope = 'mmseg'
-    chain_heads = ('decode_head',)
     saving_keys = ('output_dir',)
     inferencer = 'mmseg.apis', 'MMSegInferencer'
 

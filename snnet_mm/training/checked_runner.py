@@ -14,6 +14,7 @@ from snnet_mm.datasets import (
 )
 from snnet_mm.tasks import import_parts_for
 from snnet_mm.utils import (
+    check,
     check_file,
     check_writable,
     closing_process_group,
@@ -27,6 +28,11 @@ from snnet_mm.utils import (
 
 from .build_runner import build_runner
 from .checking_hooks import WeightCheckHook
+
+INSTEAD = (
+    'a network, which tools/make_elastic.py makes elastic once it is trained, or a '
+    'chain alone, as tools/export_stitch.py --format mm writes it'
+)
 
 
 @contextmanager
@@ -49,6 +55,8 @@ def checked_runner(
     check_file(cfg.get('load_from'), 'config key: load_from')
     for part in dicts_in(cfg.model) if mode == 'train' else ():
         check_file(part.get('checkpoint'), 'config key: init_cfg.checkpoint')
+        kind = getattr(part.get('type'), '__name__', part.get('type'))
+        check(kind != 'ElasticBackbone', 'model.backbone.type', kind, INSTEAD)
     check_writable(cfg.work_dir, 'option: --work-dir; config key: work_dir')
     import_parts_for(cfg)
     for key in loaders:

@@ -29,7 +29,6 @@ WINDOWS = dict(cls_token=False, window_size=3, decomposed_rel_pos=True)
         (dict(frozen_stages=-2), r'frozen_stages=-2; .* to 4 \('),
         (dict(lora=dict(rank=9)), 'rank=9.* 8.*lora.rank'),
         (dict(drop_path_rate=1), 'drop_path_rate=1; '),
-        (dict(gaps=(4,)), r'gaps=\(4,\); .*0 to 3'),
         (dict(WINDOWS, global_blocks=(1, 4)), r'\(1, 4\); .*0 to 3'),
         (dict(WINDOWS, cls_token=True), 'cls_token, num_registers=1; '),
     ],

@@ -16,7 +16,7 @@ from trained_toys import DEPTH, write_trained
 import snnet_mm as sn
 from snnet_mm.anchors.pretrained import read_weights
 from snnet_mm.costs import cost_table
-from snnet_mm.elastic import make_elastic, make_fast_anchor
+from snnet_mm.elastic import make_elastic
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.stitching import StitchResults
@@ -227,137 +227,6 @@ def test_tuning_moves_maps_alone(trained, quick, tmp_path):
     assert all_equal(outputs(elastic, 0), outputs(init_model(*files, device='cpu')))
 
 
-def test_a_chain_with_blocks_of_its_own_learns_them_and_leaves_the_rest(
-    trained, quick, run_here, tmp_path
-):
-    files, blocks = trained(), [[0, 1, 3], [0, 2], [3]]
-    quick(*files, tmp_path, blocks=blocks)
-    before = load_weights_only(tmp_path / 'elastic.pth')['state_dict']
-    config, file = tmp_path / 'elastic.py', tmp_path / 'elastic.pth'
-    as_maps = outputs(init_model(config, file, device='cpu'), 2)
-    quick(*files, tmp_path, blocks=blocks, own=[2], iters=3)
-    after = load_weights_only(file)['state_dict']
-    moved = {k for k, v in before.items() if not torch.equal(v, after[k])}
-    assert {k.split('.')[1] for k in moved} == {'stitching_layers'}
-    own = {k for k in after if k not in before}
-    assert {tuple(k.split('.')[1:4]) for k in own} == {
-        ('chain_blocks', '2', '0'),
-        ('chain_blocks', '2', '2'),
-    }
-    network = init_model(*files, device='cpu')
-    for key in own:
-        old = after['.'.join(['backbone.anchors.0.blocks', *key.split('.')[3:]])]
-        assert not torch.equal(after[key], old)
-    quick(*files, tmp_path, blocks=blocks, own=[2], iters=3)  # goes on at the end
-    again = load_weights_only(file)['state_dict']
-    assert all(torch.equal(value, again[key]) for key, value in after.items())
-    elastic = init_model(config, file, device='cpu')
-    assert all_equal(outputs(elastic, 0), outputs(network))
-    assert not all_equal(outputs(elastic, 2), as_maps)
-    again = outputs(elastic, 2)
-    assert all_equal(outputs(elastic, 0), outputs(network))
-    options = ['--stitch-id', '2', '--format', 'mm', '--out', tmp_path / 'single']
-    run_here('export_stitch.py', config, file, *options)
-    paths = [tmp_path / 'single' / f'stitch_2.{end}' for end in ('py', 'pth')]
-    assert all_equal(outputs(init_model(*paths, device='cpu')), again)
-    plain = Config.fromfile(config)
-    del plain.model.backbone['plugins']
-    with pytest.raises(ValueError, match='chain_blocks.*no place for.*plugins'):
-        init_model(plain, file, device='cpu')
-
-
-@pytest.mark.parametrize(
-    'task, head',
-    [
-        ('seg', 'decode_head'),
-        ('depth', 'decode_head'),
-        ('cls', 'head'),
-        pytest.param('mask2former', 'decode_head', marks=SLOW),
-        pytest.param('eomt', 'decode_head', marks=SLOW),
-    ],
-)
-def test_labels_train_heads_of_the_chains(
-    trained, quick, run_here, tmp_path, task, head
-):
-    files, blocks = trained(task), [[0, 1, 3], [0, 2], [3]]
-    quick(*files, tmp_path, blocks=blocks, own=[2], iters=3, labels=True)
-    config, file = tmp_path / 'elastic.py', tmp_path / 'elastic.pth'
-    weights = load_weights_only(file)['state_dict']
-    network = init_model(*files, device='cpu')
-    elastic = init_model(config, file, device='cpu')
-    for name, value in network.state_dict().items():
-        if name.startswith(f'{head}.'):
-            rest = name.removeprefix(f'{head}.')
-            parts = [weights[f'{head}.parts.{i}.{rest}'] for i in range(3)]
-            assert torch.equal(parts[0], value)
-            moved = value.is_floating_point() and 'running' not in rest
-            moved = moved and rest.endswith('weight')
-            assert moved or 'running' not in rest or torch.equal(parts[1], value)
-            pairs = [(0, 1), (0, 2), (1, 2)] if moved else []
-            assert not any(torch.equal(parts[i], parts[j]) for i, j in pairs), rest
-    found = {}
-    for i in range(4):
-        set_stitch(elastic, i)
-        found[i] = predicted_by(elastic)
-    assert torch.equal(found[0], predicted_by(network))
-    options = '--stitch-id', '1,2', '--format', 'mm', '--out', tmp_path / 'single'
-    run_here('export_stitch.py', config, file, *options)
-    for i in (1, 2):
-        paths = [tmp_path / 'single' / f'stitch_{i}.{end}' for end in ('py', 'pth')]
-        assert torch.equal(predicted_by(init_model(*paths, device='cpu')), found[i])
-    held = torch.load(file, weights_only=True)['state_dict']
-    assert not any('.parts.0.' in name or 'anchors.0' in name for name in held)
-
-
-def test_losses_of_labels_act(trained, quick, tmp_path, monkeypatch):
-    files, options = trained(), dict(blocks=[[0, 2]], iters=3, labels=True)
-    found = []
-    for weight in (1, 2):
-        module = sys.modules[make_elastic.__module__]
-        monkeypatch.setattr(module, 'LABELS_WEIGHT', weight)
-        quick(*files, tmp_path, **options, whole=True)
-        weights = torch.load(tmp_path / 'elastic.pth', weights_only=True)['state_dict']
-        found.append(weights['decode_head.parts.1.conv_seg.weight'])
-    assert not torch.equal(*found)
-
-
-def predicted_by(model):
-    images = torch.randn(1, 3, 64, 64, generator=torch.Generator().manual_seed(1))
-    with torch.no_grad():
-        (sample,) = model(images, mode='predict')
-    keys = ('seg_logits', 'pred_depth_map', 'pred_score')
-    found = sample.get(next(key for key in keys if key in sample))
-    return getattr(found, 'data', found)
-
-
-def test_labels_of_a_detector_train_maps_alone(trained, quick, tmp_path):
-    files = trained('det')
-    quick(*files, tmp_path, blocks=[[0, 2]])
-    before = load_weights_only(tmp_path / 'elastic.pth')['state_dict']
-    quick(*files, tmp_path, blocks=[[0, 2]], iters=3, labels=True)
-    after = load_weights_only(tmp_path / 'elastic.pth')['state_dict']
-    assert before.keys() == after.keys()
-    moved = {k for k, v in before.items() if not torch.equal(v, after[k])}
-    assert {k.split('.')[1] for k in moved} == {'stitching_layers'}
-
-
-def test_a_joint_training_changes_the_network_too(trained, quick, tmp_path):
-    files = trained()
-    quick(*files, tmp_path, blocks=[[0, 2], [3]])
-    last = train_jointly(tmp_path, iters=3)
-    base, found = torch.load(files[1])['state_dict'], read_weights(last)
-    key = 'blocks.0.mlp.fc1.weight'
-    assert not torch.equal(found[f'backbone.anchors.0.{key}'], base[f'backbone.{key}'])
-    init_model(tmp_path / 'elastic.py', last, device='cpu')
-
-
-def train_jointly(folder, **options):
-    start = {'load_from': str(folder / 'elastic.pth')}
-    return sn.train(
-        folder / 'elastic.py', folder / 'joint', cfg_options=start, **options
-    )
-
-
 @pytest.mark.parametrize(
     'constructor, key, number, kind',
     [
@@ -366,7 +235,7 @@ def train_jointly(folder, **options):
         ('LayerDecayOptimizerConstructor', 'layer_decay_rate', DEPTH, None),
     ],
 )
-def test_layer_decay_and_mixed_precision_of_mm_train_jointly(
+def test_layer_decay_and_mixed_precision_of_mm_train_a_chain_exported_alone(
     trained, quick, tmp_path, constructor, key, number, kind
 ):
     """mm's constructors know only mm's backbones, its AMP no CPU."""
@@ -379,15 +248,19 @@ def test_layer_decay_and_mixed_precision_of_mm_train_jointly(
         paramwise_cfg={key: rate, 'num_layers': number, 'decay_type': kind},
     )
     quick(cfg, checkpoint, tmp_path, blocks=[[0, 2]])
-    last = train_jointly(tmp_path, iters=1)
-    written = Config.fromfile(tmp_path / 'elastic.py').optim_wrapper
+    model = sn.load(tmp_path / 'elastic.py', tmp_path / 'elastic.pth', device='cpu')
+    sn.export(model, tmp_path / 'alone', 1, ['mm'])
+    alone = tmp_path / 'alone' / 'stitch_1.py'
+    start = dict(load_from=str(alone.with_suffix('.pth')))
+    last = sn.train(alone, tmp_path / 'training', iters=1, cfg_options=start)
+    written = Config.fromfile(alone).optim_wrapper
     assert written.constructor == 'AnchorLayerDecayConstructor'
     stages = dict(num_layers=number) if kind == 'stage_wise' else {}
     assert written.paramwise_cfg == dict(decay_rates=rate, **stages)
     assert written.type == 'AmpOptimWrapper'  # of the config, for any device
     before = torch.load(checkpoint)['state_dict']
     after = read_weights(last)
-    for block in (0, 2):  # every stitch trains these; Adam's first step is lr
+    for block in (0, 2):  # Adam's first step is lr
         name = f'blocks.{block}.mlp.fc1.weight'
         step = after[f'backbone.anchors.0.{name}'] - before[f'backbone.{name}']
         expected = lr * rate ** ((DEPTH - block) * (number + 1) / (DEPTH + 1))
@@ -410,7 +283,7 @@ def test_budgets_are_the_longest_chains_within_them(trained, quick, tmp_path):
     files = trained()
     everything = quick(*files, tmp_path, keep=[1, 2, 3])
 
-    costs = cost_table(everything.build(everything.budgets.chains), (64, 64))
+    costs = cost_table(everything.build(everything.chains), (64, 64))
     second = costs[2].flops
     for budget, lengths in (
         (f'{second / 1e9}G', [2]),
@@ -425,9 +298,9 @@ def test_budgets_are_the_longest_chains_within_them(trained, quick, tmp_path):
                 quick(*files, tmp_path, budgets=budget)
             continue
         job = quick(*files, tmp_path, budgets=budget)
-        assert [len(chain) for chain in job.budgets.chains] == lengths
+        assert [len(chain) for chain in job.chains] == lengths
     job = quick(*files, tmp_path, budgets='100000ms')
-    assert [len(chain) for chain in job.budgets.chains] == [3]
+    assert [len(chain) for chain in job.chains] == [3]
     with pytest.raises(ValueError, match='at least .*fastest chain.*--budgets'):
         quick(*files, tmp_path, budgets='0.000001G')
 
@@ -445,11 +318,7 @@ def test_budgets_are_the_longest_chains_within_them(trained, quick, tmp_path):
         (dict(num_images=0), '--num-images'),
         (dict(iters=-1), '--iters'),
         (dict(blocks=[[0, 1], [1, 0]]), 'different blocks.*--blocks'),
-        (dict(labels=True), '1 or more with --labels'),
-        (dict(blocks=[[0, 1]], own=[2]), '1 or more with --own'),
-        (dict(blocks=[[0, 1]], own=[3], iters=1), r'numbers of blocks in \[2\].*--own'),
         (dict(iters=1, rate=0.0), '--rate'),
-        (dict(labels=True, iters=1, images='x'), 'no folder with --labels.*--images'),
     ],
 )
 def test_wrong_options(trained, quick, tmp_path, options, words):
@@ -482,11 +351,10 @@ def test_wrong_weights(trained, quick, tmp_path):
         quick(*elastic, tmp_path / 'b')
 
 
-@pytest.mark.parametrize('make', [make_elastic, make_fast_anchor])
-def test_a_checkpoint_on_the_net_is_refused(trained, tmp_path, make):
+def test_a_checkpoint_on_the_net_is_refused(trained, tmp_path):
     url = 'https://download.openmmlab.com/x/y.pth'
     with pytest.raises(ValueError, match=f'{url} is a URL: download.*t: checkpoint'):
-        make(trained()[0], url, tmp_path / 'out')
+        make_elastic(trained()[0], url, tmp_path / 'out')
     assert not (tmp_path / 'out').exists()
 
 

@@ -73,7 +73,7 @@ class TestClassification(TaskContract):
         model = self.model()
         model.head.thr = None
         assert task_of(model).divergence(model) is label_divergence
-        several = torch.nn.Identity()  # as a PartPerChain
+        several = torch.nn.Identity()  # as a PartPerAnchor
         several.active, model.head = model.head, several
         assert task_of(model).divergence(model) is label_divergence
 

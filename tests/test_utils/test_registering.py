@@ -45,7 +45,7 @@ def test_every_class_of_ours_refuses_settings_that_it_lacks():
                 passing_on.add(cls.__name__)
     # Those that hand settings on to what they hold, which refuses them.
     others = {'SeededDataset', 'SeededSampler', 'TimmTeacher'}
-    assert passing_on == others | {'PartPerAnchor', 'PartPerChain'}
+    assert passing_on == others | {'PartPerAnchor'}
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mmengine.config import Config
+from mmengine.logging import print_log
 from torch import nn
 
 from . import register  # noqa: F401
@@ -19,11 +20,12 @@ from .costs import cost_table, measure_latency, measuring_setup
 from .elastic import make_elastic
 from .elastic import stitch_models as stitch
 from .exports import StitchExporter
-from .inference.init_inferencer import init_inferencer, predictions_of
-from .inference.init_model import init_model
+from .inference.init_inferencer import inferencer_of, predictions_of
+from .inference.init_model import files_in, init_model
 from .models import find_stitched_backbone, set_stitch
 from .runtime import StitchRuntime as Runtime
-from .stitching import UNITS, Budget, Choice, CostTable, parse_budget
+from .runtime.budgets import SHARE
+from .stitching import UNITS, Choice, CostTable, parse_budget
 from .stitching import StitchResults as Results
 from .stitching import pick as pick_stitch
 from .training import check_loop, checked_runner
@@ -64,15 +66,18 @@ __all__ = [
 def load(
     folder_or_config: str | os.PathLike | Config,
     checkpoint: str | os.PathLike | None = None,
-    stitch: int = 0,
+    stitch: int | None = None,
     device: str | None = None,
 ) -> nn.Module:
     """Load a trained model in eval mode.
 
     Args:
-        folder_or_config: Folder of :func:`make_elastic`, or a config.
-        checkpoint: Checkpoint for a config; a folder contains its own.
-        stitch: Id of the initially active stitch.
+        folder_or_config: Folder of :func:`make_elastic`, work directory of any
+            training, or a config.
+        checkpoint: Checkpoint file. Default: that of the folder; of a work directory
+            the best one, if the training kept one (``save_best``), else the last.
+        stitch: Id of the initially active stitch. Default: the slowest anchor, which is
+            the network itself in elastic models.
         device: Device such as ``'cpu'`` or ``'cuda:0'``. Default: the best available.
 
     Returns:
@@ -85,13 +90,8 @@ def load(
         >>> model = sn.load('work_dirs/elastic', stitch=3)
     """
     if not isinstance(folder_or_config, Config) and Path(folder_or_config).is_dir():
-        wanted = 'none with a folder, which has its own elastic.pth'
-        check(checkpoint is None, 'argument: checkpoint', checkpoint, wanted)
-        folder = Path(folder_or_config)
-        folder_or_config, checkpoint = folder / 'elastic.py', folder / 'elastic.pth'
-    model = init_model(folder_or_config, checkpoint, stitch, device)
-    model.loaded_from = checkpoint  # stitches.json is read from its folder
-    return model
+        folder_or_config, checkpoint = files_in(folder_or_config, checkpoint)
+    return init_model(folder_or_config, checkpoint, stitch, device)
 
 
 def measure(
@@ -184,15 +184,10 @@ def pick(model: nn.Module, budget: str, results: Results | None = None) -> Choic
         >>> sn.pick(model, '40%').reason
     """
     results = results or _known_results(model)
-    text = str(budget).strip()
-    if text.endswith('%'):
-        costs, share = measure(model, results and results.input_size), text[:-1]
-        right = share.replace('.', '', 1).isdecimal() and float(share) > 0
-        check(right, 'budget', budget, 'a share of the FLOPs above 0, such as 40%')
-        largest = max(costs.column('flops').values())
-        wanted = Budget('flops', float(share) / 100 * largest)
-    else:
-        wanted = parse_budget(text, 'budget')
+    wanted = parse_budget(budget, 'budget')
+    if wanted.cost == SHARE:
+        costs = measure(model, results and results.input_size)
+        wanted = wanted.of(costs.column('flops').values())
     rows = () if results is None else results.stitches
     if rows and all(getattr(row, wanted.cost) is not None for row in rows):
         costs = None  # the results contain them
@@ -203,7 +198,7 @@ def pick(model: nn.Module, budget: str, results: Results | None = None) -> Choic
 
 
 def set_budget(model: nn.Module, budget: str, results: Results | None = None) -> int:
-    """Switch a model to the best stitch within a budget.
+    """Switch a model to the best stitch within a budget, and log the reason.
 
     Args:
         model: A model of :func:`load`.
@@ -219,9 +214,12 @@ def set_budget(model: nn.Module, budget: str, results: Results | None = None) ->
     Examples:
         >>> sn.set_budget(model, '25ms')
     """
-    chosen = pick(model, budget, results).id
-    set_stitch(model, chosen)
-    return chosen
+    beside = None if results else _results_file(model)
+    choice = pick(model, budget, results)
+    source = '' if beside is None else f' ({beside})'
+    print_log(f'{choice.reason}{source}', 'current')
+    set_stitch(model, choice.id)
+    return choice.id
 
 
 def predict(
@@ -243,7 +241,7 @@ def predict(
     Examples:
         >>> (mask,) = sn.predict(model, 'street.jpg', out_dir='drawn')
     """
-    inferencer = init_inferencer(model)
+    inferencer = inferencer_of(model)
     key = 'show_dir' if model.cfg.default_scope == 'mmpretrain' else 'out_dir'
     drawn = {} if out_dir is None else {key: str(out_dir)}
     return predictions_of(inferencer(images, return_datasamples=True, **drawn))
@@ -371,6 +369,11 @@ def evaluate(
 
 def _known_results(model: nn.Module) -> Results | None:
     """Return the results beside the checkpoint of a model, if they exist."""
+    path = _results_file(model)
+    return None if path is None else Results.read(path)
+
+
+def _results_file(model: nn.Module) -> Path | None:
     checkpoint = getattr(model, 'loaded_from', None)
     path = Path(checkpoint).with_name('stitches.json') if checkpoint else None
-    return Results.read(path) if path is not None and path.is_file() else None
+    return path if path is not None and path.is_file() else None

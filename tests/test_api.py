@@ -2,12 +2,15 @@
 
 import shutil
 from contextlib import contextmanager
+from copy import deepcopy
+from importlib import import_module
 from pathlib import Path
 from unittest.mock import MagicMock
 
 import cv2
 import numpy as np
 import pytest
+import torch
 from mmengine.config import Config
 from tiny import TOY
 from trained_toys import write_trained
@@ -50,14 +53,44 @@ def test_fourteen_names_with_examples():
 
 def test_models_are_loaded_from_a_folder_or_a_config(folder):
     assert active(sn.load(folder)) == 0
+    assert active(sn.load(TOY, device='cpu')) == 1  # the slow anchor
     files = folder / 'elastic.py', folder / 'elastic.pth'
     model = sn.load(*files, stitch=2, device='cpu')
     assert active(model) == 2
     assert not model.training
     sn.set_stitch(model, 1)
     assert active(model) == 1
-    with pytest.raises(ValueError, match='checkpoint.*none with a folder'):
-        sn.load(*(folder, folder / 'elastic.pth'))
+    own = sn.load(folder, folder / 'elastic.pth', device='cpu')
+    assert own.loaded_from == folder / 'elastic.pth'
+
+
+def test_models_are_loaded_from_a_work_directory(folder, tmp_path):
+    """The best checkpoint or the last, wherever the folder is now."""
+    work_dir, config = tmp_path / 'work', Config.fromfile(TOY)
+    with pytest.raises(ValueError, match='a folder of make_elastic, or a work dir'):
+        sn.load(tmp_path)
+    work_dir.mkdir()
+    config.dump(work_dir / 'toy.py')
+    with pytest.raises(ValueError, match='and last_checkpoint of a training'):
+        sn.load(work_dir)
+    model = sn.load(TOY, device='cpu')
+
+    def save(name, value):
+        with torch.no_grad():
+            model.decode_head.conv_seg.bias.fill_(value)
+        torch.save(dict(state_dict=model.state_dict()), work_dir / name)
+
+    def bias(*args):
+        return sn.load(*args, device='cpu').decode_head.conv_seg.bias.unique().tolist()
+
+    save('iter_2.pth', 2)
+    save('iter_4.pth', 4)
+    (work_dir / 'last_checkpoint').write_text('elsewhere/work/iter_4.pth')
+    assert bias(work_dir) == [4]
+    assert bias(work_dir, work_dir / 'iter_2.pth') == [2]
+    save('best_mIoU_iter_3.pth', 3)
+    moved = work_dir.rename(tmp_path / 'moved')
+    assert bias(moved) == [3]
 
 
 def test_stitches_have_costs_and_scores(model, folder):
@@ -107,6 +140,39 @@ def test_budgets_without_results():
         choice = sn.pick(model, budget)
         assert 'the prior' in choice.reason
         assert budget == '9999ms' or 0 < costs[choice.id] <= 0.7 * largest + 1e3
+
+
+def test_what_a_budget_chose_is_logged(model, monkeypatch):
+    said = []
+    monkeypatch.setattr(api, 'print_log', lambda text, logger: said.append(text))
+    sn.set_budget(model, '100%')
+    path = Path(model.loaded_from).with_name('stitches.json')
+    assert 'by results that measured 3 of 3 stitches: mIoU' in said[0]
+    assert said[0].endswith(f'({path})')
+    sn.set_budget(model, '100%', sn.Results.read(path))
+    assert said[1] == said[0].removesuffix(f' ({path})')
+    sn.set_budget(sn.load(TOY, device='cpu'), '50%')
+    assert 'by the prior, a guess' in said[2]
+
+
+def test_an_inferencer_is_built_once(model, monkeypatch):
+    built, image = [], np.zeros((48, 64, 3), np.uint8)
+    module = import_module('snnet_mm.inference.init_inferencer')
+    init = module.init_inferencer
+    build = lambda model: built.append(model) or init(model)  # noqa: E731
+    monkeypatch.setattr(module, 'init_inferencer', build)
+    first = sn.predict(model, image)[0]
+    copy = deepcopy(model)
+    sn.set_stitch(model, 2)
+    sn.predict(model, image)
+    assert built == [model]
+    assert (sn.predict(copy, image)[0] == first).all()
+    assert built == [model, copy]  # a copy has its own
+    model.cfg.test_dataloader.dataset.pipeline.insert(
+        1, dict(type='Resize', scale=(32, 32))
+    )
+    sn.predict(model, image)
+    assert built == [model, copy, model]
 
 
 def test_predictions_are_those_of_the_active_stitch(model, tmp_path):

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from snnet_mm.utils import check, register
 from snnet_mm.utils.timm_models import (
+    check_flag,
     convert_timm_weights,
     create_timm_model,
     timm_family,
@@ -157,6 +158,7 @@ class TimmStageAnchor(Anchor):
         init_cfg: dict | None = None,
         **kwargs,
     ) -> None:
+        check_flag(pretrained)
         if pretrained:
             check(init_cfg is None, 'init_cfg', init_cfg, 'None with pretrained=True')
             init_cfg = dict(type='Pretrained', checkpoint=f'timm://{model}')

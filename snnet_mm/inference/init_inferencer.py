@@ -60,6 +60,32 @@ def init_inferencer(model: nn.Module) -> BaseInferencer:
     return inferencer
 
 
+class _Kept:
+    """An inferencer and what it was built for; copies and pickles hold none."""
+
+    def __init__(self) -> None:
+        self.built_for = self.inferencer = None
+
+    def __deepcopy__(self, memo: dict) -> '_Kept':
+        return _Kept()
+
+    def __reduce__(self) -> tuple:
+        return _Kept, ()
+
+
+def inferencer_of(model: nn.Module) -> BaseInferencer:
+    """Return the model's inferencer, built again if its config or device changed."""
+    kept = vars(model).setdefault('_kept_inferencer', _Kept())
+    device = next(model.parameters()).device
+    now = deepcopy((model.cfg.to_dict(), model.dataset_meta, device))
+    if kept.built_for != now:
+        kept.inferencer, kept.built_for = init_inferencer(model), now
+    # Another model may have been used since; files are numbered from 0 in every call.
+    init_default_scope(model.cfg.get('default_scope') or 'mmengine')
+    kept.inferencer.num_visualized_imgs = kept.inferencer.num_pred_imgs = 0
+    return kept.inferencer
+
+
 def draw_prediction(
     inferencer: Any,
     image: np.ndarray,

@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from snnet_mm.models import StitchedBackbone, set_stitch
 from snnet_mm.stitching import StitchingSpace
 from snnet_mm.tasks import import_parts_for
 from snnet_mm.utils import (
+    check,
     dicts_in,
     load_config,
     load_fitting,
@@ -91,6 +93,7 @@ def init_model(
     else:
         load_fitting(model, weights, str(checkpoint))
     model.cfg, model.dataset_meta = cfg, _dataset_meta(cfg, weights or {})
+    model.loaded_from = checkpoint  # stitches.json is read from its folder
     stitched = [m for m in model.modules() if isinstance(m, StitchedBackbone)]
     if stitch is None and len(stitched) == 1:
         stitch = stitched[0].active_stitch.id
@@ -103,6 +106,46 @@ def init_model(
     if weights and hook.get('num_images') != 0:
         attach_statistics(model, weights.get(STATISTICS))
     return model
+
+
+def files_in(
+    folder: str | os.PathLike, checkpoint: str | os.PathLike | None = None
+) -> tuple[Path, Path]:
+    """Return the config and a checkpoint in a folder of make_elastic or a training.
+
+    The checkpoint of a training is the given one, else the best one that
+    ``CheckpointHook.save_best`` kept, else the last. Of several configs the newest one
+    is returned, as every runner writes its own.
+
+    Raises:
+        ValueError: If the folder has no config or no checkpoint.
+    """
+    folder, key = Path(folder), 'argument: folder_or_config'
+    config, weights = folder / 'elastic.py', folder / 'elastic.pth'
+    if not (config.is_file() and weights.is_file()):
+
+        def newest(pattern: str) -> Path | None:
+            files = sorted(folder.glob(pattern), key=lambda path: path.stat().st_mtime)
+            return files[-1] if files else None
+
+        config, weights = newest('*.py'), newest('best_*.pth') or _last_in(folder)
+        found = config and (checkpoint or weights)
+        wanted = 'a folder of make_elastic, or a work directory with the config (*.py) '
+        wanted += 'and last_checkpoint of a training'
+        check(found, key, str(folder), wanted)
+        used = Path(checkpoint or weights).name
+        print_log(f'{folder}: {config.name} and {used}', 'current')
+    return config, Path(checkpoint or weights)
+
+
+def _last_in(folder: Path) -> Path | None:
+    """Return the checkpoint named by mmengine's ``last_checkpoint``, if it exists."""
+    record = folder / 'last_checkpoint'
+    if not record.is_file():
+        return None
+    path = Path(record.read_text().strip())
+    moved = folder / path.name  # the path was written for another working directory
+    return next((p for p in (moved, path) if p.is_file()), None)
 
 
 def _dataset_meta(cfg: Config, checkpoint: dict) -> dict:

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from .checks import check
@@ -39,15 +39,17 @@ UNITS = {
         'MB', 1e6, 'MB', 1, 'bytes at the peak of one forward of the batch'
     ),
 }
-_COSTS = {unit.symbol: cost for cost, unit in UNITS.items()}
+SHARE = 'share'  # of the FLOPs of the largest stitch
+_COSTS = {unit.symbol: cost for cost, unit in UNITS.items()} | {'%': SHARE}
 BUDGETS = (
     "positive numbers with a unit: '120G' (multiply-accumulates of one image), '60M' "
-    "(parameters), '25ms' (one forward of the batch) or '300MB' (memory of it)"
+    "(parameters), '25ms' (one forward of the batch), '300MB' (memory of it) or '50%' "
+    '(of the multiply-accumulates of the largest stitch)'
 )
 
 
 class Budget(NamedTuple):
-    """A bound on one cost, in the unit of cost tables."""
+    """A bound on one cost, in the unit of cost tables, or a share such as 0.5."""
 
     cost: str
     limit: float
@@ -57,7 +59,15 @@ class Budget(NamedTuple):
         """The bounded quantity, such as ``'parameters'``."""
         return UNITS[self.cost].meaning
 
+    def of(self, flops: Iterable[float]) -> 'Budget':
+        """Convert a share to FLOPs, given those of all stitches; keep other budgets."""
+        if self.cost != SHARE:
+            return self
+        return Budget('flops', self.limit * max(flops))
+
     def __str__(self) -> str:
+        if self.cost == SHARE:
+            return f'{100 * self.limit:g}%'
         return UNITS[self.cost].budget(self.limit)
 
 
@@ -67,13 +77,14 @@ def is_budget(text: object) -> bool:
 
 
 def parse_budget(text: str, key: str = '--budget') -> Budget:
-    """Parse a budget such as ``'120G'``, ``'60M'`` or ``'25ms'``."""
-    match = re.fullmatch(r'\s*(\d+\.?\d*|\.\d+)\s*([A-Za-z]+)\s*', str(text))
+    """Parse a budget such as ``'120G'``, ``'60M'``, ``'25ms'`` or ``'50%'``."""
+    match = re.fullmatch(r'\s*(\d+\.?\d*|\.\d+)\s*([A-Za-z]+|%)\s*', str(text))
     right = match and match[2] in _COSTS and float(match[1]) > 0
     check(right, key, text, BUDGETS)
     cost = _COSTS[match[2]]
+    factor = 0.01 if cost == SHARE else UNITS[cost].factor
     # Without rounding, 4.1M becomes 4099999.9999999995.
-    return Budget(cost, round(float(match[1]) * UNITS[cost].factor, 6))
+    return Budget(cost, round(float(match[1]) * factor, 6))
 
 
 def drop_nan(scores: Mapping[int, float], name: str = 'score') -> dict[int, float]:

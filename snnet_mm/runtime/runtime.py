@@ -102,7 +102,8 @@ class StitchRuntime:
         """Select the best stitch within a budget and return its id.
 
         ``'25ms'`` bounds the time of a call on this device, for images of
-        ``image_size``, ``'2G'`` the multiply-accumulates and ``'3M'`` the parameters.
+        ``image_size``, ``'2G'`` the multiply-accumulates, ``'50%'`` these relative to
+        the largest stitch of the bundle, and ``'3M'`` the parameters.
 
         Every file is ranked by its own metric (``--verify-on`` at export). A file
         counts as equal to its stitch in PyTorch if the 95 % interval of their
@@ -111,13 +112,14 @@ class StitchRuntime:
         fastest on this device is selected.
 
         Args:
-            budget: A number with a unit.
+            budget: A number with a unit or %.
             fallback: ``'cheapest'`` selects the cheapest stitch if none is within the
                 budget. Default: raise a ValueError.
         """
-        cost, limit = parse_budget(budget, 'budget')
+        wanted = parse_budget(budget, 'budget')
+        cost, limit = wanted.of(self._column('flops').values())
         known = 'latency', 'flops', 'params'
-        check(cost in known, 'budget', budget, "'25ms', '2G' and '3M'")
+        check(cost in known, 'budget', budget, "'25ms', '2G', '50%' and '3M'")
         check(fallback in (None, 'cheapest'), 'fallback', fallback, (None, 'cheapest'))
         column = self.latencies() if cost == 'latency' else self._column(cost)
         scores, higher = self._scores()

@@ -46,7 +46,8 @@ def pick(
 
     Args:
         space: The stitching space.
-        budget: A budget such as ``'120G'``, ``'60M'`` or ``'25ms'``.
+        budget: A budget such as ``'120G'``, ``'60M'``, ``'25ms'`` or ``'50%'``, a share
+            of the FLOPs of the largest stitch in the tables.
         costs: Costs of the stitches; by default those in the results.
         results: Results; without ``costs`` also several, one per size and precision.
     """
@@ -61,6 +62,7 @@ def pick(
         check(len(results) < 2, '--costs', 'a table', 'none with several results')
         costs.check_space(space)
         pairs = [(costs, results[0] if results else None)]
+    budget = budget.of(max(t.column('flops').values()) for t, _ in pairs)
     found, errors = [], []
     for priced, own in pairs:
         where = _where(priced, results)

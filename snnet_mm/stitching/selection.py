@@ -3,7 +3,13 @@
 import os
 from collections.abc import Callable, Collection, Sequence
 
-from snnet_mm.runtime.budgets import BUDGETS, Budget, is_budget, parse_budget
+from snnet_mm.runtime.budgets import (
+    BUDGETS,
+    SHARE,
+    Budget,
+    is_budget,
+    parse_budget,
+)
 from snnet_mm.utils import check, is_whole
 
 from .cost_table import CostTable
@@ -73,8 +79,8 @@ class Selection:
     def check(self, space: StitchingSpace | None, counted: bool = False) -> None:
         """Validate as far as possible without a model; a no-op if the space is None.
 
-        If ``counted``, budgets without results, or with several cost tables, are left
-        to :meth:`select`, which then uses counted costs.
+        If ``counted``, shares, and budgets without results or with several cost tables,
+        are left to :meth:`select`, which then uses counted costs.
         """
         if space is None:
             return
@@ -82,7 +88,8 @@ class Selection:
             results.check_space(space)
         for name, table in zip(self.names, self.costs, strict=True):
             table.check_space(space, f'{name} {COST_KEYS}')
-        known = self.results and len(self.costs) < 2
+        shares = any(budget.cost == SHARE for budget in self.budgets)
+        known = self.results and len(self.costs) < 2 and not shares
         if not self.budgets or known or not counted:
             self.select(space)
 
@@ -123,7 +130,11 @@ class Selection:
         costs = next(iter(self.costs), None)
         if counted is not None and (self.costs or not self.results):
             costs = self.costs_at(counted)
-        found = [pick(space, budget, costs, self.results) for budget in self.budgets]
+        budgets = self.budgets
+        if counted is not None:  # results may lack the largest stitch
+            flops = counted.column('flops').values()
+            budgets = [budget.of(flops) for budget in budgets]
+        found = [pick(space, budget, costs, self.results) for budget in budgets]
         for choice in found if log else ():
             log(choice.reason)
         # Two budgets may select the same stitch.

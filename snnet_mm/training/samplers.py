@@ -6,9 +6,11 @@ from collections.abc import Collection
 import numpy as np
 from mmengine.dist import get_rank
 from mmengine.hooks import Hook
+from mmengine.logging import print_log
 from mmengine.registry import TASK_UTILS
 
 from snnet_mm.stitching import CostTable, StitchingSpace, group_by_cost
+from snnet_mm.stitching.cost_table import default_step
 from snnet_mm.utils import check, is_whole, register
 
 # The anchors that a sandwich may add to its random stitches.
@@ -89,20 +91,25 @@ class ResourceConstrainedSampler(StitchSampler):
     """Draws a cost group, then a stitch in it (ROS; SN-Netv2, section 4.2).
 
     Args:
-        step: Width of a cost group in FLOPs. Default: 10e9, as for the paper's dense
-            tasks.
+        step: Width of a cost group in FLOPs, 10e9 for the paper's dense tasks. Default:
+            the widest step that makes about as many groups as the paper has, 13.
     """
 
-    def __init__(self, costs: CostTable, step: float = 10e9, **kwargs) -> None:
+    def __init__(self, costs: CostTable, step: float | None = None, **kwargs) -> None:
         super().__init__(costs, **kwargs)
         flops = self.flops()
-        self.groups = group_by_cost(flops, step)
         low, high = min(flops.values()), max(flops.values())
+        wanted = f'stitches of different FLOPs; all {len(flops)} have {low:g}'
+        check(low < high, 'sampler.type', type(self).__name__, wanted)
+        step = default_step(flops) if step is None else step
+        self.groups = group_by_cost(flops, step)
         allowed = (
             f'a step well below {high - low:g}, as FLOPs range from {low:g} to '
             f'{high:g} and one cost group would hold all stitches'
         )
         check(len(self.groups) > 1, 'sampler.step', step, allowed)
+        words = f'Stitches are drawn from {len(self.groups)} cost groups '
+        print_log(f'{words}(step: {step / 1e9:.4g} GFLOPs)', 'current')
 
     def draw(self, rng: np.random.Generator) -> tuple[int, ...]:
         group = self.groups[rng.integers(len(self.groups))]

@@ -51,6 +51,12 @@ def load_config(
         ) from error
     merge_options(cfg, options or {})
     for part in dicts_in(cfg.get('model')):
+        inner = part.get('backbone')
+        if part.get('pretrained') and isinstance(inner, Mapping):
+            twice = 'None, as the backbone names its own weights (backbone.pretrained)'
+            check(
+                not inner.get('pretrained'), 'model.pretrained', part.pretrained, twice
+            )
         nested = part.get('backbone_cfg')
         if isinstance(nested, Mapping) and 'anchors' in nested:
             allowed = f'one that is not stitched, as {part.get("type")} builds its own '

@@ -22,8 +22,9 @@ def register(
     """Register a class that raises for unknown settings.
 
     In every tool that builds the class, a misspelt or unknown config key raises a
-    ValueError with the key, its value and the closest setting. If a class
-    ``passes_on`` its ``**kwargs`` to a class that is no base, that class checks them.
+    ValueError with the key, its value and the closest setting, or how to drop a setting
+    of another class that the config inherits. If a class ``passes_on`` its ``**kwargs``
+    to a class that is no base, that class checks them.
     """
 
     def decorate(cls: type) -> type:
@@ -33,9 +34,8 @@ def register(
         @wraps(init)
         def checked_init(self: object, *args, **kwargs) -> None:
             of = type(self).__name__
-            for key in [] if passes_on else kwargs.keys() - allowed:
-                value = kwargs[key]
-                raise refusal(f'{of}.{key}', value, sorted(allowed), misspelt=key)
+            for key in [] if passes_on else sorted(kwargs.keys() - allowed):
+                raise _unknown(of, key, kwargs[key], allowed)
             try:
                 arguments.bind(self, *args, **kwargs)
             except TypeError as error:
@@ -46,6 +46,20 @@ def register(
         return registry.register_module(name, module=cls)
 
     return decorate
+
+
+def _unknown(of: str, key: str, value: object, allowed: set[str]) -> ValueError:
+    """Return the error for an unknown setting of a class."""
+    if key == 'pretrained':
+        way = 'None (pretrained=None in model), as mmsegmentation passes it on to the '
+        way += f'backbone, and {of} has no such setting: init_cfg of each anchor, with '
+        way += "type='Pretrained', names its weights"
+        return refusal('model.pretrained', value, way)
+    if get_close_matches(key, allowed, 1):
+        return refusal(f'{of}.{key}', value, sorted(allowed), misspelt=key)
+    known = ', '.join(map(repr, sorted(allowed)))
+    way = f"{known}; _delete_=True beside type='{of}' drops what a _base_ config sets"
+    return refusal(f'{of}.{key}', value, way)
 
 
 def _settings(cls: type) -> set[str]:

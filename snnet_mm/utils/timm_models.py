@@ -19,6 +19,16 @@ WEIGHTS = Path(__file__).parents[1] / '.mim' / 'configs' / 'weights.yml'
 _GATED = 'gated: accept it on Hugging Face before weights can be fetched'
 
 
+def check_flag(pretrained: object) -> None:
+    """Raise unless ``pretrained`` of an anchor is a flag."""
+    wanted = (
+        'True or False; mmsegmentation passes model.pretrained on to the backbone, '
+    )
+    wanted += 'which pretrained=None in model prevents'
+    flag = isinstance(pretrained, bool)
+    check(flag, 'model.pretrained, pretrained', pretrained, wanted)
+
+
 def create_timm_model(name: str, **kwargs) -> nn.Module:
     """Create a timm model, and log the licence of pretrained weights."""
     timm = _import_timm(name)

@@ -364,11 +364,12 @@ def test_budgets(bundle):
     for budget, stitch in {
         '25ms': 2, '40ms': 1, '10ms': 0,
         f'{1.01 * flops / 1e9:.9f}G': 2, f'{1.01 * params / 1e6:.9f}M': 0,
+        '100%': 1, f'{101 * flops / runtime.stitches[1]["flops"]:.6f}%': 2,
     }.items():  # fmt: skip
         assert runtime.set_budget(budget) == runtime.active_stitch == stitch
     for budget, message in {
         '9ms': 'allowed: 10ms, stitch 0 in fp32, or more',
-        '3MB': "'25ms', '2G' and '3M'",
+        '3MB': "'25ms', '2G', '50%' and '3M'",
         None: 'positive numbers with a unit',
     }.items():
         with pytest.raises(ValueError, match=message):

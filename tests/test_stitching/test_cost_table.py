@@ -12,6 +12,7 @@ from snnet_mm.stitching import (
     parse_budget,
     split_cost_range,
 )
+from snnet_mm.stitching.cost_table import default_step
 
 SPACE = TwoWaySpace((3, 7))
 COUNTED = CostTable(
@@ -79,6 +80,16 @@ def test_budgets_are_read_and_written(text, cost, limit):
     assert parse_budget(str(budget)) == budget
 
 
+@pytest.mark.parametrize(
+    ('text', 'limit'), [('50%', 100), (' 12.5 %', 25), ('100%', 200), ('0.5%', 1)]
+)
+def test_shares_are_of_the_largest_flops(text, limit):
+    budget = parse_budget(text)
+    assert str(budget) == text.replace(' ', '')
+    assert budget.of([40, 200, 3]) == ('flops', limit)
+    assert parse_budget('2G').of([40]) == ('flops', 2e9)
+
+
 def test_a_written_budget_buys_the_cost():
     texts = {394_801: '0.0003949G', 12_345_000_000_000: '12350G', 10**9: '1G'}
     for flops, text in (texts | {3 * 1.1e9: '3.3G'}).items():
@@ -86,7 +97,9 @@ def test_a_written_budget_buys_the_cost():
         assert parse_budget(text).limit >= flops * (1 - 1e-12)
 
 
-@pytest.mark.parametrize('text', ['120', 120, '3KB', '0.0ms', '', 'nanG', '1e3G'])
+@pytest.mark.parametrize(
+    'text', ['120', 120, '3KB', '0.0ms', '', 'nanG', '1e3G', '0%', '-5%', '%']
+)
 def test_nonsense_is_refused_and_says_what_is_allowed(text):
     words = rf"budget={text!r}; .*'120G' \(multiply-accumulates.*option: --budget"
     with pytest.raises(ValueError, match=words):
@@ -99,6 +112,18 @@ def test_groups_of_the_published_stitches(published):
     assert [len(g) for g in groups] == [1] + 11 * [12] + [1]
     assert (groups[0], groups[-1]) == ((0,), (1,))
     assert sorted(i for g in groups for i in g) == sorted(costs)
+
+
+def test_the_default_step_makes_the_groups_of_the_paper(published):
+    costs = {i: v['flops'] for i, v in published.items()}
+    step = default_step(costs)
+    assert group_by_cost(costs, step) == group_by_cost(costs, 10e9)
+    smaller = {i: cost / 100 for i, cost in costs.items()}  # another size of image
+    assert group_by_cost(smaller, default_step(smaller)) == group_by_cost(costs, step)
+    few = {0: 10, 1: 20, 2: 21, 3: 90}
+    assert group_by_cost(few, default_step(few)) == [(0,), (1,), (2,), (3,)]
+    even = {i: 7 + i for i in range(100)}  # 14 groups of 7 are as near as 12 of 9
+    assert len(group_by_cost(even, default_step(even))) in (12, 13, 14)
 
 
 def test_groups_by_hand():

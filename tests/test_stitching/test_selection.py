@@ -159,6 +159,7 @@ def test_only_measured_stitches_are_picked():
         ('pareto', (0, 1, 3, 7)),
         ('9G,1G, 3G', (7, 0, 1)),
         (['8G', '9G', '2G'], (7, 1)),
+        ('100%,30%', (7, 1)),  # of the 9 GFLOPs of stitch 8
     ],
 )
 def test_selections(stitches, ids):
@@ -167,6 +168,15 @@ def test_selections(stitches, ids):
     assert all(type(i) is int for i in selected)
     # By the prior the last affordable one is best here, however good it was measured.
     assert Selection('1G,6G').select(SPACE, COSTS) == (0, 5)
+
+
+def test_shares_of_stitches_that_were_not_tested():
+    """A half of all 9 GFLOPs, not of the 4 that the dearest tested stitch has."""
+    tested = Selection('50%', results_of({0: 10, 1: 30, 2: 20, 3: 40}))
+    assert tested.select(SPACE, COSTS) == (3,)
+    assert tested.select(SPACE) == (1,)
+    tested.check(SPACE, counted=True)
+    Selection('12%', results_of({0: 10, 1: 30})).check(SPACE, counted=True)
 
 
 WORDS = "allowed: 'all', 'anchors', .*each once.*option: --stitch-id"

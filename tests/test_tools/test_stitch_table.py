@@ -4,7 +4,7 @@ import re
 import pytest
 
 from snnet_mm.stitching import Cost, CostTable, StitchResults, TwoWaySpace
-from snnet_mm.stitching.cost_table import group_by_cost
+from snnet_mm.stitching.cost_table import default_step, group_by_cost
 
 TOOL = 'analysis_tools/stitch_table.py'
 CONFIG = 'configs/toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
@@ -43,6 +43,15 @@ def test_groups_of_the_sampler(run_here, tmp_path):
         assert float(share) == pytest.approx(100 * len(ids) / 14, abs=0.05)
         assert float(drawn) == pytest.approx(100 / len(groups) / len(ids), abs=0.005)
     assert sum(float(d) * int(n) for n, _, d in rows) == pytest.approx(100, abs=0.1)
+
+
+def test_the_groups_of_the_sampler_without_a_step(run_here, tmp_path):
+    printed = run_here(TOOL, CONFIG, '--groups', '--out', tmp_path)
+    flops = CostTable.read(tmp_path / 'costs.json').column('flops')
+    groups = group_by_cost(flops, default_step(flops))
+    rows = re.findall(r'(\d+) \W+[\d.]+% \W+[\d.]+%', printed)
+    assert [int(number) for number in rows] == [len(ids) for ids in groups]
+    assert len(groups) > 4
 
 
 def test_stitches_on_a_front_are_shown(run_here, tmp_path):

@@ -46,6 +46,19 @@ def test_all_stitches_or_cost_groups_are_drawn_alike(costs, kind, kwargs, shares
         assert drawn[i] == pytest.approx(6000 * share, rel=0.15)
 
 
+def test_the_default_step_is_said(costs, monkeypatch):
+    said = []
+    monkeypatch.setattr(samplers_module, 'print_log', lambda *args: said.append(args))
+    sampler = ResourceConstrainedSampler(costs)
+    assert sampler.groups == [(0,), (2,), (3,), (4,), (5,), (1,)]
+    assert said == [
+        ('Stitches are drawn from 6 cost groups (step: 1.961e-09 GFLOPs)', 'current')
+    ]
+    one = CostTable({i: Cost(5, 1) for i in range(3)}, (8, 8))
+    with pytest.raises(ValueError, match='of different FLOPs; all 3 have 5.*sampler.t'):
+        ResourceConstrainedSampler(one)
+
+
 def test_ranks_draw_alike_unless_asked_otherwise(costs, monkeypatch):
     def draws(rank, per_rank):
         monkeypatch.setattr(samplers_module, 'get_rank', lambda: rank)

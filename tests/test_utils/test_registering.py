@@ -14,6 +14,7 @@ from snnet_mm.tasks import TASKS
 from snnet_mm.utils import suggesting_types
 
 SAMPLING = 'default_hooks.stitch_sampling'
+PUSHED = r"pretrained='a.pth'; allowed: .*pretrained=None in model.*: model.pretr"
 PARTS = [task.parts for task in TASKS if task.parts]
 
 
@@ -59,6 +60,15 @@ def test_every_class_of_ours_refuses_settings_that_it_lacks():
         ('SNNetv2', dict(), "SNNetv2: missing a required argument: 'anchors'"),
         ('PlainViT', dict(archs='s'), "did you mean 'arch'"),
         ('ResourceConstrainedSampler', dict(steps=1e9), r"'step'\?.*Sampler.steps"),
+        # Those of a _base_, merged with ours, or passed on by mmsegmentation.
+        ('SimpleFeaturePyramid', dict(num_outs=5), "; _delete_=True beside type='Simp"),
+        ('SNNetv2', dict(embed_dims=768), "; _delete_=True beside type='SNNetv2' drop"),
+        ('UniformSampler', dict(groups=3), '; _delete_=True beside.*Sampler.groups'),
+        ('SNNetv2', dict(pretrained='a.pth'), PUSHED),
+        ('ElasticBackbone', dict(pretrained='a.pth', anchors=[]), PUSHED),
+        ('PlainViT', dict(pretrained='a.pth'), PUSHED),
+        ('TimmAnchor', dict(model='vit_tiny_patch16_224', pretrained='a.pth'), PUSHED),
+        ('TimmStageAnchor', dict(model='resnet18', pretrained='a.pth'), PUSHED),
     ],
 )
 def test_the_nearest_setting_is_named(name, settings, words):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from snnet_mm.stitching import UNITS, CostTable, StitchingSpace, StitchResults
-from snnet_mm.stitching.cost_table import group_by_cost
+from snnet_mm.stitching.cost_table import default_step, group_by_cost
 from snnet_mm.utils import ToolParser, check, check_writable, parse_size, run_command
 
 if TYPE_CHECKING:
@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 
     from snnet_mm.costs import LatencyCheck
 
+DEFAULT = 'default'
 SOME = '(default: the anchors and the middle one of every kind)'
+
+
+def step_of(text: str) -> float | str:
+    return DEFAULT if text == DEFAULT else float(text)
 
 
 def parse_args() -> argparse.Namespace:
@@ -43,9 +48,9 @@ def parse_args() -> argparse.Namespace:
     what = f'stitches to time end to end too {SOME}'
     add('--check', nargs='+', type=int, metavar='ID', help=what)
     add('--sort', choices=('id', *UNITS), default='flops', help='(default: flops)')
-    what = """print too the groups that the resource-constrained sampler makes with this
-        step, in GFLOPs, and how often it draws a stitch of each"""
-    add('--groups', type=float, metavar='STEP', help=what)
+    what = """also print the cost groups of the resource-constrained sampler with this
+        step in GFLOPs (default: the sampler's own, about 13 groups)"""
+    add('--groups', type=step_of, nargs='?', const=DEFAULT, metavar='STEP', help=what)
     add('--kind', nargs='+', help='show only these kinds, such as anchor FS SF')
     what = """show only stitches on the front of these results, such as those that a
         training deploys, of its stitch_scores.json"""
@@ -59,7 +64,7 @@ def parse_args() -> argparse.Namespace:
     for cost in ('latency', 'memory'):
         measured = args.sort != cost or getattr(args, cost)
         check(measured, '--sort', cost, f'with --{cost}: a measured cost')
-    if args.groups is not None:
+    if args.groups not in (None, DEFAULT):
         check(args.groups > 0, '--groups', args.groups, 'a positive number of GFLOPs')
     args.shape = args.shape and parse_size(args.shape, '--shape')
     args.sizes = [parse_size(size, '--sizes') for size in args.sizes or ()]
@@ -104,11 +109,15 @@ def check_table(
     return table
 
 
-def group_table(costs: CostTable, step: float) -> Table:
-    """Return a table of stitches per FLOPs group and their draw rates (figure 5)."""
+def group_table(costs: CostTable, step: float | str) -> Table:
+    """Return a table of stitches per FLOPs group and their draw rates (figure 5).
+
+    ``step`` is in GFLOPs, or :data:`DEFAULT` for the sampler's own.
+    """
     flops = costs.column('flops')
+    step = default_step(flops) / 1e9 if step == DEFAULT else step
     groups = group_by_cost(flops, step * 1e9)
-    table = Table(title=f'Groups of {step:g} GFLOPs, drawn equally often')
+    table = Table(title=f'Groups of {step:.4g} GFLOPs, drawn equally often')
     for name in ('GFLOPs', 'stitches', 'of all', 'draws of each'):
         table.add_column(name, justify='right')
     for ids in groups:

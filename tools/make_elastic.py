@@ -8,9 +8,9 @@ from snnet_mm.utils import ToolParser, check_file, run_command
 
 def parse_args() -> argparse.Namespace:
     parser = ToolParser(
-        description='Give a trained model smaller budgets. Each budget skips some '
-        'blocks, and one linear map replaces each run of skipped blocks. The model '
-        'itself is not changed.'
+        description='Give a trained model smaller budgets. Each budget runs some '
+        'branches whole, some with part of their heads or neurons, and skips some; '
+        'least squares fits what they lead into. The model itself is not changed.'
     )
     add = parser.add_argument
     add('config', help='config of a trained model of mmseg, mmdet or mmpretrain')
@@ -22,13 +22,12 @@ def parse_args() -> argparse.Namespace:
     what = 'images that the maps are fitted on (default: 64; for a classifier 500)'
     add('--num-images', type=int, help=what)
     which = parser.add_mutually_exclusive_group()
-    what = """number of budgets below the model (default: %(default)s), or budgets such
-        as 10ms,20ms on this device or 3G"""
-    which.add_argument('--budgets', default='5', help=what)
-    what = 'numbers of blocks to keep, such as 10,8,6,4'
-    which.add_argument('--keep', help=what)
-    what = 'blocks that each budget keeps, such as 0,1,2,4,5 1,4'
-    which.add_argument('--blocks', nargs='+', help=what)
+    what = """budgets such as 50%%,25%%, 3G, 20M or 10ms,20ms on this device (default:
+        75, 50, 33 and 25 %% of what the branches cost)"""
+    which.add_argument('--budgets', help=what)
+    what = """plan of a budget, such as '0:3/768 1:0/768': heads and neurons of every
+        block that is not whole; once for each budget"""
+    which.add_argument('--plan', action='append', default=[], help=what)
     what = """iterations that tune the maps on the training images, or on
         --images; the model stays as it is (default: %(default)s)"""
     add('--iters', type=int, default=0, help=what)
@@ -45,10 +44,6 @@ def parse_args() -> argparse.Namespace:
     return args
 
 
-def numbers(text: str | None) -> list[int]:
-    return [int(n) for n in text.split(',')] if text else []
-
-
 def main() -> None:
     args = parse_args()
 
@@ -61,8 +56,7 @@ def main() -> None:
         args.work_dir,
         images=args.images,
         budgets=args.budgets,
-        keep=numbers(args.keep),
-        blocks=[numbers(text) for text in args.blocks or ()],
+        plans=args.plan,
         iters=args.iters,
         rate=args.rate,
         num_images=args.num_images,

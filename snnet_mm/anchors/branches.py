@@ -118,7 +118,7 @@ class Branch:
         value = _find(self.block, name)
         if value is None or order is None:
             return value
-        key = (order.data_ptr(), len(order), value.device)
+        key = _version_of(order)
         make = partial(_in_order, value, order, self.cuts[name])
         return self._kept.get(name, key, value, make)
 
@@ -185,7 +185,7 @@ class Attention(Branch):
         table = self._sorted(name, order) if self.table else None
         if table is None:
             return None
-        key = grid if order is None else (*grid, order.data_ptr())
+        key = grid if order is None else (*grid, *_version_of(order))
         make = partial(self.bias_of, table, grid)
         return self._kept.get('scores', key, table, make)[:, :units]
 
@@ -498,6 +498,11 @@ def _find(block: nn.Module, name: str) -> nn.Module | Tensor | None:
     for part in name.split('.'):
         value = getattr(value, part, None)
     return value
+
+
+def _version_of(order: Tensor) -> tuple:
+    """Return a key that changes with the content of an order."""
+    return order.data_ptr(), None if order.is_inference() else order._version
 
 
 def _within(name: str, parts: Iterable[str]) -> bool:

@@ -133,7 +133,7 @@ class Block(nn.Module):
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x: Tensor, grid: Grid, mask: Tensor | None = None) -> Tensor:
-        return self.gap(self.feed(self.attend(x, grid, mask)))
+        return self.feed(self.attend(x, grid, mask))
 
     def attend(self, x: Tensor, grid: Grid, mask: Tensor | None = None) -> Tensor:
         """Run the attention branch, ``x + attention(x)``."""

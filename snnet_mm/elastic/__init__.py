@@ -3,6 +3,6 @@
 from .convert import Conversion, convert_model
 from .images import ImageBatches, unlabelled_dataset
 from .make_elastic import make_elastic
-from .search import Chain, ChainSearch, choose_lengths, images_wanted
+from .sensitivity import Sensitivities, StepRecord
 from .stitch_models import stitch_models
 from .tuning import ElasticTuningWrapper, tuning_config

@@ -40,7 +40,7 @@ class Conversion(NamedTuple):
         return {'backbone.': self.prefix}
 
     def build(
-        self, cfg: Config, chains: Sequence[Sequence[int]], trained: nn.Module
+        self, cfg: Config, chains: Sequence[str], trained: nn.Module
     ) -> nn.Module:
         """Build the elastic model of some chains with the network's weights."""
         model = build_model(cfg, self.config(cfg, chains).model)
@@ -51,17 +51,16 @@ class Conversion(NamedTuple):
     def config(
         self,
         cfg: Config,
-        chains: Sequence[Sequence[int]],
+        chains: Sequence[str],
         input_size: tuple[int, int] | None = None,
     ) -> Config:
-        """Return the config of the elastic model; ``chains`` are the blocks they keep.
+        """Return the config of the elastic model; ``chains`` are their plans.
 
         ``input_size`` is the height and width at which costs are counted.
         """
         cfg = Config(deepcopy(cfg.to_dict()))
-        chains = [tuple(chain) for chain in chains]
         cfg.model = model_config(cfg)  # without training wrappers
-        cfg.model['backbone'] = deepcopy(dict(self.backbone, chains=chains))
+        cfg.model['backbone'] = deepcopy(dict(self.backbone, chains=[*chains]))
         cfg.weights_origin = [self.origin]
         if cfg.model.get('pretrained'):
             cfg.model['pretrained'] = None  # mm would pass it to the backbone

@@ -31,6 +31,8 @@ class ImageBatches:
         num_images: Number of images, or all if there are fewer.
         folder: Folder of images, searched recursively. Default: the training set.
         seed: Seed of the draw.
+        skip: Images of the draw to leave out, for sets that share none. If too few
+            remain, the same images are drawn as with 0.
 
     Raises:
         ValueError: If there is no image or no test pipeline.
@@ -43,6 +45,7 @@ class ImageBatches:
         num_images: int,
         folder: str | os.PathLike | None = None,
         seed: int = 0,
+        skip: int = 0,
     ) -> None:
         check(is_whole(num_images, 1), '--num-images', num_images, '1 or more')
         self.model = model
@@ -57,8 +60,9 @@ class ImageBatches:
             self._items = DATASETS.build(config)
         wanted = 'images to fit the maps on'
         check(len(self._items), 'train_dataloader.dataset', 0, wanted)
-        chosen = np.random.default_rng(seed).permutation(len(self._items))[:num_images]
-        self._chosen = sorted(chosen.tolist())
+        drawn = np.random.default_rng(seed).permutation(len(self._items)).tolist()
+        first = skip if len(drawn) >= skip + num_images // 2 else 0
+        self._chosen = sorted(drawn[first : first + num_images])
 
     def __len__(self) -> int:
         return len(self._chosen)

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,12 +14,14 @@ from mmengine.config import Config
 from mmengine.runner import Runner, find_latest_checkpoint
 from torch import nn
 
-from snnet_mm.costs import cost_table, measure_latency
+from snnet_mm.anchors import Unit
+from snnet_mm.costs import measure_latency
 from snnet_mm.costs.measure import measuring_setup
 from snnet_mm.evaluation import plot_pareto, wide_console
 from snnet_mm.inference.init_model import init_model
-from snnet_mm.models import find_stitched_backbone, fit_in_turn
-from snnet_mm.stitching import StitchResults, is_budget, parse_budget
+from snnet_mm.models import ElasticBackbone, find_stitched_backbone, fit_in_turn
+from snnet_mm.models.backbones.elastic_backbone import space_of_chains
+from snnet_mm.stitching import StitchResults, parse_budget
 from snnet_mm.tasks import task_of
 from snnet_mm.training.build_runner import build_runner
 from snnet_mm.utils import (
@@ -37,6 +40,7 @@ from snnet_mm.utils import (
 from snnet_mm.utils.base_checkpoint import digest_of, save_added, with_prefixes
 from snnet_mm.utils.checkpoints import check_local, weights_of
 
+from .budgets import KNOWN, chosen_plans
 from .convert import Conversion, check_equal, convert_model
 from .images import ImageBatches, unlabelled_dataset
 from .report import (
@@ -46,14 +50,15 @@ from .report import (
     left_out,
     next_commands,
 )
-from .search import ChainSearch, choose_lengths, images_wanted
+from .sensitivity import TOKENS, Sensitivities, StepRecord
+from .step_costs import StepCosts, probe_chains
 from .tuning import tuning_config
 
-# Images that maps are fitted on. Classifiers need more: each of their images has one
+# Images that chains are fitted on. Classifiers need more: each of their images has one
 # cls token and few patches.
 NUM_IMAGES, OF_CLASSIFIERS = 64, 500
-# If a number of budgets is given, the search stops at this share of the FLOPs.
-LEAST_SHARE = 0.2
+NUM_COMPARED = 24  # other images, whose predictions are compared
+FITS = 'chain_fits'  # in the meta of elastic.pth: what its chains were fitted on
 
 
 def make_elastic(
@@ -61,9 +66,8 @@ def make_elastic(
     checkpoint: str | os.PathLike,
     work_dir: str | os.PathLike,
     images: str | os.PathLike | None = None,
-    budgets: int | str | Sequence[str] = 5,
-    keep: Sequence[int] = (),
-    blocks: Sequence[Sequence[int]] = (),
+    budgets: str | Sequence[str] | None = None,
+    plans: Sequence[str] = (),
     iters: int = 0,
     rate: float = 1e-4,
     num_images: int | None = None,
@@ -75,15 +79,16 @@ def make_elastic(
 ) -> StitchResults:
     """Add smaller budgets to a trained model without changing it.
 
-    Each budget skips some blocks of the backbone, and one affine map replaces each run
-    of skipped blocks. Maps are fitted by least squares on unlabelled images. The search
-    skips the blocks whose absence changes the predictions least. Stitch 0 of the result
-    equals the model bit for bit.
+    Each budget is a chain of the backbone's residual branches, attention and MLPs: some
+    run whole, some with a part of their heads or neurons, some not at all. Output
+    projections of narrow branches, and affine maps in place of skipped ones, are fitted
+    by least squares on unlabelled images. Widths are chosen by how much each branch
+    alone changes the predictions. Stitch 0 of the result equals the model bit for bit.
 
     The files in ``work_dir`` are ``elastic.py`` and ``elastic.pth``, the config and
-    checkpoint for all tools; ``search.json``, from which an interrupted call resumes;
-    and test results of all budgets: ``stitches.json``, ``pareto.png`` and
-    ``predictions.png``.
+    checkpoint for all tools; ``search.json``, the measured branches, from which an
+    interrupted call goes on and later calls choose other budgets; and test results of
+    all budgets: ``stitches.json``, ``pareto.png`` and ``predictions.png``.
 
     Args:
         config: Config of a segmentation, depth, detection or classification model of
@@ -91,11 +96,12 @@ def make_elastic(
         checkpoint: Its checkpoint.
         work_dir: Output folder.
         images: Folder of unlabelled images. Default: the training images.
-        budgets: Number of budgets below the network, or the budgets themselves, such as
-            ``'10ms,20ms'`` on this device or ``'3G'``.
-        keep: Numbers of blocks to keep, instead of ``budgets``.
-        blocks: Blocks that each chain keeps, instead of a search.
-        iters: Tuning iterations of the maps. The network stays frozen.
+        budgets: Budgets below the network, such as ``'50%,25%'`` of its FLOPs,
+            ``'3G'``, ``'20M'`` or ``'10ms,20ms'`` on this device. Default: 75, 50, 33
+            and 25 % of what its branches cost.
+        plans: Plans of the chains instead of budgets, such as ``'0:3/768 1:0/768'``:
+            heads and neurons of every block that does not run whole.
+        iters: Tuning iterations of maps and projections. The network stays frozen.
         rate: Peak learning rate of tuning.
         num_images: Number of images that maps are fitted on. Default: 64, or 500 for
             classifiers, whose images have one cls token and few patches.
@@ -128,7 +134,7 @@ def make_elastic(
     folder = check_writable(work_dir, 'option: --work-dir')
     with guard_checkpoints(), work_dir_lock(folder):
         job = _Job(cfg, Path(checkpoint), folder, images, seed, device, say)
-        chains = job.choose(budgets, keep, blocks)
+        chains = job.choose(budgets, plans, num_images)
         job.fit(chains, num_images, whole)
         if iters:
             job.tune(iters, whole, rate)
@@ -157,127 +163,166 @@ class _Job:
         self.meta = dict(dataset_meta=self.model.dataset_meta)
         self.weights = self.model.state_dict()
         self.conversion: Conversion = convert_model(cfg, self.model)
-        self.few = ImageBatches(cfg, self.model, 1, images, seed)
-        sample = next(iter(self.few))
+        sample = next(iter(ImageBatches(cfg, self.model, 1, images, seed)))
         self.size = tuple(sample.shape[-2:])
-        elastic = self.build([])
-        check_equal(self.model, elastic, sample)
-        self.anchor = find_stitched_backbone(elastic).anchors[0]
-        kind = type(self.model.backbone).__name__
-        say(f'{kind} with {self.anchor.depth} blocks: features are equal bit for bit')
+        self.elastic = self.build([])
+        check_equal(self.model, self.elastic, sample)
+        self.view = find_stitched_backbone(self.elastic).view
+        kind, number = type(self.model.backbone).__name__, len(self.view.skippable)
+        say(f'{kind} with {number} branches: features are equal bit for bit')
 
-    def build(self, chains: Sequence[Sequence[int]]) -> nn.Module:
+    def build(self, chains: Sequence[str]) -> nn.Module:
         """Build the elastic model of some chains with the network's weights."""
         return self.conversion.build(self.cfg, chains, self.model)
 
     def choose(
         self,
-        budgets: int | str | Sequence[str],
-        keep: Sequence[int],
-        blocks: Sequence[Sequence[int]],
-    ) -> list[tuple[int, ...]]:
-        """Return the chains of the budgets."""
-        if blocks:
-            chains = [tuple(sorted(chain)) for chain in blocks]
-            once = len({*chains}) == len(chains)
-            check(
-                once, '--blocks', list(map(list, chains)), 'different blocks each time'
-            )
-            return chains
-        if isinstance(budgets, str):
-            budgets = int(budgets) if budgets.isdecimal() else budgets.split(',')
-        positive = not isinstance(budgets, int) or budgets > 0
-        check(positive, '--budgets', budgets, '1 or more')
-        for budget in () if isinstance(budgets, int) else budgets:
-            check(is_budget(budget), '--budgets', budget, 'a number, 20ms or 3G')
-        depth = self.anchor.depth
-        check(depth > 1, 'model.backbone', f'{depth} block', '2 blocks or more')
-        for number in keep:
-            right = 1 <= number < depth
-            check(right, '--keep', number, f'numbers of blocks from 1 to {depth - 1}')
-        counted = isinstance(budgets, int) and not keep
-        found = self._search(min(keep, default=1), LEAST_SHARE if counted else 0)
-        if keep:
-            least = min(found)
-            check(min(keep) >= least, '--keep', min(keep), f'{least} blocks or more')
-            return [found[number] for number in sorted(set(keep), reverse=True)]
-        model = self.build([found[n] for n in sorted(found, reverse=True)])
-        costs = cost_table(model, self.size)
-        flops = costs.column('flops')
-        lengths = dict(enumerate(sorted(found, reverse=True), start=1))
-        if counted:
-            by_length = {n: flops[i] for i, n in lengths.items()}
-            chosen = choose_lengths(by_length, flops[0], budgets)
+        budgets: str | Sequence[str] | None,
+        plans: Sequence[str],
+        num_images: int | None,
+    ) -> list[str]:
+        """Return the plans of the chains, in order of decreasing FLOPs."""
+        costs = StepCosts(self.elastic, self.build(probe_chains(self.view)), self.size)
+        self.records: list[StepRecord | None] = []
+        if plans:
+            space = space_of_chains(self.view, plans, key='--plan')
+            found = [plan for i, plan in space.plans.items() if i]
+            if space.narrow:
+                self.records = self._records(num_images)
         else:
-            times = None
-            if any(b.endswith('ms') for b in budgets):
-                times = measure_latency(model, self.size, check=()).by_stitch
-            columns = dict(flops=flops, latency=times, params=costs.column('params'))
-            chosen = _within(budgets, lengths, columns)
-        return [found[n] for n in chosen]
+            given = budgets.split(',') if isinstance(budgets, str) else budgets
+            parsed = [parse_budget(text, '--budgets') for text in given or ()]
+            for budget in parsed:
+                wanted = 'budgets in %, G, M or ms'
+                check(budget.cost in KNOWN, '--budgets', str(budget), wanted)
+            self.records = self._records(num_images)
+            found = chosen_plans(self.records, costs, parsed, self.say)
+        ordered = sorted(dict.fromkeys(found), key=lambda p: -costs.of('flops', p))
+        return [costs.write(plan) for plan in ordered]
 
-    def _search(self, fewest: int, least_share: float) -> dict[int, tuple[int, ...]]:
-        """Return the best chain of each length; resume an interrupted search."""
-        path, depth = self.folder / 'search.json', self.anchor.depth
-        number = images_wanted(self.anchor, self.size)
-        batches = ImageBatches(self.cfg, self.model, number, self.images, self.seed)
+    def _records(self, num_images: int | None) -> list[StepRecord | None]:
+        """Return the records of all steps; resume an interrupted measurement."""
+        path = self.folder / 'search.json'
+        fitted = self._images(num_images)
+        other = dict(seed=self.seed, skip=len(fitted))
+        compared = ImageBatches(
+            self.cfg, self.model, NUM_COMPARED, self.images, **other
+        )
         identity = dict(
             network=digest_of(self.weights),
-            images=batches.digest,
+            images=fitted.digest,
+            num_images=len(fitted),
             size=list(self.size),
             seed=self.seed,
         )
-        known: list[dict] = []
+        known: list[StepRecord | None] = []
         if path.exists():
-            what = 'search of blocks', 'tools/make_elastic.py'
-            known = read_json(path, partial(_known_chains, identity), *what)
-        self.say(f'Choosing blocks by the predictions for {len(batches)} images')
-        search = ChainSearch(self.build([]), batches, self.size)
-        least = least_share * search.total
-        begin = search.chain(known[-1]['kept']) if known else None
-        chains = {len(c['kept']): tuple(c['kept']) for c in known}
-        for chain in search.run(fewest, begin, least):
-            chains[len(chain.kept)] = chain.kept
-            known.append(dict(kept=list(chain.kept), divergence=chain.divergence))
-            write_json(path, dict(identity=identity, chains=known))
-            share = search.flops(chain) / search.total
-            self.say(
-                f'  {len(chain.kept)} of {depth} blocks, {share:.0%} of the FLOPs: '
-                f'{", ".join(map(str, chain.kept))}; divergence {chain.divergence:.4f}'
-            )
-        return chains
+            what = 'measured branches', 'tools/make_elastic.py'
+            known = read_json(path, partial(_known_records, identity), *what)
+        steps = self.view.depth
+        if len(known) == steps:
+            self.say(f'Branches are measured already: {path}')
+            return known
+        self.say(f'Measuring {steps} steps of the network on {len(fitted)} images')
+        search = Sensitivities(self.elastic, [*fitted], [*compared], self.size)
+        begin, first = time.monotonic(), len(known)
+        for record in search.run(known):
+            known.append(record)
+            steps_data = [None if r is None else r.write() for r in known]
+            write_json(path, dict(identity=identity, steps=steps_data))
+            passed, done = time.monotonic() - begin, len(known) - first
+            left = passed / done * (steps - len(known))
+            unit = self.view.units[len(known) - 1]
+            self.say(f'  {describe(unit, record)}, {len(known)}/{steps}, ETA {clock(left)}')
+        return known
 
-    def fit(
-        self,
-        chains: Sequence[Sequence[int]],
-        num_images: int | None,
-        whole: bool,
-    ) -> None:
-        """Fit the maps, and write config and checkpoint."""
-        self.chains = [tuple(chain) for chain in chains]
-        model = self.build(self.chains)
+    def _images(self, num_images: int | None) -> ImageBatches:
+        """Return the images that chains are fitted on."""
         if num_images is None:
-            classifies = task_of(model).name == 'classification'
+            classifies = task_of(self.model).name == 'classification'
             num_images = OF_CLASSIFIERS if classifies else NUM_IMAGES
-        width = max(self.anchor.block_dims)
-        batches = ImageBatches(self.cfg, model, num_images, self.images, self.seed)
-        self.say(f'Fitting the maps of {len(chains)} chains on {len(batches)} images')
-        seen = sum(len(b) * _places(b, self.anchor.block_strides[-1]) for b in batches)
-        if seen < 2 * width:
-            self.say(
-                f'Warning: {len(batches)} images have {seen} tokens for maps of width '
-                f'{width}; give more (--images, --num-images)'
-            )
-        fit_in_turn(
-            find_stitched_backbone(model),
-            batches,
-            progress=lambda done, total: self.say(f'  step {done} of {total}'),
-            folder=self.folder,
+        return ImageBatches(self.cfg, self.model, num_images, self.images, self.seed)
+
+    def fit(self, chains: Sequence[str], num_images: int | None, whole: bool) -> None:
+        """Fit the chains, and write config and checkpoint."""
+        self.chains, batches = [*chains], self._images(num_images)
+        model = self.build(self.chains)
+        backbone = find_stitched_backbone(model)
+        self._check_tokens(backbone, batches)
+        self.fits = dict(
+            network=digest_of(self.weights),
+            images=[batches.digest, len(batches), self.seed],
+            plans=self.chains,
         )
+        known = self._known_fits(backbone)
+        ids = [i for i in backbone.space.ids if i and i not in known]
+        if ids:
+            self._set_orders(backbone)
+            number = f'{len(ids)} of {len(chains)} chains' if known else len(ids)
+            self.say(f'Fitting {number} chains on {len(batches)} images')
+            fit_in_turn(
+                backbone, batches, ids, progress=_Progress(self.say), folder=self.folder
+            )
+        backbone.stitching_initialized.fill_(True)
         self._save(model.state_dict(), whole)
 
-    def _save(self, state: dict[str, torch.Tensor], whole: bool) -> None:
+    def _set_orders(self, backbone: ElasticBackbone) -> None:
+        """Copy the measured orders of hidden units."""
+        for step, order in backbone.unit_orders.items():
+            order.index.copy_(torch.tensor(self.records[int(step)].order))
+
+    def _check_tokens(self, backbone: ElasticBackbone, batches: ImageBatches) -> None:
+        """Raise, or warn, if the images have too few tokens for the widths fitted."""
+        number, image = len(batches), next(iter(batches))[:1]
+        state = self.view.embed(image)
+        per_image, narrow = [], backbone.space.narrow.values()
+        for i in range(self.view.depth):
+            state = self.view.run_block(state, i)
+            per_image.append(state.fitted[..., 0].numel())
+        unknowns = {i: units * self.view[i].group for i, units in narrow}
+        for spec in backbone.space.layers.values():
+            step = spec.target.block
+            unknowns.setdefault(step, self.view.block_dims[step])
+        step = max(unknowns, key=lambda i: unknowns[i] / per_image[i])
+        wanted = -(-TOKENS * unknowns[step] // per_image[step])
+        words = f'{wanted} or more: the widest fit, in block '
+        words += f'{self.view.units[step].block}, has {unknowns[step]} unknowns, and '
+        words += f'{number} images have {number * per_image[step]} tokens (--images)'
+        enough = number * per_image[step] >= unknowns[step]
+        check(enough, '--num-images', number, words)
+        if number < wanted:
+            self.say(f'Warning: --num-images={number}; better are {words}')
+
+    def _known_fits(self, backbone: ElasticBackbone) -> set[int]:
+        """Load the chains of an earlier call that were fitted alike; return their ids."""
         path = self.folder / 'elastic.pth'
+        if not path.is_file():
+            return set()
+        loaded = load_weights_only(path)
+        old = dict((loaded.get('meta') or {}).get(FITS) or {})
+        plans = old.pop('plans', [])
+        if old != {k: v for k, v in self.fits.items() if k != 'plans'}:
+            return set()
+        weights, own, known = weights_of(loaded), backbone.state_dict(), set()
+        previous = space_of_chains(self.view, plans, backbone.read_blocks)
+        names = {f'unit_orders.{step}.': f'unit_orders.{step}.' for step in backbone.unit_orders}
+        for i, plan in enumerate(self.chains, start=1):
+            if plan in plans:
+                layers = previous[plans.index(plan) + 1].layers
+                pairs = zip(layers, backbone.space[i].layers, strict=True)
+                names |= {f'stitching_layers.{a}.': f'stitching_layers.{b}.' for a, b in pairs}
+                known.add(i)
+        found = {k.removeprefix('backbone.'): v for k, v in weights.items()}
+        found = {k: v for k, v in found.items() if k.startswith((*names,))}
+        for name, value in with_prefixes(found, names).items():
+            own[name].copy_(value)
+        return known
+
+    def _save(
+        self, state: dict[str, torch.Tensor], whole: bool, tuned: bool = False
+    ) -> None:
+        path = self.folder / 'elastic.pth'
+        meta = self.meta if tuned else dict(self.meta, **{FITS: self.fits})
         config = self.conversion.config(self.cfg, self.chains, self.size)
         with atomic_path(self.folder / 'elastic.py') as temporary:
             config.dump(temporary)
@@ -287,9 +332,9 @@ class _Job:
         new = {k: v for k, v in state.items() if whole or k not in old}
         if whole:
             with atomic_path(path) as temporary:
-                torch.save(dict(meta=self.meta, state_dict=new), temporary)
+                torch.save(dict(meta=meta, state_dict=new), temporary)
             return
-        save_added(path, new, self.checkpoint, base, renames, self.meta)
+        save_added(path, new, self.checkpoint, base, renames, meta)
 
     def tune(self, iters: int, whole: bool, rate: float) -> None:
         """Train the maps, and write the checkpoint."""
@@ -300,7 +345,7 @@ class _Job:
         start = str(self.folder / 'elastic.pth')
         self.say(f'Tuning the maps for {iters} iterations; the network is frozen')
         cfg = tuning_config(elastic, start, iters, rate, data)
-        self._save(self._trained(cfg, dict(iters=iters, rate=rate)), whole)
+        self._save(self._trained(cfg, dict(iters=iters, rate=rate)), whole, tuned=True)
 
     def _trained(self, cfg: Config, options: dict) -> dict:
         """Run or resume the tuning, and return the trained weights."""
@@ -349,8 +394,7 @@ class _Job:
         return results
 
     def _report(self, runner: Runner, results: StitchResults) -> None:
-        counts = [self.anchor.depth, *map(len, self.chains)]
-        wide_console().print(elastic_table(results, dict(enumerate(counts))))
+        wide_console().print(elastic_table(results))
         for line in left_out(results):
             self.say(line)
         plot_pareto(results, self.folder / 'pareto.png', cost='latency')
@@ -366,32 +410,34 @@ class _Job:
             self.say(f'  {command}')
 
 
-def _known_chains(identity: dict, data: dict) -> list[dict]:
-    """Return the chains of a search with the same identity, otherwise none."""
-    chains = [
-        dict(kept=[int(i) for i in c['kept']], divergence=float(c['divergence']))
-        for c in data['chains']
-    ]
-    return chains if data['identity'] == identity else []
+class _Progress:
+    """Says which steps are fitted, and how long the others will take."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self.say, self.begin = say, time.monotonic()
+
+    def __call__(self, done: int, total: int) -> None:
+        left = (time.monotonic() - self.begin) / done * (total - done)
+        if done == total or done % max(1, total // 5) == 0:
+            self.say(f'  step {done} of {total}, ETA {clock(left)}')
 
 
-def _within(
-    budgets: Sequence[str], lengths: dict[int, int], columns: dict[str, dict]
-) -> list[int]:
-    """Return the longest chain within each budget."""
-    chosen = set()
-    for text in budgets:
-        budget = parse_budget(text, '--budgets')
-        wanted = f'budgets in {[c for c, v in columns.items() if v]}'
-        costs = columns.get(budget.cost)
-        check(costs, '--budgets', text, wanted)
-        fitting = [n for i, n in lengths.items() if costs[i] <= budget.limit]
-        least = min(costs[i] for i in lengths)
-        check(fitting, '--budgets', text, f'at least {least:.4g}, the fastest chain')
-        chosen.add(max(fitting))
-    return sorted(chosen, reverse=True)
+def clock(seconds: float) -> str:
+    """Format a time as minutes and seconds."""
+    return f'{int(seconds) // 60}:{int(seconds) % 60:02}'
 
 
-def _places(batch: torch.Tensor, stride: int) -> int:
-    height, width = batch.shape[-2:]
-    return max(height // stride, 1) * max(width // stride, 1)
+def describe(unit: Unit, record: StepRecord | None) -> str:
+    """Return what a measurement of a step has found, in a few words."""
+    if record is None:
+        return f'block {unit.block} {unit.kind}'
+    found = [f'{v:.4f} with {n}' for n, v in sorted(record.divergence.items())]
+    whole = f' of {len(record.order)}' if record.order else ''
+    return f'block {unit.block} {unit.kind}: divergence {", ".join(found)}{whole}'
+
+
+def _known_records(identity: dict, data: dict) -> list[StepRecord | None]:
+    """Return the records of a measurement with the same identity, otherwise none."""
+    if data['identity'] != identity:
+        return []
+    return [None if d is None else StepRecord.read(d) for d in data['steps']]

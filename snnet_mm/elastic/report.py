@@ -17,7 +17,7 @@ NUM_PICTURES = 4
 NUM_BUDGETS = 3  # drawn, the network included
 
 
-def elastic_table(results: StitchResults, kept: Mapping[int, int]) -> Table:
+def elastic_table(results: StitchResults) -> Table:
     """Return a table of the network and the budgets on the front, one row each.
 
     The last column is the share of the network's score. If lower is better, it is the
@@ -25,7 +25,6 @@ def elastic_table(results: StitchResults, kept: Mapping[int, int]) -> Table:
 
     Args:
         results: Results with latencies.
-        kept: Number of kept blocks by stitch id.
     """
     rows = {r.id: r for r in results.stitches}
     whole, front = results.score(rows[0]), results.front('latency')
@@ -34,7 +33,7 @@ def elastic_table(results: StitchResults, kept: Mapping[int, int]) -> Table:
     metric = results.metric.rsplit('/')[-1]
     units = [UNITS[key] for key in ('latency', 'flops', 'params')]
     last = "of network's" if results.higher_is_better else 'more error'
-    for name in ('', 'blocks', *(u.heading for u in units), metric, last):
+    for name in ('', *(u.heading for u in units), 'of FLOPs', metric, last):
         table.add_column(name, justify='right' if name else 'left')
     for i in sorted({0, *front}, key=lambda i: -rows[i].latency):
         row = rows[i]
@@ -48,7 +47,7 @@ def elastic_table(results: StitchResults, kept: Mapping[int, int]) -> Table:
             share = f'{score / whole - 1:+.1%}'
         name = 'network' if i == 0 else f'stitch {i}'
         style = 'bold' if i == 0 else None
-        cells = name, str(kept[i]), *cells, f'{score:.4g}', share
+        cells = name, *cells, f'{row.flops / rows[0].flops:.0%}', f'{score:.4g}', share
         table.add_row(*cells, style=style)
     return table
 

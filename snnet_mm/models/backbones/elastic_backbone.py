@@ -59,17 +59,22 @@ class ElasticBackbone(StitchedBackbone):
         out_indices = anchor.out_indices if out_indices is None else out_indices
         read = {i % anchor.depth for i in out_indices} if out == 'maps' else ()
         space = space_of_chains(self.view, chains, read, stitch_ids)
-        layer = stitching_layer or dict(type='StitchingLayer')
+        self._map = stitching_layer or dict(type='StitchingLayer')
         if stitching_layer is None and (number := read_prefix(anchor, out)):
-            layer = dict(type='PrefixStitchingLayer', num_prefix=number)
+            self._map = dict(type='PrefixStitchingLayer', num_prefix=number)
         self._orders = {
             step: UnitOrder(self.view.widths[step])
             for step, _ in sorted(space.narrow.values())
         }
         more = dict(kwargs, out=out, out_indices=out_indices)
-        super().__init__(anchors, space, layer, **more)
+        super().__init__(anchors, space, self._map, **more)
         named = {str(step): order for step, order in self._orders.items()}
         self.unit_orders = nn.ModuleDict(named)
+
+    @property
+    def read_blocks(self) -> set[int]:
+        """The blocks whose maps are returned."""
+        return {*self.out_indices} if self.out == 'maps' else set()
 
     @property
     def runners(self) -> Sequence[BranchView]:
@@ -83,6 +88,10 @@ class ElasticBackbone(StitchedBackbone):
         step, units = self.space.narrow[name]
         dim, branch = self.width_at(spec.target), self.view.units[step].branch
         return NarrowBranch(branch, units, dim, self._orders[step], step)
+
+    def gap_layer(self, in_dim: int, out_dim: int) -> nn.Module:
+        """Return a new map of a gap between two widths."""
+        return MODELS.build(dict(self._map, in_dim=in_dim, out_dim=out_dim))
 
     def exported_weights(self, stitch: Stitch) -> dict[str, Tensor]:
         weights = {}
@@ -112,6 +121,7 @@ def space_of_chains(
     chains: Sequence[str],
     read: Collection[int] = (),
     ids: Collection[int] | None = None,
+    key: str = 'backbone.chains',
 ) -> SkipSpace:
     """Return the space of a network and the plans of its chains.
 
@@ -120,10 +130,11 @@ def space_of_chains(
         chains: See :class:`ElasticBackbone`.
         read: Blocks whose maps are read.
         ids: Stitches to keep besides the network. Default: all.
+        key: Config key or option of the chains, for messages.
     """
     blocks = [None if u.branch is None else u.block for u in view.units]
     plans = [
-        read_plan(text, view.widths, blocks, f'backbone.chains[{n}]')
+        read_plan(text, view.widths, blocks, f'{key}[{n}]')
         for n, text in enumerate(chains)
     ]
     return SkipSpace(view.widths, plans, blocks, read, view.skippable, ids)

@@ -1,0 +1,232 @@
+"""How much the predictions change if one branch of a network is narrow or skipped."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from snnet_mm.anchors import TokenState
+from snnet_mm.models import NarrowBranch, find_stitched_backbone
+from snnet_mm.models.layers.least_squares import (
+    LayerFit,
+    LeastSquares,
+    solve_affine,
+)
+from snnet_mm.models.layers.narrow_branch import UnitOrder
+from snnet_mm.utils import check
+
+from .divergence import Predictions
+from .orders import rank_units
+
+RIDGE = 1e-4
+MEASURED = 4  # one of so many units runs in the measured width of a branch
+WIDTHS = 16  # numbers of units of a branch among which plans choose
+TOKENS = 10  # per unknown of a fit
+
+
+@dataclass
+class StepRecord:
+    """What is known of a step.
+
+    Args:
+        order: Nested order of its hidden units; empty if it cannot be narrow.
+        errors: Squared error per token of the refitted step, by number of units; of a
+            gap for 0 units.
+        divergence: Measured divergence of the predictions, by number of units.
+    """
+
+    order: list[int]
+    errors: dict[int, float]
+    divergence: dict[int, float]
+
+    @classmethod
+    def read(cls, data: Mapping) -> 'StepRecord':
+        """Read the record that :meth:`write` returns, after JSON."""
+        order = [int(i) for i in data['order']]
+        numbers = (
+            {int(n): float(v) for n, v in data[key].items()}
+            for key in ('errors', 'divergence')
+        )
+        return cls(order, *numbers)
+
+    def write(self) -> dict:
+        """Return the record as plain data."""
+        return asdict(self)
+
+    def harm(self, units: int) -> float:
+        """Estimate the divergence of the predictions with some units.
+
+        Other widths than the measured ones are scaled by the error of the fit.
+        """
+        if units in self.divergence:
+            return self.divergence[units]
+        measured = sorted(n for n in self.divergence if n or not units)
+        least = min(self.errors.values())
+        ratios = [
+            self.divergence[n] / max(self._error(n) - least, 1e-30) for n in measured
+        ]
+        ratio = float(np.interp(units, measured, ratios))
+        return ratio * max(self._error(units) - least, 0.0)
+
+    def _error(self, units: int) -> float:
+        widths = sorted(n for n in self.errors if n or not units)
+        return float(np.interp(units, widths, [self.errors[n] for n in widths]))
+
+
+class Sensitivities:
+    """Measures the branches of a network one at a time.
+
+    The network runs once, step by step. Where it can be narrow, a step gets an order of
+    its hidden units (:func:`rank_units`). Then the step alone runs with one width, its
+    output projection refitted, or is skipped, and all that follows runs to the
+    predictions of other images; their divergence from the network's is the step's
+    sensitivity.
+
+    Args:
+        model: An mm model with an :class:`ElasticBackbone`, in eval mode.
+        fitted: Preprocessed images ``(B, 3, H, W)`` that maps are fitted on.
+        compared: Other images, whose predictions are compared.
+        input_size: Height and width of the images.
+        every_width: Whether to measure eight widths of each branch instead of one.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        fitted: Sequence[Tensor],
+        compared: Sequence[Tensor],
+        input_size: tuple[int, int],
+        every_width: bool = False,
+    ) -> None:
+        self.backbone = find_stitched_backbone(model)
+        self.view = self.backbone.view
+        self.fitted, self.compared = fitted, compared
+        self.every_width = every_width
+        self.predictions = Predictions(model, input_size)
+        ends, maps = self.view.ends, self.backbone.out == 'maps'
+        self.read = [ends[i] for i in self.backbone.out_indices] if maps else []
+        wanted = 'a network with branches, or blocks that keep the width and the stride'
+        kind = type(self.view.anchor).__name__
+        check(self.view.skippable, 'model.backbone', kind, wanted)
+
+    @torch.no_grad()
+    def run(self, known: Sequence[StepRecord | None] = ()) -> Iterator[StepRecord | None]:
+        """Yield the records of all steps after the known ones; None for fixed steps."""
+        fitted = [self.view.embed(images) for images in self.fitted]
+        compared = [self.view.embed(images) for images in self.compared]
+        self.kept: list[dict[int, TokenState]] = [{} for _ in compared]
+        self.targets = [
+            self._predict(n, state, 0) for n, state in enumerate(compared)
+        ]
+        for i in range(self.view.depth):
+            after = [self.view.run_block(state, i) for state in fitted]
+            if i >= len(known):
+                yield self._measure(i, fitted, after, compared)
+            fitted = after
+            compared = [self.view.run_block(state, i) for state in compared]
+            for kept, state in zip(self.kept, compared, strict=True):
+                kept |= {i: state} if i in self.read else {}
+
+    def _measure(
+        self,
+        i: int,
+        before: Sequence[TokenState],
+        after: Sequence[TokenState],
+        compared: Sequence[TokenState],
+    ) -> StepRecord | None:
+        branch = self.view[i]
+        if branch is None:
+            return None
+        record = StepRecord([], {}, {})
+        if i in self.view.skippable:
+            layer, error = self._fit_gap(i, before, after)
+            record.errors[0] = error
+            states = [layer.map_state(state) for state in compared]
+            record.divergence[0] = self._divergence(states, i)
+        if branch.units > 1:
+            self._narrow(record, i, before, after, compared)
+        return record
+
+    def _fit_gap(
+        self, i: int, before: Sequence[TokenState], after: Sequence[TokenState]
+    ) -> tuple[nn.Module, float]:
+        dims = before[0].fitted.shape[-1], after[0].fitted.shape[-1]
+        layer = self.backbone.gap_layer(*dims).to(before[0].tokens.device)
+        fit = LayerFit(layer, RIDGE, before[0].tokens.device)
+        for x, y in zip(before, after, strict=True):
+            fit.update(x, y)
+        fit.set_maps()
+        total = number = 0.0
+        for x, y in zip(before, after, strict=True):
+            difference = layer.map_state(x).tokens - y.tokens
+            total += difference.square().sum().item()
+            number += difference[..., 0].numel()
+        return layer, total / number
+
+    def _narrow(
+        self,
+        record: StepRecord,
+        i: int,
+        before: Sequence[TokenState],
+        after: Sequence[TokenState],
+        compared: Sequence[TokenState],
+    ) -> None:
+        branch, dim = self.view[i], self.view.block_dims[i]
+        device = before[0].tokens.device
+        order = UnitOrder(branch.units).to(device)
+        whole = NarrowBranch(branch, branch.units, dim, order, i)
+        fit = LeastSquares(branch.units * branch.group, dim, True, RIDGE, device, False)
+        for x, y in zip(before, after, strict=True):
+            fit.update(*whole.pair(x, y))
+        ranking = rank_units(tuple(s.cpu() for s in fit.sums), branch.group)
+        record.order = ranking.order
+        record.errors |= ranking.errors
+        order.index.copy_(torch.tensor(ranking.order))
+        gram, cross, _ = fit.sums
+        widths = [max(1, branch.units // MEASURED)]
+        if self.every_width:
+            widths = sorted({max(1, branch.units * n // 8) for n in range(1, 8)})
+        for units in widths:
+            kept = order.index[:units, None] * branch.group
+            kept = (kept + torch.arange(branch.group, device=device)).flatten()
+            kept = torch.cat([kept, kept.new_tensor([len(gram) - 1])])
+            maps = solve_affine(gram[kept][:, kept], cross[kept][:, :-1], RIDGE)
+            layer = NarrowBranch(branch, units, dim, order, i).to(device)
+            layer.set_map(*maps)
+            states = [layer.map_state(state) for state in compared]
+            record.divergence[units] = self._divergence(states, i)
+
+    def _divergence(self, states: Sequence[TokenState], i: int) -> float:
+        """Return the divergence of predictions from states after step i."""
+        found = [
+            self.predictions.distance(self._predict(n, state, i + 1), target).item()
+            for n, (state, target) in enumerate(zip(states, self.targets, strict=True))
+        ]
+        value = float(np.mean(found))
+        wanted = 'weights and images that give finite predictions'
+        check(np.isfinite(value), 'checkpoint', value, wanted)
+        return value
+
+    def _predict(self, n: int, state: TokenState, begin: int) -> list[Tensor]:
+        """Return the predictions for batch n from the state before a step."""
+        states = dict(self.kept[n])
+        if begin:
+            states |= {begin - 1: state} if begin - 1 in self.read else {}
+        for i in range(begin, self.view.depth):
+            state = self.view.run_block(state, i)
+            if i in self.read:
+                states[i] = state
+        output = state
+        if self.backbone.out == 'maps':
+            output = tuple(
+                self.view.to_output(states[i], self.backbone.with_cls, j)
+                for j, i in enumerate(self.read)
+            )
+        return self.predictions.read(self.compared[n], output)
+
+
+def widths_of(units: int) -> list[int]:
+    """Return the numbers of units of a branch among which plans choose, but for 0."""
+    return sorted({max(1, round(units * n / WIDTHS)) for n in range(1, WIDTHS + 1)})

@@ -1,0 +1,104 @@
+"""Costs of every step of a network, by its number of hidden units."""
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import numpy as np
+from torch import nn
+
+from snnet_mm.anchors import BranchView
+from snnet_mm.costs import cost_table, measure_latency, part_costs
+from snnet_mm.costs.parts import Part
+from snnet_mm.models import find_stitched_backbone
+from snnet_mm.stitching import Plan, Position, changes_of, write_plan
+
+SHARES = 7 / 8, 1 / 2, 1 / 4, 1 / 8  # of the units, at which costs are taken
+ROUNDS = 9  # of latencies
+
+
+class StepCosts:
+    """Predicts the costs of any plan from those of its steps.
+
+    Costs of a narrow branch are interpolated between some widths: exactly for FLOPs and
+    parameters, which are linear in them; milliseconds are measured on this device.
+
+    Args:
+        model: An mm model with an :class:`ElasticBackbone`.
+        probe: The same network in a model whose chains are :func:`probe_chains`.
+        input_size: Height and width of the images.
+    """
+
+    def __init__(
+        self, model: nn.Module, probe: nn.Module, input_size: tuple[int, int]
+    ) -> None:
+        self.model, self.probe, self.size = model, probe, input_size
+        self.space = find_stitched_backbone(probe).space
+        self.view: BranchView = find_stitched_backbone(probe).view
+        backbone = find_stitched_backbone(model)
+        maps = backbone.out == 'maps'
+        ends = self.view.ends
+        self.read = {ends[i] for i in backbone.out_indices} if maps else set()
+
+    def of(self, cost: str, plan: Plan) -> float:
+        """Return the ``'flops'``, ``'params'`` or ``'latency'`` of a plan."""
+        whole, points = self._tables[cost] if cost != 'latency' else self._latencies
+        total = whole
+        for first, end, units in changes_of(plan, self.view.widths, self.read):
+            for step in range(first, end):
+                total -= points[step][self.view.widths[step]]
+            total += self.step(cost, first, units)
+        return total
+
+    def write(self, plan: Plan) -> str:
+        """Return a plan as text; see :func:`write_plan`."""
+        return write_plan(plan, self.space.blocks)
+
+    def step(self, cost: str, step: int, units: int) -> float:
+        """Return the cost of one step; 0 units stand for the map of a gap."""
+        _, points = self._tables[cost] if cost != 'latency' else self._latencies
+        known = points[step]
+        if units in known:
+            return known[units]
+        widths = sorted(n for n in known if n)
+        return float(np.interp(units, widths, [known[n] for n in widths]))
+
+    @cached_property
+    def _tables(self) -> dict[str, tuple[float, dict[int, dict[int, float]]]]:
+        costs, whole = part_costs(self.probe, self.size), cost_table(self.model, self.size)[0]
+        return {
+            name: (
+                getattr(whole, name),
+                self._points({p: getattr(c, name) for p, c in costs.items()}),
+            )
+            for name in ('flops', 'params')
+        }
+
+    @cached_property
+    def _latencies(self) -> tuple[float, dict[int, dict[int, float]]]:
+        measured = measure_latency(self.probe, self.size, rounds=ROUNDS, check=())
+        return measured.by_stitch[0], self._points(measured.by_part)
+
+    def _points(self, costs: Mapping[Part, float]) -> dict[int, dict[int, float]]:
+        """Return costs of parts by step and number of units."""
+        points = {
+            i: {width: costs[Position(0, i)]} for i, width in enumerate(self.view.widths)
+        }
+        for name, spec in self.space.layers.items():
+            step, units = self.space.narrow.get(name, (spec.target.block, 0))
+            points[step][units] = costs[name]
+        return points
+
+
+def probe_chains(view: BranchView) -> list[str]:
+    """Return plans of chains whose parts are all that a plan may have."""
+    blocks = [None if u.branch is None else u.block for u in view.units]
+    plans = [
+        tuple(max(1, round(share * width)) for width in view.widths)
+        for share in SHARES
+    ]
+    for turn in (0, 1):  # one gap for every step that can be skipped
+        skipped = {i for i in view.skippable if i % 2 == turn}
+        plans.append(
+            tuple(0 if i in skipped else width for i, width in enumerate(view.widths))
+        )
+    return [write_plan(p, blocks) for p in dict.fromkeys(plans) if p != view.widths]

@@ -89,6 +89,12 @@ class BranchView:
         """Return the branch of step i."""
         return self.units[i].branch
 
+    def forget(self) -> None:
+        """Drop the copies of weights that narrow branches keep."""
+        for unit in self.units:
+            if unit.branch is not None:
+                unit.branch.forget()
+
     def cut(self, units: Mapping[int, int]) -> None:
         """Remove what is not needed if steps run with these numbers of units, or 0."""
         for i, number in units.items():

@@ -78,6 +78,10 @@ class Branch:
         found = {name: self._read(name, order, units) for name in self.cuts}
         return {name: value for name, value in found.items() if value is not None}
 
+    def forget(self) -> None:
+        """Drop all kept copies of weights; :class:`KeptTensors` sees most changes."""
+        self._kept.train(False)
+
     def owns(self, name: str) -> bool:
         """Return whether a parameter of the block belongs to this branch alone."""
         return _within(name, self.parts)

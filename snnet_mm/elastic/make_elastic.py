@@ -191,6 +191,8 @@ class _Job:
                 self.records = self._records(num_images)
         else:
             given = budgets.split(',') if isinstance(budgets, str) else budgets
+            listed = given is None or isinstance(given, Sequence)
+            check(listed, '--budgets', budgets, "budgets such as '50%,25%'")
             parsed = [parse_budget(text, '--budgets') for text in given or ()]
             for budget in parsed:
                 wanted = 'budgets in %, G, M or ms'
@@ -254,10 +256,10 @@ class _Job:
             images=[batches.digest, len(batches), self.seed],
             plans=self.chains,
         )
+        self._set_orders(backbone)
         known = self._known_fits(backbone)
         ids = [i for i in backbone.space.ids if i and i not in known]
         if ids:
-            self._set_orders(backbone)
             number = f'{len(ids)} of {len(chains)} chains' if known else len(ids)
             self.say(f'Fitting {number} chains on {len(batches)} images')
             fit_in_turn(
@@ -275,14 +277,15 @@ class _Job:
         """Raise, or warn, if the images have too few tokens for the widths fitted."""
         number, image = len(batches), next(iter(batches))[:1]
         state = self.view.embed(image)
-        per_image, narrow = [], backbone.space.narrow.values()
+        per_image = []
         for i in range(self.view.depth):
             state = self.view.run_block(state, i)
             per_image.append(state.fitted[..., 0].numel())
-        unknowns = {i: units * self.view[i].group for i, units in narrow}
-        for spec in backbone.space.layers.values():
+        unknowns: dict[int, int] = {}
+        for name, spec in backbone.space.layers.items():
             step = spec.target.block
-            unknowns.setdefault(step, self.view.block_dims[step])
+            width = backbone.stitching_layers[name].in_features
+            unknowns[step] = max(unknowns.get(step, 0), width)
         step = max(unknowns, key=lambda i: unknowns[i] / per_image[i])
         wanted = -(-TOKENS * unknowns[step] // per_image[step])
         words = f'{wanted} or more: the widest fit, in block '
@@ -298,7 +301,7 @@ class _Job:
         path = self.folder / 'elastic.pth'
         if not path.is_file():
             return set()
-        loaded = load_weights_only(path)
+        loaded = load_weights_only(path, joined=False)  # the base may have changed
         old = dict((loaded.get('meta') or {}).get(FITS) or {})
         plans = old.pop('plans', [])
         if old != {k: v for k, v in self.fits.items() if k != 'plans'}:
@@ -314,7 +317,11 @@ class _Job:
                 known.add(i)
         found = {k.removeprefix('backbone.'): v for k, v in weights.items()}
         found = {k: v for k, v in found.items() if k.startswith((*names,))}
-        for name, value in with_prefixes(found, names).items():
+        found = with_prefixes(found, names)
+        orders = {k: v for k, v in found.items() if k.startswith('unit_orders.')}
+        if not all(torch.equal(own[k].cpu(), v.cpu()) for k, v in orders.items()):
+            return set()  # measured again since
+        for name, value in found.items():
             own[name].copy_(value)
         return known
 

@@ -12,7 +12,7 @@ from snnet_mm.costs.parts import Part
 from snnet_mm.models import find_stitched_backbone
 from snnet_mm.stitching import Plan, Position, changes_of, write_plan
 
-SHARES = 7 / 8, 1 / 2, 1 / 4, 1 / 8  # of the units, at which costs are taken
+SHARES = 7 / 8, 1 / 2, 1 / 4, 1 / 8, 0  # of the units at which costs are taken; 0: one
 ROUNDS = 9  # of latencies
 
 
@@ -60,7 +60,8 @@ class StepCosts:
         if units in known:
             return known[units]
         widths = sorted(n for n in known if n)
-        return float(np.interp(units, widths, [known[n] for n in widths]))
+        value = float(np.interp(units, widths, [known[n] for n in widths]))
+        return value if cost == 'latency' else round(value)
 
     @cached_property
     def _tables(self) -> dict[str, tuple[float, dict[int, dict[int, float]]]]:

@@ -116,7 +116,10 @@ class BranchView:
         return state._replace(tokens=unit.branch.run(state.tokens, state.grid))
 
     def step_of(self, parameter: str) -> int:
-        """Return the step that uses a parameter of the anchor; -1 is the embedding."""
+        """Return the step that uses a parameter of the anchor.
+
+        -1 stands for the embedding, and for norms of outputs, which always run.
+        """
         level, _ = self.anchor.layer_depth(parameter)
         block = min(level, self.anchor.depth) - 1
         path = f'{self.anchor.block_path(max(block, 0))}.'
@@ -125,7 +128,7 @@ class BranchView:
             return -1
         if not parameter.startswith(path):  # a norm after the last block, or layers
             kind = 'norm' if level > self.anchor.depth else 'enter'
-            return next((i for i in steps if self.units[i].kind == kind), steps[-1])
+            return next((i for i in steps if self.units[i].kind in (kind, 'block')), -1)
         name = parameter.removeprefix(path)
         owners = (i for i in steps if self[i] is not None and self[i].owns(name))
         return next(owners, steps[-1])

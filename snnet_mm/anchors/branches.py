@@ -104,8 +104,9 @@ class Branch:
         Afterwards only :meth:`hidden` runs.
         """
         device = next(self.block.parameters()).device
-        kept = self.tensors(torch.arange(self.units, device=device), units)
-        for name, value in kept.items() if units else ():
+        order = torch.arange(self.units, device=device)
+        kept = self.tensors(order, units) if units else {}
+        for name, value in kept.items():
             owner, name = _owner(self.block, name)
             is_parameter = isinstance(getattr(owner, name), nn.Parameter)
             copy = value.clone()

@@ -260,7 +260,7 @@ class _Job:
         known = self._known_fits(backbone)
         ids = [i for i in backbone.space.ids if i and i not in known]
         if ids:
-            number = f'{len(ids)} of {len(chains)} chains' if known else len(ids)
+            number = f'{len(ids)} of {len(chains)}' if known else len(ids)
             self.say(f'Fitting {number} chains on {len(batches)} images')
             fit_in_turn(
                 backbone, batches, ids, progress=_Progress(self.say), folder=self.folder

@@ -11,6 +11,8 @@ BEIT = VIT | dict(use_abs_pos_emb=False)
 SWIN = dict(embed_dims=8, depths=(2, 2, 3, 1), num_heads=(1, 1, 2, 2), window_size=4)
 SWIN_ARCH = {k: SWIN[k] for k in ('embed_dims', 'depths', 'num_heads')}
 SWIN_CLS = dict(arch=SWIN_ARCH, img_size=64, window_size=4, pad_small_map=True)
+CONVNEXT = dict(arch=dict(depths=[1, 2, 2, 1], channels=[4, 8, 12, 16]))
+MIT = dict(embed_dims=4, num_layers=[2, 1, 2, 1], num_heads=[1, 2, 1, 2])
 DEEP = dict(depth=50, base_channels=4, stem_channels=4)
 # Family, backbone, settings; blocks and the blocks whose maps are read.
 PLAIN_CASES = [
@@ -57,7 +59,7 @@ STAGED_CASES = [
     ('MMResNet', 'mmpretrain.ResNet', DEEP | dict(expansion=4), (15,)),
     (
         *('MMConvNeXt', 'mmpretrain.ConvNeXt'),
-        dict(arch=dict(depths=[1, 2, 2, 1], channels=[4, 8, 12, 16])),
+        CONVNEXT,
         (5,),
     ),
     (
@@ -70,7 +72,7 @@ STAGED_CASES = [
     ),
     (
         *('MMMiT', 'mmseg.MixVisionTransformer'),
-        dict(embed_dims=4, num_layers=[2, 1, 2, 1], num_heads=[1, 2, 1, 2]),
+        MIT,
         (1, 2, 4, 5),
     ),
 ]

@@ -32,7 +32,12 @@ def random_plans(view, number):
     while len(plans) < number:
         plan = []
         for i, width in enumerate(view.widths):
-            some = [width, max(1, width - 2), max(1, width // 16), draw.randint(1, width)]
+            some = [
+                width,
+                max(1, width - 2),
+                max(1, width // 16),
+                draw.randint(1, width),
+            ]
             plan.append(draw.choice([*some, *[0] * 2 * (i in view.skippable)]))
         plans += [tuple(plan)] if tuple(plan) != view.widths else []
     return plans

@@ -153,7 +153,7 @@ def report(manifest: dict, out: Path, tolerance: float) -> None:
     console.print(f'Wrote manifest.json and these files to {out}', soft_wrap=True)
     graphs = {file['format'] for s in manifest['stitches'] for file in s['files']}
     if graphs & {'onnx', 'openvino'}:
-        console.print(f'Next: {tool_command("serve.py", out)}', soft_wrap=True)
+        print(f'Next: {tool_command("serve.py", out)}')
 
 
 if __name__ == '__main__':

@@ -136,7 +136,7 @@ def next_commands(folder: Path, results: StitchResults, runner: Runner) -> list[
     elif has_linear_layers(runner.model):
         export += ['--precision', 'fp32', 'int8']
     # Graphs take images of one size.
-    of_one_size = runner.test_loop.seen_sizes == {results.input_size}
+    of_one_size = runner.test_loop.seen_sizes == {tuple(results.input_size)}
     if runner.cfg.get('val_dataloader') and of_one_size:
         export += ['--verify-on', 'val']
     commands = [

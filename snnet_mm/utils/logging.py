@@ -11,8 +11,9 @@ from typing import TextIO
 # Messages of underlying packages that a user cannot act on.
 NOISE = re.compile(
     'import OneDL|MultiScaleDeformable|avg_non_ignore|FileClient|LocalVisBackend|'
-    'NMS is not compiled|prefix is not set in metric|draw is False|HardDiskBackend|'
-    'is not the main process|since its requires_grad=False|Failed to search registry|'
+    'batch augmentations are enabled|NMS is not compiled|prefix is not set in metric|'
+    'draw is False|HardDiskBackend|is not the main process|'
+    'since its requires_grad=False|Failed to search registry|'
     'is out of (?:the )?local scope|When align_corners=|Loads checkpoint by'
 )
 

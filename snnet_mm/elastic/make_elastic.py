@@ -15,7 +15,7 @@ from mmengine.runner import Runner, find_latest_checkpoint
 from torch import nn
 
 from snnet_mm.anchors import Unit
-from snnet_mm.costs import measure_latency
+from snnet_mm.costs import measure_latency, window_of
 from snnet_mm.costs.measure import measuring_setup
 from snnet_mm.evaluation import plot_pareto, wide_console
 from snnet_mm.inference.init_model import init_model
@@ -164,7 +164,7 @@ class _Job:
         self.weights = self.model.state_dict()
         self.conversion: Conversion = convert_model(cfg, self.model)
         sample = next(iter(ImageBatches(cfg, self.model, 1, images, seed)))
-        self.size = tuple(sample.shape[-2:])
+        self.size = window_of(self.model) or tuple(sample.shape[-2:])
         self.elastic = self.build([])
         check_equal(self.model, self.elastic, sample)
         self.view = find_stitched_backbone(self.elastic).view
@@ -374,7 +374,7 @@ class _Job:
 
     def evaluate(self) -> StitchResults:
         """Test the network and all chains in one pass; measure milliseconds."""
-        cfg = Config.fromfile(self.folder / 'elastic.py')
+        cfg = load_config(self.folder / 'elastic.py')
         # In the folder itself, the runner would overwrite elastic.py.
         cfg.work_dir = str(self.folder / 'test')
         cfg.load_from = str(self.folder / 'elastic.pth')
@@ -406,7 +406,7 @@ class _Job:
         draw_predictions(runner, titles, self.folder / 'predictions.png')
         self.say(f'Pictures: {self.folder}/pareto.png and predictions.png')
         self.say('Next:')
-        for command in next_commands(self.folder, results):
+        for command in next_commands(self.folder, results, runner):
             self.say(f'  {command}')
 
 

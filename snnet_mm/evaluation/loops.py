@@ -98,6 +98,7 @@ class StitchTestLoop(TestLoop):
 
     Attributes:
         reports: Results of the last test, one for each size.
+        seen_sizes: Sizes of the images that the backbone has seen.
     """
 
     def __init__(
@@ -133,6 +134,7 @@ class StitchTestLoop(TestLoop):
         self.stitches_per_pass, self.limit = stitches_per_pass, limit
         self.screen, self.keep = screen, keep
         self.reports: list[StitchResults] = []
+        self.seen_sizes: set[tuple[int, int]] = set()
         for name in ('stitches_per_pass', 'limit', 'screen', 'keep'):
             if (number := getattr(self, name)) is not None:
                 check(is_whole(number, 1), f'test_cfg.{name}', number, '1 or more')

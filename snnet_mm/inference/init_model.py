@@ -29,6 +29,7 @@ from snnet_mm.utils import (
     refusal,
     suggesting_types,
 )
+from snnet_mm.utils.configs import drawable
 
 
 def space_of(cfg: Config) -> StitchingSpace | None:
@@ -166,4 +167,4 @@ def _dataset_meta(cfg: Config, checkpoint: dict) -> dict:
         others = np.random.RandomState(42).randint(0, 256, (len(classes), 3)).tolist()
         pairs = zip(classes, others, strict=True)
         found['palette'] = [own.get(name, other) for name, other in pairs]
-    return found
+    return found | drawable(found)

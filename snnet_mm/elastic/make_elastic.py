@@ -36,6 +36,7 @@ from snnet_mm.utils import (
 )
 from snnet_mm.utils.base_checkpoint import digest_of, save_added, with_prefixes
 from snnet_mm.utils.checkpoints import check_local, weights_of
+from snnet_mm.utils.registered_names import name_types
 
 from .convert import Budgets, Conversion, check_equal, convert_model, own_heads
 from .images import ImageBatches, unlabelled_dataset
@@ -131,7 +132,8 @@ def make_elastic(
         ... )
     """
     check_local(checkpoint)
-    cfg = config if isinstance(config, Config) else load_config(config, cfg_options)
+    given = isinstance(config, Config)
+    cfg = name_types(config) if given else load_config(config, cfg_options)
     check(is_whole(iters, 0), '--iters', iters, '0 or more')
     wanted = 'no folder with --labels'
     check(not labels or images is None, '--images', images, wanted)

@@ -18,6 +18,8 @@ from torch import nn
 
 from snnet_mm.runtime.checks import check, is_number, is_whole, refusal
 
+from .registered_names import name_types
+
 PACKAGE = 'snnet_mm'
 SYNC_BN = 'SyncBN', 'MMSyncBN', nn.SyncBatchNorm
 # Samplers with known positions in the stream of samples, which seed augmentation.
@@ -36,12 +38,13 @@ def load_config(
     """Load a config and override its settings, given as ``'a.b'`` to value.
 
     ``name`` is a path, or a config of an installed package, such as
-    ``'snnet_mm::camvid/setr-naive_vit-fast_1xb8-1500_camvid-240x176.py'``.
+    ``'snnet_mm::camvid/setr-naive_vit-fast_1xb8-1500_camvid-240x176.py'``. New-style
+    configs are converted by :func:`name_types`.
     """
     import_module(f'{PACKAGE}.register')  # registers our types in any import order
     path = _path_of(str(name))
     try:
-        cfg = Config.fromfile(path)
+        cfg = name_types(Config.fromfile(path))
     except ImportError:
         raise  # from custom_imports; its message names the missing module
     except Exception as error:

@@ -26,7 +26,7 @@ from snnet_mm.utils import (
 )
 
 from .build_runner import build_runner
-from .checking_hooks import WeightCheckHook
+from .checking_hooks import MonitorCheckHook, WeightCheckHook
 
 
 @contextmanager
@@ -63,8 +63,10 @@ def checked_runner(
     _keep_config(cfg, mode)
     with lock, guard, closing_process_group(), suggesting_types(), empty:
         runner = build_runner(cfg, mode, verbose)
-        if mode == 'test':  # mm's own checkpoint hook validates nothing
-            runner.register_hook(WeightCheckHook())
+        # mm's own checkpoint hook validates nothing.
+        runner.register_hook(
+            WeightCheckHook() if mode == 'test' else MonitorCheckHook()
+        )
         yield runner
 
 

@@ -20,6 +20,7 @@ from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import find_stitched_backbone, fit_in_turn
 from snnet_mm.stitching import StitchResults, is_budget, parse_budget
 from snnet_mm.tasks import task_of
+from snnet_mm.training import try_test
 from snnet_mm.training.build_runner import build_runner
 from snnet_mm.utils import (
     atomic_path,
@@ -36,6 +37,7 @@ from snnet_mm.utils import (
 )
 from snnet_mm.utils.base_checkpoint import digest_of, save_added, with_prefixes
 from snnet_mm.utils.checkpoints import check_local, weights_of
+from snnet_mm.utils.configs import keep_local_backends
 from snnet_mm.utils.registered_names import name_types
 
 from .convert import Budgets, Conversion, check_equal, convert_model, own_heads
@@ -171,6 +173,7 @@ class _Job:
         other = not written.exists() or not written.samefile(checkpoint)
         check(other, '--work-dir', folder, f'a folder without {checkpoint}')
         self.model = init_model(cfg, checkpoint, device=device)
+        try_test(cfg, self.model)
         self.meta = dict(dataset_meta=self.model.dataset_meta)
         self.weights = self.model.state_dict()
         self.conversion: Conversion = convert_model(cfg, self.model)
@@ -367,6 +370,7 @@ class _Job:
         cfg.work_dir = str(self.folder / 'test')
         cfg.load_from = str(self.folder / 'elastic.pth')
         cfg.test_cfg.update(out_dir=str(self.folder), quiet=True)
+        keep_local_backends(cfg)
         self.say(
             f'Testing the network and {len(self.budgets.chains)} chains in one pass'
         )

@@ -61,7 +61,7 @@ class LabelCheckHook(Hook):
                     return
         # Heads of panoptic models may predict the classes of things only.
         things = dataset.metainfo.get('thing_classes') or classes
-        _check_heads(model, {len(classes), len(things)})
+        check_heads(model, {len(classes), len(things)})
 
 
 def _check_labels(
@@ -79,9 +79,10 @@ def _check_labels(
     check(not wrong, keys, wrong, f'labels {allowed} in {of}{hint}')
 
 
-def _check_heads(model: nn.Module, allowed: set[int]) -> None:
+def check_heads(model: nn.Module, allowed: set[int], split: str = 'training') -> None:
+    """Raise unless the heads of a model have as many classes as a data set."""
     numbers = ' or '.join(map(str, sorted(allowed, reverse=True)))
-    data = f'{numbers}, the number of classes of the training set'
+    data = f'{numbers}, the number of classes of the {split} set'
     layers = 'heads with layers of their own, as a stitched backbone returns no logits'
     stitched = isinstance(getattr(model, 'backbone', None), StitchedBackbone)
     heads, one_class = known('heads'), known('one_class')

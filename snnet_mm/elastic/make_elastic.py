@@ -23,6 +23,7 @@ from snnet_mm.models import ElasticBackbone, find_stitched_backbone, fit_in_turn
 from snnet_mm.models.backbones.elastic_backbone import space_of_chains
 from snnet_mm.stitching import StitchResults, parse_budget
 from snnet_mm.tasks import task_of
+from snnet_mm.training import try_test
 from snnet_mm.training.build_runner import build_runner
 from snnet_mm.utils import (
     atomic_path,
@@ -39,6 +40,8 @@ from snnet_mm.utils import (
 )
 from snnet_mm.utils.base_checkpoint import digest_of, save_added, with_prefixes
 from snnet_mm.utils.checkpoints import check_local, weights_of
+from snnet_mm.utils.configs import keep_local_backends
+from snnet_mm.utils.registered_names import name_types
 
 from .budgets import KNOWN, chosen_plans
 from .convert import Conversion, check_equal, convert_model
@@ -128,7 +131,8 @@ def make_elastic(
         ... )
     """
     check_local(checkpoint)
-    cfg = config if isinstance(config, Config) else load_config(config, cfg_options)
+    given = isinstance(config, Config)
+    cfg = name_types(config) if given else load_config(config, cfg_options)
     check(is_whole(iters, 0), '--iters', iters, '0 or more')
     check(rate > 0, '--rate', rate, 'more than 0')
     folder = check_writable(work_dir, 'option: --work-dir')
@@ -160,6 +164,7 @@ class _Job:
         other = not written.exists() or not written.samefile(checkpoint)
         check(other, '--work-dir', folder, f'a folder without {checkpoint}')
         self.model = init_model(cfg, checkpoint, device=device)
+        try_test(cfg, self.model)
         self.meta = dict(dataset_meta=self.model.dataset_meta)
         self.weights = self.model.state_dict()
         self.conversion: Conversion = convert_model(cfg, self.model)
@@ -379,6 +384,7 @@ class _Job:
         cfg.work_dir = str(self.folder / 'test')
         cfg.load_from = str(self.folder / 'elastic.pth')
         cfg.test_cfg.update(out_dir=str(self.folder), quiet=True)
+        keep_local_backends(cfg)
         self.say(f'Testing the network and {len(self.chains)} chains in one pass')
         runner = build_runner(cfg, 'test')
         runner.test()

@@ -80,7 +80,7 @@ class StitchExporter:
     ) -> None:
         self.cfg, self.model, self.results = cfg, model, results
         # Another model may have been loaded since.
-        init_default_scope(cfg.get('default_scope', 'mmengine'))
+        init_default_scope(cfg.get('default_scope') or 'mmengine')
         model.eval()
         self.out_dir = check_writable(out_dir, 'option: --out')
         self.space = find_stitched_backbone(model).space

@@ -30,6 +30,7 @@ from snnet_mm.utils import (
     suggesting_types,
 )
 from snnet_mm.utils.configs import drawable
+from snnet_mm.utils.registered_names import name_types
 
 
 def space_of(cfg: Config) -> StitchingSpace | None:
@@ -80,12 +81,12 @@ def init_model(
         raise refusal('--device', device, allowed) from error
     weights = None if checkpoint is None else load_weights_only(checkpoint)
     if isinstance(config, Config):
-        cfg = config
+        cfg = name_types(config)
         merge_options(cfg, cfg_options or {})
     else:
         cfg = load_config(config, cfg_options)
     import_parts_for(cfg)
-    init_default_scope(cfg.get('default_scope', 'mmengine'))
+    init_default_scope(cfg.get('default_scope') or 'mmengine')
     with suggesting_types():
         model = MODELS.build(model_config(cfg))
     if weights is None:

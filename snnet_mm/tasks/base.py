@@ -138,7 +138,10 @@ class Task:
         return class_divergence if self.num_classes(model) > 1 else map_divergence
 
     def metric_values(self, metric: BaseMetric, values: Values) -> Values:
-        """Return the values of a metric, including those that it omitted."""
+        """Return the values of a metric, including those that it omitted.
+
+        Names are those that the metric returns, without the prefixes of evaluators.
+        """
         return values
 
     def image_statistics(

@@ -19,6 +19,7 @@ from torch import nn
 from snnet_mm.runtime.checks import check, is_number, is_whole, refusal
 
 from .logging import quiet_imports
+from .registered_names import name_types
 
 PACKAGE = 'snnet_mm'
 SYNC_BN = 'SyncBN', 'MMSyncBN', nn.SyncBatchNorm
@@ -38,7 +39,8 @@ def load_config(
     """Load a config and override its settings, given as ``'a.b'`` to value.
 
     ``name`` is a path, or a config of an installed package, such as
-    ``'snnet_mm::camvid/setr-naive_vit-fast_1xb8-1500_camvid-240x176.py'``.
+    ``'snnet_mm::camvid/setr-naive_vit-fast_1xb8-1500_camvid-240x176.py'``. New-style
+    configs are converted by :func:`name_types`.
     """
     import_module(f'{PACKAGE}.register')  # registers our types in any import order
     # Many configs of mmseg import mmdet, which needs operators.
@@ -46,7 +48,7 @@ def load_config(
     path = _path_of(str(name))
     try:
         with quiet_imports():
-            cfg = Config.fromfile(path)
+            cfg = name_types(Config.fromfile(path))
     except ImportError:
         raise  # from custom_imports; its message names the missing module
     except Exception as error:
@@ -401,6 +403,12 @@ def set_visualization(cfg: Config, folder: str) -> None:
         hook.enable, hook.out_dir = True, folder
     else:
         hook.draw, cfg.visualizer.save_dir = True, folder
+
+
+def keep_local_backends(cfg: Config) -> None:
+    """Draw without loggers such as TensorBoard, which may not be installed."""
+    if cfg.get('visualizer'):
+        cfg.visualizer.vis_backends = [dict(type='LocalVisBackend')]
 
 
 def set_augmentation(cfg: Config) -> None:

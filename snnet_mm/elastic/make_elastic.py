@@ -238,7 +238,9 @@ class _Job:
             passed, done = time.monotonic() - begin, len(known) - first
             left = passed / done * (steps - len(known))
             unit = self.view.units[len(known) - 1]
-            self.say(f'  {describe(unit, record)}, {len(known)}/{steps}, ETA {clock(left)}')
+            self.say(
+                f'  {describe(unit, record)}, {len(known)}/{steps}, ETA {clock(left)}'
+            )
         return known
 
     def _images(self, num_images: int | None) -> ImageBatches:
@@ -310,12 +312,17 @@ class _Job:
             return set()
         weights, own, known = weights_of(loaded), backbone.state_dict(), set()
         previous = space_of_chains(self.view, plans, backbone.read_blocks)
-        names = {f'unit_orders.{step}.': f'unit_orders.{step}.' for step in backbone.unit_orders}
+        names = {
+            f'unit_orders.{step}.': f'unit_orders.{step}.'
+            for step in backbone.unit_orders
+        }
         for i, plan in enumerate(self.chains, start=1):
             if plan in plans:
                 layers = previous[plans.index(plan) + 1].layers
                 pairs = zip(layers, backbone.space[i].layers, strict=True)
-                names |= {f'stitching_layers.{a}.': f'stitching_layers.{b}.' for a, b in pairs}
+                names |= {
+                    f'stitching_layers.{a}.': f'stitching_layers.{b}.' for a, b in pairs
+                }
                 known.add(i)
         found = {k.removeprefix('backbone.'): v for k, v in weights.items()}
         found = {k: v for k, v in found.items() if k.startswith((*names,))}

@@ -64,7 +64,10 @@ class StepCosts:
 
     @cached_property
     def _tables(self) -> dict[str, tuple[float, dict[int, dict[int, float]]]]:
-        costs, whole = part_costs(self.probe, self.size), cost_table(self.model, self.size)[0]
+        costs, whole = (
+            part_costs(self.probe, self.size),
+            cost_table(self.model, self.size)[0],
+        )
         return {
             name: (
                 getattr(whole, name),
@@ -81,7 +84,8 @@ class StepCosts:
     def _points(self, costs: Mapping[Part, float]) -> dict[int, dict[int, float]]:
         """Return costs of parts by step and number of units."""
         points = {
-            i: {width: costs[Position(0, i)]} for i, width in enumerate(self.view.widths)
+            i: {width: costs[Position(0, i)]}
+            for i, width in enumerate(self.view.widths)
         }
         for name, spec in self.space.layers.items():
             step, units = self.space.narrow.get(name, (spec.target.block, 0))
@@ -93,8 +97,7 @@ def probe_chains(view: BranchView) -> list[str]:
     """Return plans of chains whose parts are all that a plan may have."""
     blocks = [None if u.branch is None else u.block for u in view.units]
     plans = [
-        tuple(max(1, round(share * width)) for width in view.widths)
-        for share in SHARES
+        tuple(max(1, round(share * width)) for width in view.widths) for share in SHARES
     ]
     for turn in (0, 1):  # one gap for every step that can be skipped
         skipped = {i for i in view.skippable if i % 2 == turn}

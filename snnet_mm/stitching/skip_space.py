@@ -77,7 +77,9 @@ class SkipSpace(StitchingSpace):
                 names.append(name)
                 begin = end
                 if target in substitutes:
-                    here = max((s.end - 1 for s in segments if s.begin < s.end), default=-1)
+                    here = max(
+                        (s.end - 1 for s in segments if s.begin < s.end), default=-1
+                    )
                     substitutes[target].append((Position(0, here), name))
             segments.append(Segment(0, begin, depth))
             self.plans[n] = plan
@@ -89,7 +91,9 @@ class SkipSpace(StitchingSpace):
     @property
     def narrow(self) -> dict[str, tuple[int, int]]:
         """Step and hidden units of every narrow branch, by stitching layer."""
-        return {name: self._narrow[name] for name in self.layers if name in self._narrow}
+        return {
+            name: self._narrow[name] for name in self.layers if name in self._narrow
+        }
 
     @property
     def fingerprint(self) -> str:
@@ -120,7 +124,9 @@ class SkipSpace(StitchingSpace):
                 skips what cannot be skipped.
         """
         plan = tuple(plan)
-        wanted = f'units of {len(self.widths)} steps, at most {self.widths}, fewer in one'
+        wanted = (
+            f'units of {len(self.widths)} steps, at most {self.widths}, fewer in one'
+        )
         right = len(plan) == len(self.widths) and plan != self.widths
         pairs = zip(plan, self.widths, strict=False)
         check(right and all(0 <= n <= w for n, w in pairs), key, plan, wanted)

@@ -21,6 +21,7 @@ TIMM = [
 
 def anchors():
     for family, kind, settings, _ in [*PLAIN_CASES, *STAGED_CASES]:
+
         def make(kind=kind, settings=settings):
             net = build(kind, settings)
             return mm_family(net)(net)
@@ -61,7 +62,10 @@ def test_branches_in_order_equal_the_blocks_bit_for_bit(view):
             by_block = anchor.run_block(by_block, unit.block)
             assert torch.equal(state.tokens, by_block.tokens)
             assert state.grid == by_block.grid
-    assert view.ends == tuple(max(i for i, u in enumerate(view.units) if u.block == b) for b in range(anchor.depth))
+    assert view.ends == tuple(
+        max(i for i, u in enumerate(view.units) if u.block == b)
+        for b in range(anchor.depth)
+    )
 
 
 def test_a_branch_is_linear_in_its_hidden_units(view):

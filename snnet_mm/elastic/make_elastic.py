@@ -14,7 +14,7 @@ from mmengine.config import Config
 from mmengine.runner import Runner, find_latest_checkpoint
 from torch import nn
 
-from snnet_mm.anchors import Unit
+from snnet_mm.anchors import BranchView, Unit
 from snnet_mm.costs import measure_latency, window_of
 from snnet_mm.costs.measure import measuring_setup
 from snnet_mm.evaluation import plot_pareto, wide_console
@@ -173,6 +173,7 @@ class _Job:
         self.elastic = self.build([])
         check_equal(self.model, self.elastic, sample)
         self.view = find_stitched_backbone(self.elastic).view
+        self.tokens = tokens_of(self.view, sample)
         kind, number = type(self.model.backbone).__name__, len(self.view.skippable)
         say(f'{kind} with {number} branches: features are equal bit for bit')
 
@@ -248,6 +249,10 @@ class _Job:
         if num_images is None:
             classifies = task_of(self.model).name == 'classification'
             num_images = OF_CLASSIFIERS if classifies else NUM_IMAGES
+            narrow = (i for i, width in enumerate(self.view.widths) if width > 1)
+            unknowns = [(i, self.view.widths[i] * self.view[i].group) for i in narrow]
+            wanted = [-(-TOKENS * n // self.tokens[i]) for i, n in unknowns]
+            num_images = max(num_images, *wanted, 0)
         return ImageBatches(self.cfg, self.model, num_images, self.images, self.seed)
 
     def fit(self, chains: Sequence[str], num_images: int | None, whole: bool) -> None:
@@ -280,28 +285,23 @@ class _Job:
 
     def _check_tokens(self, backbone: ElasticBackbone, batches: ImageBatches) -> None:
         """Raise, or warn, if the images have too few tokens for the widths fitted."""
-        number, image = len(batches), next(iter(batches))[:1]
-        state = self.view.embed(image)
-        per_image, narrow = [], backbone.space.narrow.values()
-        for i in range(self.view.depth):
-            state = self.view.run_block(state, i)
-            per_image.append(state.fitted[..., 0].numel())
+        number, narrow = len(batches), backbone.space.narrow.values()
         unknowns = {i: units * self.view[i].group for i, units in narrow}
         for spec in backbone.space.layers.values():
             step = spec.target.block
             unknowns.setdefault(step, self.view.block_dims[step])
-        step = max(unknowns, key=lambda i: unknowns[i] / per_image[i])
-        wanted = -(-TOKENS * unknowns[step] // per_image[step])
+        step = max(unknowns, key=lambda i: unknowns[i] / self.tokens[i])
+        wanted = -(-TOKENS * unknowns[step] // self.tokens[step])
         words = f'{wanted} or more: the widest fit, in block '
         words += f'{self.view.units[step].block}, has {unknowns[step]} unknowns, and '
-        words += f'{number} images have {number * per_image[step]} tokens (--images)'
-        enough = number * per_image[step] >= unknowns[step]
+        words += f'{number} images have {number * self.tokens[step]} tokens (--images)'
+        enough = number * self.tokens[step] >= unknowns[step]
         check(enough, '--num-images', number, words)
         if number < wanted:
-            self.say(f'Warning: --num-images={number}; better are {words}')
+            self.say(f'Warning: --num-images={number}; better {words}')
 
     def _known_fits(self, backbone: ElasticBackbone) -> set[int]:
-        """Load the chains of an earlier call that were fitted alike; return their ids."""
+        """Load chains that an earlier call fitted alike; return their ids."""
         path = self.folder / 'elastic.pth'
         if not path.is_file():
             return set()
@@ -433,6 +433,16 @@ class _Progress:
         left = (time.monotonic() - self.begin) / done * (total - done)
         if done == total or done % max(1, total // 5) == 0:
             self.say(f'  step {done} of {total}, ETA {clock(left)}')
+
+
+@torch.no_grad()
+def tokens_of(view: BranchView, images: torch.Tensor) -> list[int]:
+    """Return the number of tokens of one image after every step."""
+    state, numbers = view.embed(images[:1]), []
+    for i in range(view.depth):
+        state = view.run_block(state, i)
+        numbers.append(state.tokens.shape[1])
+    return numbers
 
 
 def clock(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""The space of a network stitched to itself: chains of whole, narrow and no branches."""
+"""The space of a network stitched to itself, branch by branch."""
 
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise

@@ -279,9 +279,8 @@ def export(
         >>> sn.export(model, 'bundle', [0, 2, 4])
         >>> sn.Runtime('bundle').set_budget('25ms')
     """
-    size = (model.cfg.get('test_cfg') or {}).get('input_size')
     results = results or _known_results(model)
-    exporter = StitchExporter(model.cfg, model, out_dir, size, results)
+    exporter = StitchExporter(model.cfg, model, out_dir, results=results)
     single = isinstance(stitches, int)
     write = exporter.export_stitch if single else exporter.export_bundle
     return write(stitches, formats, **options)

@@ -2,12 +2,10 @@
 
 import runpy
 import sys
-from pathlib import Path
 
 from .utils import run_command
+from .utils.command_line import TOOLS
 
-# Symlinks in a checkout, copies in an installed package.
-TOOLS = Path(__file__).parent / '.mim' / 'tools'
 COMMANDS = {
     'train': ('train.py', 'train a model'),
     'test': ('test.py', 'test stitches of a model'),

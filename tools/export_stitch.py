@@ -16,6 +16,7 @@ from snnet_mm.utils import (
     check_writable,
     parse_size,
     run_command,
+    tool_command,
 )
 
 
@@ -41,8 +42,9 @@ def parse_args() -> argparse.Namespace:
         (default: %(default)s); one that loses more is left out, and its stitch is
         written in fp32 instead"""
     add('--tolerance', type=float, default=0.5, help=what)
-    what = """size of a graph's images (default: test_cfg.input_size of the config, or
-        the data preprocessor's); checkpoints need none"""
+    what = """size of a graph's images (default: the sliding windows of the model,
+        test_cfg.input_size of the config, or the data preprocessor's); checkpoints need
+        none"""
     add('--shape', metavar='HxW', help=what)
     what = 'stitches.json of a test: metrics for the manifest, and for choosing'
     add('--results', help=what)
@@ -76,9 +78,8 @@ def main() -> None:
     selection.check(space_of(cfg), counted=True)
     check_writable(args.out, 'option: --out')
     model = init_model(cfg, args.checkpoint, device='cpu')
-    size = args.shape or (cfg.get('test_cfg') or {}).get('input_size')
     results = selection.results[0] if args.results else None
-    exporter = StitchExporter(cfg, model, args.out, size, results)
+    exporter = StitchExporter(cfg, model, args.out, args.shape, results)
     manifest = exporter.export(request)
     report(manifest, args.out, args.tolerance)
     if args.verify_on is None and {*args.precision} != {'fp32'}:
@@ -152,7 +153,7 @@ def report(manifest: dict, out: Path, tolerance: float) -> None:
     console.print(f'Wrote manifest.json and these files to {out}', soft_wrap=True)
     graphs = {file['format'] for s in manifest['stitches'] for file in s['files']}
     if graphs & {'onnx', 'openvino'}:
-        console.print(f'Next: python tools/serve.py {out}', soft_wrap=True)
+        print(f'Next: {tool_command("serve.py", out)}')
 
 
 if __name__ == '__main__':

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from snnet_mm.utils import ToolParser, run_command
+from snnet_mm.utils import ToolParser, run_command, tool_command
 
 if TYPE_CHECKING:
     from snnet_mm.datasets.folders import LabelledFolder
@@ -78,8 +78,8 @@ def main() -> None:
     height, width = values['size']
     print(f"""Wrote {args.out}: {width}x{height} pixels, {values['iters']} iterations
 Next:
-  python tools/train.py {args.out}
-  python tools/make_elastic.py {args.out} {trained}""")
+  {tool_command('train.py', args.out)}
+  {tool_command('make_elastic.py', args.out, trained)}""")
 
 
 if __name__ == '__main__':

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from snnet_mm.utils import ToolParser, parse_size, run_command
+from snnet_mm.utils import ToolParser, parse_size, run_command, tool_command
 
 
 def parse_args() -> argparse.Namespace:
@@ -41,8 +41,8 @@ def main() -> None:
     last = f'{kind}_{train.get("max_iters") or train.get("max_epochs")}.pth'
     trained = Path('work_dirs', Path(args.out).stem, last)
     print(f"""Next:
-  python tools/train.py {args.out}
-  python tools/test.py {args.out} {trained} --stitch-id all""")
+  {tool_command('train.py', args.out)}
+  {tool_command('test.py', args.out, trained, '--stitch-id', 'all')}""")
 
 
 if __name__ == '__main__':

@@ -69,7 +69,7 @@ def main() -> None:
     args = parse_args()
 
     from snnet_mm.evaluation import BrokenImagesHook, evaluate_whole_model
-    from snnet_mm.training import checked_runner
+    from snnet_mm.training import checked_runner, try_images
     from snnet_mm.utils import configs
 
     cfg = configs.runner_config(args.config, args.work_dir, args.cfg_options)
@@ -94,6 +94,7 @@ def main() -> None:
         check_file(costs, 'option: --costs')
     with checked_runner(cfg, 'test', args.verbose, args.trust_checkpoint) as runner:
         runner.register_hook(BrokenImagesHook())
+        try_images(runner)
         if configs.tests_stitches(cfg):
             runner.test()
         else:

@@ -1,10 +1,9 @@
 """Train a model: ``tools/train.py CONFIG``, with OpenMMLab's usual flags."""
 
 import argparse
-import os.path as osp
 from pathlib import Path
 
-from snnet_mm.utils import ToolParser, run_command
+from snnet_mm.utils import ToolParser, run_command, tool_command
 
 
 def parse_args() -> argparse.Namespace:
@@ -57,11 +56,10 @@ def main() -> None:
         dumped = Path(cfg.work_dir, Path(cfg.filename).name)  # with all options
         config = dumped if args.cfg_options and dumped.is_file() else args.config
         stitched = any('anchors' in part for part in dicts_in(cfg.model))
-        name, stitches = 'make_elastic.py', ''
+        tool, more = 'make_elastic.py', ()
         if stitched:
-            name, stitches = 'test.py', ' --stitch-id all'
-        tool = osp.relpath(Path(__file__).with_name(name))
-        print(f'Checkpoint: {last}\nNext: python {tool} {config} {last}{stitches}')
+            tool, more = 'test.py', ('--stitch-id', 'all')
+        print(f'Checkpoint: {last}\nNext: {tool_command(tool, config, last, *more)}')
 
 
 if __name__ == '__main__':

@@ -132,5 +132,3 @@ class BranchView:
         name = parameter.removeprefix(path)
         owners = (i for i in steps if self[i] is not None and self[i].owns(name))
         return next(owners, steps[-1])
-
-

@@ -92,8 +92,7 @@ class Branch:
         return cut + sum(
             parameter.numel()
             for name, parameter in self.block.named_parameters()
-            if self.owns(name)
-            and not _within(name, (*self.outputs, *self.cuts))
+            if self.owns(name) and not _within(name, (*self.outputs, *self.cuts))
         )
 
     @torch.no_grad()

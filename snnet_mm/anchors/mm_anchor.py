@@ -201,7 +201,7 @@ class MMSegViT(_TokenNet):
     def embed(self, images: Tensor) -> TokenState:
         net = self.net
         x, grid = net.patch_embed(images)
-        x = torch.cat((net.cls_token.expand(len(x), -1, -1), x), dim=1)
+        x = torch.cat((net.cls_token.expand(x.shape[0], -1, -1), x), dim=1)
         if hasattr(net, '_pos_embeding'):  # the ViT
             x = net._pos_embeding(x, grid, net.pos_embed)
             x = x if net.with_cls_token else x[:, 1:]
@@ -217,7 +217,7 @@ class MMSegViT(_TokenNet):
     def output_at(self, state: TokenState, place: int) -> BackboneMap | list[Tensor]:
         net, x = self.net, state.tokens
         patches = x[:, 1:] if getattr(net, 'with_cls_token', True) else x
-        out = patches.reshape(len(x), *state.grid, x.shape[-1])
+        out = patches.reshape(x.shape[0], *state.grid, x.shape[-1])
         out = out.permute(0, 3, 1, 2).contiguous()
         return [out, x[:, 0]] if self.outputs_prefix else out
 
@@ -240,7 +240,7 @@ class MMPretrainViT(_TokenNet):
         net = self.net
         x, grid = net.patch_embed(images)
         if net.cls_token is not None:
-            x = torch.cat((net.cls_token.expand(len(x), -1, -1), x), dim=1)
+            x = torch.cat((net.cls_token.expand(x.shape[0], -1, -1), x), dim=1)
         if net.pos_embed is not None:
             x = x + _resized_positions(net, net.pos_embed, grid)
         x = net.drop_after_pos(x)

@@ -99,7 +99,11 @@ class KeptTensors(nn.Module):
         self._kept: dict[Hashable, tuple[tuple, Tensor]] = {}
 
     def get(
-        self, slot: Hashable, key: tuple, weight: Tensor | None, make: Callable[[], Tensor]
+        self,
+        slot: Hashable,
+        key: tuple,
+        weight: Tensor | None,
+        make: Callable[[], Tensor],
     ) -> Tensor:
         """Return a slot's tensor; call ``make`` again if weight or key changed."""
         key = *key, torch.is_inference_mode_enabled()

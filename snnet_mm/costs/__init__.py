@@ -3,4 +3,5 @@
 from .counting import cost_table, count_parameters, part_costs, whole_model_cost
 from .measure import LatencyCheck, measure_latency, measure_memory, measuring_setup
 from .parts import preprocessed_size, size_of_images
-from .sizes import check_sizes, size_name
+from .sizes import check_sizes, size_name, window_of
+from .widths import check_auxiliary_heads

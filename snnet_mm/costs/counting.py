@@ -4,15 +4,12 @@ import logging
 import re
 from collections import defaultdict
 from collections.abc import Callable
-from copy import deepcopy
 from functools import partial
-from traceback import walk_tb
 from typing import NamedTuple
 
 import torch
 from mmengine.logging import print_log
 from torch import Tensor, nn
-from torch.distributed import ProcessGroup
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -23,7 +20,6 @@ from snnet_mm.models import (
     unwrapped,
 )
 from snnet_mm.stitching import Cost, CostTable
-from snnet_mm.utils import refusal
 
 from .parts import (
     FEATURES,
@@ -38,7 +34,8 @@ from .parts import (
     parts_by_stitch,
     run_parts,
 )
-from .tracing import tracing, unknown
+from .tracing import tracing, without_content
+from .widths import MISFITS, explained, modules_in, reason_of
 
 # Errors raised by heads that need ground truth, texts or proposals.
 NEED_MORE = (
@@ -80,44 +77,23 @@ def _counted_scope(
     try:
         return count(forward_of(model, None)), None
     except (NotImplementedError, AttributeError, TypeError) as error:
-        reason = _reason(error)
+        reason = reason_of(error)
         traced = not isinstance(error, NotImplementedError)
         if traced and not re.search(NEED_MORE, reason):
             raise
-        *_, (path, part) = [('', model), *_modules_in(error)]
-    except RuntimeError as error:
-        raise _explained(error, size) from error
+        *_, (path, part) = [('', model), *modules_in(error)]
+    except MISFITS as error:
+        raise explained(error, model, size) from error
     try:
         counted = count(forward_of(model, FEATURES))
-    except RuntimeError as error:
-        raise _explained(error, size) from error
+    except MISFITS as error:
+        raise explained(error, model, size) from error
     words = f'Costs of {type(model).__name__} are those of {FEATURES}. What follows '
     words += (
         f'cannot be counted: {reason} (in {path or "model"}, {type(part).__name__})'
     )
     print_log(words, 'current', logging.WARNING)
     return counted, FEATURES
-
-
-def _reason(error: Exception) -> str:
-    return f'{type(error).__name__}: {error}'.partition('\n')[0]
-
-
-def _modules_in(error: Exception) -> list[tuple[str, nn.Module]]:
-    """Return the paths and modules of all calls in the traceback of an error."""
-    frames = (frame.f_locals.get('self') for frame, _ in walk_tb(error.__traceback__))
-    parts = [part for part in frames if isinstance(part, nn.Module)]
-    paths = {part: n for n, part in parts[0].named_modules()} if parts else {}
-    return [(paths.get(part, ''), part) for part in parts]
-
-
-def _explained(error: RuntimeError, size: tuple[int, int]) -> ValueError:
-    """Return the error to raise if a model does not run at a size."""
-    allowed = 'one that the model can run, with fitting in_channels, backbone.out and '
-    allowed += f'backbone.maps_of: {_reason(error)}'
-    for path, part in _modules_in(error)[-1:]:
-        allowed += f' (in model.{path}, {type(part).__name__}({part.extra_repr()}))'
-    return refusal('input_size', size, allowed)
 
 
 def part_costs(model: nn.Module, input_size: tuple[int, int]) -> dict[Part, Cost]:
@@ -144,7 +120,7 @@ def _count_parts(
     model: nn.Module, size: tuple[int, int], run: Forward
 ) -> tuple[dict[Part, int], Callable[..., int]]:
     """Return FLOPs by part, and a function that counts parameters of given parts."""
-    model = _without_content(model)
+    model = without_content(model)
     backbone = find_stitched_backbone(model)
     flops: dict[Part, int] = {}
     held: dict[Part, set[int]] = defaultdict(set)  # ids of parameters
@@ -174,25 +150,6 @@ def _count_parts(
     return flops, params
 
 
-def _without_content(model: nn.Module) -> nn.Module:
-    """Return a copy for tracing; tensors shared by names or modules stay shared.
-
-    Integers and masks keep their content, because they index other tensors.
-    """
-    copies: dict[int, object] = {}
-    for held in tree_leaves([vars(module) for module in model.modules()]):
-        if isinstance(held, Tensor):
-            copy = unknown(held.shape, held.dtype)
-            if isinstance(held, nn.Parameter):
-                copy = nn.Parameter(copy, requires_grad=False)
-            elif not held.is_floating_point() and not held.is_meta:
-                copy = held.detach().cpu().clone()
-            copies[id(held)] = copy
-        elif isinstance(held, ProcessGroup):  # from SyncBN; cannot be copied
-            copies[id(held)] = held
-    return deepcopy(model, copies)
-
-
 @torch.no_grad()
 def whole_model_cost(
     model: nn.Module, input_size: tuple[int, int]
@@ -201,7 +158,7 @@ def whole_model_cost(
 
     The second value is the ``scope``; see :func:`cost_table`.
     """
-    model = _without_content(unwrapped(model)).eval()
+    model = without_content(unwrapped(model)).eval()
 
     def count(run: Forward) -> Cost:
         with tracing():

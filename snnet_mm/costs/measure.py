@@ -16,7 +16,15 @@ from snnet_mm.stitching import Setup, middle_stitches
 from snnet_mm.utils import check, refusal
 
 from .counting import cost_table
-from .parts import Part, T, as_shipped, empty_images, forward_of, parts_by_stitch, run_parts
+from .parts import (
+    Part,
+    T,
+    as_shipped,
+    empty_images,
+    forward_of,
+    parts_by_stitch,
+    run_parts,
+)
 
 WARM_UP = 2  # discarded rounds
 

@@ -23,6 +23,15 @@ def is_size(value: object) -> bool:
     return pair and all(is_whole(side, 1) for side in value)
 
 
+def window_of(model: nn.Module) -> Size | None:
+    """Return the size of a segmentor's sliding windows, or None if it has none."""
+    settings = getattr(model, 'test_cfg', None) or {}
+    modes = ['slide', 'slide_flip']
+    if task_of(model).name == 'depth' and not getattr(model, 'mirrors_images', False):
+        modes.remove('slide')  # which mmseg's own depth models ignore
+    return tuple(settings['crop_size']) if settings.get('mode') in modes else None
+
+
 def check_sizes(
     model: nn.Module, sizes: Sequence[Sequence[int]], key: str
 ) -> tuple[Size, ...]:

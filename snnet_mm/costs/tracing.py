@@ -9,6 +9,7 @@ unknown tensors are unknown, too.
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from functools import cache, lru_cache, partial
 from itertools import chain
 from types import ModuleType
@@ -16,11 +17,12 @@ from typing import NamedTuple
 from unittest.mock import patch
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch._ops import OpOverload
+from torch.distributed import ProcessGroup
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
 
 aten = torch.ops.aten
 
@@ -60,6 +62,25 @@ def tracing() -> Iterator[None]:
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast_path)
+
+
+def without_content(model: nn.Module) -> nn.Module:
+    """Return a copy for tracing; tensors shared by names or modules stay shared.
+
+    Integers and masks keep their content, because they index other tensors.
+    """
+    copies: dict[int, object] = {}
+    for held in tree_leaves([vars(module) for module in model.modules()]):
+        if isinstance(held, Tensor):
+            copy = unknown(held.shape, held.dtype)
+            if isinstance(held, nn.Parameter):
+                copy = nn.Parameter(copy, requires_grad=False)
+            elif not held.is_floating_point() and not held.is_meta:
+                copy = held.detach().cpu().clone()
+            copies[id(held)] = copy
+        elif isinstance(held, ProcessGroup):  # from SyncBN; cannot be copied
+            copies[id(held)] = held
+    return deepcopy(model, copies)
 
 
 class _ByShape(TorchDispatchMode):

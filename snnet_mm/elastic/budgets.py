@@ -62,8 +62,8 @@ def chosen_plans(
         chosen = zip(options, plan, strict=True)
         harm = sum(o.harm for of, units in chosen for o in of if o.units == units)
         share = costs.of('flops', plan) / costs.of('flops', whole)
-        what = f'{unit.budget(cost(plan))}, {share:.0%} of the FLOPs, divergence {harm:.4f}'
-        say(f'  {budget}: {what}: {costs.write(plan)}')
+        found = f'{unit.budget(cost(plan))} ({share:.0%} of the FLOPs)'
+        say(f'  {budget}: {found}, divergence {harm:.4f}: {costs.write(plan)}')
         plans.append(plan)
     check(plans, '--budgets', [str(b) for b in budgets], 'budgets that can be reached')
     return plans

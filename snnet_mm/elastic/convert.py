@@ -21,6 +21,7 @@ from snnet_mm.models import (
 from snnet_mm.tasks import parts_for
 from snnet_mm.utils import check, model_config, refusal
 from snnet_mm.utils.base_checkpoint import with_prefixes
+from snnet_mm.utils.registered_names import check_named
 from snnet_mm.utils.timm_models import origin_of
 
 # Settings that move from a standalone anchor to the elastic backbone.
@@ -80,7 +81,7 @@ class Conversion(NamedTuple):
 
 def build_model(cfg: Config, model: Mapping) -> nn.Module:
     """Build a model in eval mode, in the default scope of a config."""
-    with DefaultScope.overwrite_default_scope(cfg.get('default_scope', 'mmengine')):
+    with DefaultScope.overwrite_default_scope(cfg.get('default_scope') or 'mmengine'):
         built = revert_sync_batchnorm(MODELS.build(deepcopy(dict(model))))
     built.eval()  # not chained: some models return None
     return built
@@ -119,6 +120,7 @@ def convert_model(cfg: Config, model: nn.Module) -> Conversion:
         ValueError: If the backbone is missing, stitched or unsupported; the message
             lists the alternatives.
     """
+    check_named(cfg)
     backbone = getattr(unwrapped(model), 'backbone', None)
     kind = type(backbone).__name__
     key, wanted = 'model.backbone.type', 'one network that is not stitched yet'

@@ -12,6 +12,7 @@ from mmengine.dataset import BaseDataset, pseudo_collate
 from mmengine.registry import DATASETS
 from torch import Tensor, nn
 
+from snnet_mm.costs import window_of
 from snnet_mm.datasets.image_files import SUFFIXES, find_images
 from snnet_mm.utils import check, digest, is_whole, refusal, register
 from snnet_mm.utils.configs import inference_pipeline, innermost
@@ -23,7 +24,8 @@ class ImageBatches:
     """Batches ``(B, 3, H, W)`` of images, drawn once and reloaded on every pass.
 
     Images of the training set, or of a folder, pass the test pipeline and the model's
-    data preprocessor. Consecutive images of equal size share a batch.
+    data preprocessor. Consecutive images of equal size share a batch. Of a model with
+    sliding windows, each batch is one window of its images, drawn once.
 
     Args:
         cfg: Config of the model.
@@ -48,7 +50,7 @@ class ImageBatches:
         skip: int = 0,
     ) -> None:
         check(is_whole(num_images, 1), '--num-images', num_images, '1 or more')
-        self.model = model
+        self.model, self._seed = model, seed
         loader = cfg.get('test_dataloader')
         check(loader, 'test_dataloader', loader, 'one, whose pipeline images pass')
         if folder is None:
@@ -74,15 +76,16 @@ class ImageBatches:
 
     def __iter__(self) -> Iterator[Tensor]:
         device = next(self.model.parameters()).device
+        places = np.random.default_rng(self._seed)
         items: list[dict] = []
         for i in self._chosen:
             item = self._read(i)
             full = len(items) == MAX_BATCH
             if items and (full or item['inputs'].shape != items[-1]['inputs'].shape):
-                yield self._preprocess(items).to(device)
+                yield self._preprocess(items, places).to(device)
                 items = []
             items.append(item)
-        yield self._preprocess(items).to(device)
+        yield self._preprocess(items, places).to(device)
 
     def _read(self, i: int) -> dict:
         try:
@@ -92,8 +95,14 @@ class ImageBatches:
             key = '--images, train_dataloader.dataset'
             raise refusal(key, path, f'images that can be read ({error})') from error
 
-    def _preprocess(self, items: list[dict]) -> Tensor:
-        return self.model.data_preprocessor(pseudo_collate(items), False)['inputs']
+    def _preprocess(self, items: list[dict], places: np.random.Generator) -> Tensor:
+        batch = pseudo_collate(items)
+        images = self.model.data_preprocessor(batch, False)['inputs']
+        for axis, side in enumerate(window_of(self.model) or (), start=2):
+            free = max(images.shape[axis] - side, 0)
+            side = images.shape[axis] - free
+            images = images.narrow(axis, int(places.integers(free + 1)), side)
+        return images
 
 
 @register(DATASETS)

@@ -33,7 +33,10 @@ def choose_plan(
         cost: Returns the cost of a plan, in which adjacent gaps share one map.
 
     Examples:
-        >>> steps = [[Option(2, 4, 0), Option(0, 1, 0.5)], [Option(8, 4, 0), Option(4, 2, 0.1)]]
+        >>> steps = [
+        ...     [Option(2, 4, 0), Option(0, 1, 0.5)],
+        ...     [Option(8, 4, 0), Option(4, 2, 0.1)],
+        ... ]
         >>> choose_plan(steps, 6, lambda plan: (1, 0, 4)[plan[0]] + plan[1] / 2)
         (2, 4)
     """

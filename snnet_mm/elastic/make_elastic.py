@@ -14,8 +14,8 @@ from mmengine.config import Config
 from mmengine.runner import Runner, find_latest_checkpoint
 from torch import nn
 
-from snnet_mm.anchors import Unit
-from snnet_mm.costs import measure_latency
+from snnet_mm.anchors import BranchView, Unit
+from snnet_mm.costs import measure_latency, window_of
 from snnet_mm.costs.measure import measuring_setup
 from snnet_mm.evaluation import plot_pareto, wide_console
 from snnet_mm.inference.init_model import init_model
@@ -23,6 +23,7 @@ from snnet_mm.models import ElasticBackbone, find_stitched_backbone, fit_in_turn
 from snnet_mm.models.backbones.elastic_backbone import space_of_chains
 from snnet_mm.stitching import StitchResults, parse_budget
 from snnet_mm.tasks import task_of
+from snnet_mm.training import try_test
 from snnet_mm.training.build_runner import build_runner
 from snnet_mm.utils import (
     atomic_path,
@@ -39,6 +40,8 @@ from snnet_mm.utils import (
 )
 from snnet_mm.utils.base_checkpoint import digest_of, save_added, with_prefixes
 from snnet_mm.utils.checkpoints import check_local, weights_of
+from snnet_mm.utils.configs import keep_local_backends
+from snnet_mm.utils.registered_names import name_types
 
 from .budgets import KNOWN, chosen_plans
 from .convert import Conversion, check_equal, convert_model
@@ -128,7 +131,8 @@ def make_elastic(
         ... )
     """
     check_local(checkpoint)
-    cfg = config if isinstance(config, Config) else load_config(config, cfg_options)
+    given = isinstance(config, Config)
+    cfg = name_types(config) if given else load_config(config, cfg_options)
     check(is_whole(iters, 0), '--iters', iters, '0 or more')
     check(rate > 0, '--rate', rate, 'more than 0')
     folder = check_writable(work_dir, 'option: --work-dir')
@@ -160,14 +164,16 @@ class _Job:
         other = not written.exists() or not written.samefile(checkpoint)
         check(other, '--work-dir', folder, f'a folder without {checkpoint}')
         self.model = init_model(cfg, checkpoint, device=device)
+        try_test(cfg, self.model)
         self.meta = dict(dataset_meta=self.model.dataset_meta)
         self.weights = self.model.state_dict()
         self.conversion: Conversion = convert_model(cfg, self.model)
         sample = next(iter(ImageBatches(cfg, self.model, 1, images, seed)))
-        self.size = tuple(sample.shape[-2:])
+        self.size = window_of(self.model) or tuple(sample.shape[-2:])
         self.elastic = self.build([])
         check_equal(self.model, self.elastic, sample)
         self.view = find_stitched_backbone(self.elastic).view
+        self.tokens = tokens_of(self.view, sample)
         kind, number = type(self.model.backbone).__name__, len(self.view.skippable)
         say(f'{kind} with {number} branches: features are equal bit for bit')
 
@@ -235,7 +241,9 @@ class _Job:
             passed, done = time.monotonic() - begin, len(known) - first
             left = passed / done * (steps - len(known))
             unit = self.view.units[len(known) - 1]
-            self.say(f'  {describe(unit, record)}, {len(known)}/{steps}, ETA {clock(left)}')
+            self.say(
+                f'  {describe(unit, record)}, {len(known)}/{steps}, ETA {clock(left)}'
+            )
         return known
 
     def _images(self, num_images: int | None) -> ImageBatches:
@@ -243,6 +251,10 @@ class _Job:
         if num_images is None:
             classifies = task_of(self.model).name == 'classification'
             num_images = OF_CLASSIFIERS if classifies else NUM_IMAGES
+            narrow = (i for i, width in enumerate(self.view.widths) if width > 1)
+            unknowns = [(i, self.view.widths[i] * self.view[i].group) for i in narrow]
+            wanted = [-(-TOKENS * n // self.tokens[i]) for i, n in unknowns]
+            num_images = max(num_images, *wanted, 0)
         return ImageBatches(self.cfg, self.model, num_images, self.images, self.seed)
 
     def fit(self, chains: Sequence[str], num_images: int | None, whole: bool) -> None:
@@ -275,29 +287,22 @@ class _Job:
 
     def _check_tokens(self, backbone: ElasticBackbone, batches: ImageBatches) -> None:
         """Raise, or warn, if the images have too few tokens for the widths fitted."""
-        number, image = len(batches), next(iter(batches))[:1]
-        state = self.view.embed(image)
-        per_image = []
-        for i in range(self.view.depth):
-            state = self.view.run_block(state, i)
-            per_image.append(state.fitted[..., 0].numel())
-        unknowns: dict[int, int] = {}
+        number, unknowns = len(batches), dict[int, int]()
         for name, spec in backbone.space.layers.items():
-            step = spec.target.block
-            width = backbone.stitching_layers[name].in_features
-            unknowns[step] = max(unknowns.get(step, 0), width)
-        step = max(unknowns, key=lambda i: unknowns[i] / per_image[i])
-        wanted = -(-TOKENS * unknowns[step] // per_image[step])
+            step, layer = spec.target.block, backbone.stitching_layers[name]
+            unknowns[step] = max(unknowns.get(step, 0), layer.in_features)
+        step = max(unknowns, key=lambda i: unknowns[i] / self.tokens[i])
+        wanted = -(-TOKENS * unknowns[step] // self.tokens[step])
         words = f'{wanted} or more: the widest fit, in block '
         words += f'{self.view.units[step].block}, has {unknowns[step]} unknowns, and '
-        words += f'{number} images have {number * per_image[step]} tokens (--images)'
-        enough = number * per_image[step] >= unknowns[step]
+        words += f'{number} images have {number * self.tokens[step]} tokens (--images)'
+        enough = number * self.tokens[step] >= unknowns[step]
         check(enough, '--num-images', number, words)
         if number < wanted:
-            self.say(f'Warning: --num-images={number}; better are {words}')
+            self.say(f'Warning: --num-images={number}; better {words}')
 
     def _known_fits(self, backbone: ElasticBackbone) -> set[int]:
-        """Load the chains of an earlier call that were fitted alike; return their ids."""
+        """Load chains that an earlier call fitted alike; return their ids."""
         path = self.folder / 'elastic.pth'
         if not path.is_file():
             return set()
@@ -308,12 +313,17 @@ class _Job:
             return set()
         weights, own, known = weights_of(loaded), backbone.state_dict(), set()
         previous = space_of_chains(self.view, plans, backbone.read_blocks)
-        names = {f'unit_orders.{step}.': f'unit_orders.{step}.' for step in backbone.unit_orders}
+        names = {
+            f'unit_orders.{step}.': f'unit_orders.{step}.'
+            for step in backbone.unit_orders
+        }
         for i, plan in enumerate(self.chains, start=1):
             if plan in plans:
                 layers = previous[plans.index(plan) + 1].layers
                 pairs = zip(layers, backbone.space[i].layers, strict=True)
-                names |= {f'stitching_layers.{a}.': f'stitching_layers.{b}.' for a, b in pairs}
+                names |= {
+                    f'stitching_layers.{a}.': f'stitching_layers.{b}.' for a, b in pairs
+                }
                 known.add(i)
         found = {k.removeprefix('backbone.'): v for k, v in weights.items()}
         found = {k: v for k, v in found.items() if k.startswith((*names,))}
@@ -381,11 +391,12 @@ class _Job:
 
     def evaluate(self) -> StitchResults:
         """Test the network and all chains in one pass; measure milliseconds."""
-        cfg = Config.fromfile(self.folder / 'elastic.py')
+        cfg = load_config(self.folder / 'elastic.py')
         # In the folder itself, the runner would overwrite elastic.py.
         cfg.work_dir = str(self.folder / 'test')
         cfg.load_from = str(self.folder / 'elastic.pth')
         cfg.test_cfg.update(out_dir=str(self.folder), quiet=True)
+        keep_local_backends(cfg)
         self.say(f'Testing the network and {len(self.chains)} chains in one pass')
         runner = build_runner(cfg, 'test')
         runner.test()
@@ -413,7 +424,7 @@ class _Job:
         draw_predictions(runner, titles, self.folder / 'predictions.png')
         self.say(f'Pictures: {self.folder}/pareto.png and predictions.png')
         self.say('Next:')
-        for command in next_commands(self.folder, results):
+        for command in next_commands(self.folder, results, runner):
             self.say(f'  {command}')
 
 
@@ -427,6 +438,16 @@ class _Progress:
         left = (time.monotonic() - self.begin) / done * (total - done)
         if done == total or done % max(1, total // 5) == 0:
             self.say(f'  step {done} of {total}, ETA {clock(left)}')
+
+
+@torch.no_grad()
+def tokens_of(view: BranchView, images: torch.Tensor) -> list[int]:
+    """Return the number of tokens of one image after every step."""
+    state, numbers = view.embed(images[:1]), []
+    for i in range(view.depth):
+        state = view.run_block(state, i)
+        numbers.append(state.tokens.shape[1])
+    return numbers
 
 
 def clock(seconds: float) -> str:

@@ -1,6 +1,6 @@
 """Table and pictures of an elastic network."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -8,10 +8,13 @@ import cv2
 import torch
 from mmengine.runner import Runner
 from rich.table import Table
+from torch import nn
 
 from snnet_mm.evaluation import draw_sample, plot_images
-from snnet_mm.models import set_stitch
+from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.stitching import UNITS, StitchResults
+from snnet_mm.tasks import task_of
+from snnet_mm.utils import tool_command
 
 NUM_PICTURES = 4
 NUM_BUDGETS = 3  # drawn, the network included
@@ -110,18 +113,42 @@ def draw_predictions(runner: Runner, titles: Mapping[int, str], path: Path) -> N
     plot_images(rows, [*names, *titles.values()], path, legend=dict(classes))
 
 
-def next_commands(folder: Path, results: StitchResults) -> Sequence[str]:
-    """Return three commands for the next steps."""
+def next_commands(folder: Path, results: StitchResults, runner: Runner) -> list[str]:
+    """Return the commands of the next steps that the model supports.
+
+    Args:
+        folder: Folder of the elastic model.
+        results: Its results.
+        runner: The runner that tested it.
+    """
     front = [i for i in results.front('latency') if i]
     middle = (front or [0])[len(front) // 2]
     rows = {r.id: r for r in results.stitches}
     budget = UNITS['flops'].budget(rows[middle].flops)
-    model = f'{folder}/elastic.py {folder}/elastic.pth'
-    return (
-        f'python tools/test.py {model} --budget {budget} '
-        f'--results {folder}/stitches.json',
-        f'python tools/export_stitch.py {model} --stitch-id pareto --results '
-        f'{folder}/stitches.json --precision fp32 int8 --verify-on val '
-        f'--out {folder}/bundle',
-        f'python tools/web_demo.py {folder}/bundle --out {folder}/site',
-    )
+    model, bundle = (folder / 'elastic.py', folder / 'elastic.pth'), folder / 'bundle'
+    known = '--results', folder / 'stitches.json'
+    export = [*model, '--stitch-id', 'pareto', *known]
+    task = task_of(runner.model)
+    in_graph = task.without_heads(runner.model, ['onnx']) is None
+    if not in_graph:
+        export += ['--format', 'mm']
+    elif has_linear_layers(runner.model):
+        export += ['--precision', 'fp32', 'int8']
+    # Graphs take images of one size.
+    of_one_size = runner.test_loop.seen_sizes == {tuple(results.input_size)}
+    if runner.cfg.get('val_dataloader') and of_one_size:
+        export += ['--verify-on', 'val']
+    commands = [
+        tool_command('test.py', *model, '--budget', budget, *known),
+        tool_command('export_stitch.py', *export, '--out', bundle),
+    ]
+    if in_graph and task.name in ('segmentation', 'depth'):  # as the page can show
+        site = '--out', folder / 'site'
+        commands.append(tool_command('web_demo.py', bundle, *site))
+    return commands
+
+
+def has_linear_layers(model: nn.Module) -> bool:
+    """Return whether a network has layers that exports in int8 quantise."""
+    (anchor,) = find_stitched_backbone(model).anchors
+    return any(isinstance(module, nn.Linear) for module in anchor.modules())

@@ -108,14 +108,14 @@ class Sensitivities:
         check(self.view.skippable, 'model.backbone', kind, wanted)
 
     @torch.no_grad()
-    def run(self, known: Sequence[StepRecord | None] = ()) -> Iterator[StepRecord | None]:
+    def run(
+        self, known: Sequence[StepRecord | None] = ()
+    ) -> Iterator[StepRecord | None]:
         """Yield the records of all steps after the known ones; None for fixed steps."""
         fitted = [self.view.embed(images) for images in self.fitted]
         compared = [self.view.embed(images) for images in self.compared]
         self.kept: list[dict[int, TokenState]] = [{} for _ in compared]
-        self.targets = [
-            self._predict(n, state, 0) for n, state in enumerate(compared)
-        ]
+        self.targets = [self._predict(n, state, 0) for n, state in enumerate(compared)]
         for i in range(self.view.depth):
             after = [self.view.run_block(state, i) for state in fitted]
             if i >= len(known):

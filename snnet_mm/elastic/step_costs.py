@@ -67,7 +67,10 @@ class StepCosts:
 
     @cached_property
     def _tables(self) -> dict[str, tuple[float, dict[int, dict[int, float]]]]:
-        costs, whole = part_costs(self.probe, self.size), cost_table(self.model, self.size)[0]
+        costs, whole = (
+            part_costs(self.probe, self.size),
+            cost_table(self.model, self.size)[0],
+        )
         return {
             name: (
                 getattr(whole, name),
@@ -84,7 +87,8 @@ class StepCosts:
     def _points(self, costs: Mapping[Part, float]) -> dict[int, dict[int, float]]:
         """Return costs of parts by step and number of units."""
         points = {
-            i: {width: costs[Position(0, i)]} for i, width in enumerate(self.view.widths)
+            i: {width: costs[Position(0, i)]}
+            for i, width in enumerate(self.view.widths)
         }
         for name, spec in self.space.layers.items():
             step, units = self.space.narrow.get(name, (spec.target.block, 0))

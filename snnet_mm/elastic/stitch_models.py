@@ -19,6 +19,7 @@ from snnet_mm.tasks import known_scopes, task_of
 from snnet_mm.utils import atomic_path, check, dicts_in, is_number, load_config
 from snnet_mm.utils.base_checkpoint import with_prefixes
 from snnet_mm.utils.configs import model_config
+from snnet_mm.utils.registered_names import check_named
 from snnet_mm.utils.timm_models import origin_of
 
 from .convert import (
@@ -119,7 +120,8 @@ def read_trained(
     config: str, checkpoint: str, input_size: Size | None = None
 ) -> TrainedModel:
     """Read a trained model; check that it runs block by block with equal features."""
-    cfg = Config(load_config(config).to_dict())
+    check_named(cfg := load_config(config))
+    cfg = Config(cfg.to_dict())
     scope = cfg.get('default_scope')
     check(scope in known_scopes(), 'default_scope', scope, known_scopes())
     net = init_model(cfg, checkpoint, device='cpu')

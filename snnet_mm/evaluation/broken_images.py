@@ -47,13 +47,14 @@ class BrokenImagesHook(Hook):
     """Makes a test name the image that it fails to load."""
 
     def before_test(self, runner: Runner) -> None:
-        _name_broken_images(runner.test_loop.dataloader.dataset)
+        name_broken_images(runner.test_loop.dataloader.dataset)
 
 
-def _name_broken_images(dataset: Dataset) -> None:
+def name_broken_images(dataset: Dataset) -> None:
+    """Make a data set, and those inside of it, name images that fail to load."""
     for part in (*getattr(dataset, 'datasets', ()), getattr(dataset, 'dataset', None)):
         if part is not None:
-            _name_broken_images(part)
+            name_broken_images(part)
     pipeline = getattr(dataset, 'pipeline', None)
     if pipeline is not None and not isinstance(pipeline, NamingPipeline):
         dataset.pipeline = NamingPipeline(pipeline)

@@ -1,7 +1,7 @@
 """Loops that evaluate any list of stitches in one pass over the data."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -11,11 +11,11 @@ from mmengine.runner import Runner, TestLoop, ValLoop
 from torch import nn
 
 from snnet_mm.models import find_stitched_backbone
-from snnet_mm.stitching import Selection, StitchResults, visiting_order
+from snnet_mm.stitching import Selection, StitchResults, key_metric, visiting_order
 from snnet_mm.tasks import check_saved
 from snnet_mm.utils import check, is_whole, quiet_terminal, register, work_dir_lock
 
-from .metric_buffers import MetricBuffers
+from .metric_buffers import MetricBuffers, StitchScores
 from .one_pass import run_one_pass
 from .per_stitch_bn import own_statistics
 from .testing import run_at_all_sizes
@@ -25,7 +25,12 @@ from .testing import run_at_all_sizes
 class StitchValLoop(ValLoop):
     """Validates the listed stitches in one pass over the data.
 
-    Metrics are named ``stitch_<id>/<metric>``.
+    Metrics are named ``stitch_<id>/<metric>``. Settings that name a metric, such as
+    ``save_best``, ``EarlyStoppingHook.monitor`` and the ``monitor`` of schedulers, need
+    no stitch: those of one stitch have plain names, too, with the metric that ranks
+    stitches first, which is what ``save_best='auto'`` takes. It is the slowest anchor,
+    in an elastic model the network itself; or the first of ``stitches`` if that is not
+    validated.
 
     Args:
         *args, **kwargs: See mmengine's ``ValLoop``.
@@ -49,7 +54,7 @@ class StitchValLoop(ValLoop):
         with own_statistics(runner, ids):
             run_one_pass(runner, 'val', self.dataloader, buffers, self.fp16)
         scores = buffers.scores(runner.logger, len(self.dataloader.dataset))
-        metrics = {
+        metrics = self._plainly_named(scores) | {
             f'stitch_{i}/{name}': value
             for i, found in scores.items()
             for name, value in found.metrics.items()
@@ -57,6 +62,14 @@ class StitchValLoop(ValLoop):
         runner.call_hook('after_val_epoch', metrics=metrics)
         runner.call_hook('after_val')
         return metrics
+
+    def _plainly_named(self, scores: Mapping[int, StitchScores]) -> dict[str, float]:
+        """Return the metrics of the stitch that settings without a stitch mean."""
+        space = find_stitched_backbone(self.runner.model).space
+        slowest, first = space.anchor_ids[-1], self.selection.select(space)[0]
+        metrics = scores[slowest if slowest in scores else first].metrics
+        ranking = [key_metric(metrics)] if metrics else []
+        return {name: metrics[name] for name in [*ranking, *metrics]}
 
     def _selected_ids(self) -> list[int]:
         space = find_stitched_backbone(self.runner.model).space
@@ -98,6 +111,7 @@ class StitchTestLoop(TestLoop):
 
     Attributes:
         reports: Results of the last test, one for each size.
+        seen_sizes: Sizes of the images that the backbone has seen.
     """
 
     def __init__(
@@ -133,6 +147,7 @@ class StitchTestLoop(TestLoop):
         self.stitches_per_pass, self.limit = stitches_per_pass, limit
         self.screen, self.keep = screen, keep
         self.reports: list[StitchResults] = []
+        self.seen_sizes: set[tuple[int, int]] = set()
         for name in ('stitches_per_pass', 'limit', 'screen', 'keep'):
             if (number := getattr(self, name)) is not None:
                 check(is_whole(number, 1), f'test_cfg.{name}', number, '1 or more')

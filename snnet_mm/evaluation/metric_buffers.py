@@ -96,7 +96,7 @@ class MetricBuffers:
                 logger.info(f'stitch {i}:')
                 results = [list(of.results) for of in of_all]
                 values = self.evaluator.evaluate(len(names))
-                metrics = numbers_of(of_all, values)
+                metrics = numbers_of(self.evaluator, values)
                 for name in values.keys() - metrics.keys():  # such as a matrix
                     logger.info(f'{name}: {values[name]}')
             images = image_scores(i, of_all, results, values, metric, names)
@@ -104,12 +104,29 @@ class MetricBuffers:
         return scores
 
 
-def numbers_of(
-    metrics: Sequence[BaseMetric], values: Mapping[str, object]
-) -> dict[str, float]:
-    """Return the scalar values of metrics; undefined values are NaN."""
-    for metric in metrics:
-        values = task_of(metric).metric_values(metric, values)
+def prefixes_of(evaluator: Evaluator) -> list[str]:
+    """Return what an evaluator adds to the names of each of its metrics.
+
+    mmdet's ``MultiDatasetsEvaluator`` adds the name of a data set to the own prefix.
+    """
+    sets = getattr(evaluator, 'dataset_prefixes', [''] * len(evaluator.metrics))
+    pairs = zip(sets, evaluator.metrics, strict=True)
+    return [''.join(f'{p}/' for p in (of, m.prefix) if p) for of, m in pairs]
+
+
+def numbers_of(evaluator: Evaluator, values: Mapping[str, object]) -> dict[str, float]:
+    """Return the scalar values of an evaluator; undefined values are NaN.
+
+    Values that a metric omitted are added, unless they are there with another prefix.
+    """
+    values = dict(values)
+    for metric, prefix in zip(evaluator.metrics, prefixes_of(evaluator), strict=True):
+        own = {n.removeprefix(prefix): n for n in values if n.startswith(prefix)}
+        own = {name: values[full] for name, full in own.items()}
+        for name, value in task_of(metric).metric_values(metric, own).items():
+            full = prefix + name
+            if name in own or not any(n.endswith(f'/{full}') for n in values):
+                values[full] = value
     return {
         name: float(value)
         for name, value in values.items()

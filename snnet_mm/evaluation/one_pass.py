@@ -14,7 +14,7 @@ from snnet_mm.datasets.batches import Predictions
 from snnet_mm.models import find_stitched_backbone, set_stitch, unwrapped
 from snnet_mm.utils import check, isolated_rng
 
-from .metric_buffers import MetricBuffers, numbers_of
+from .metric_buffers import MetricBuffers, numbers_of, prefixes_of
 
 SECONDS_BETWEEN_LOGS = 10
 
@@ -89,14 +89,13 @@ def check_metric(
     [*buffers.predict(model, data_batch, partial(set_stitch, model))]
     metrics, found = buffers.evaluator.metrics, {}
     with buffers.of(*ids):
-        for part in metrics:
+        for part, prefix in zip(metrics, prefixes_of(buffers.evaluator), strict=True):
             try:
                 values = part.compute_metrics(part.results)
             except ValueError:  # such as for a single class
                 values = None
             if not values:
                 return
-            prefix = f'{part.prefix}/' if part.prefix else ''
             found |= {prefix + name: value for name, value in values.items()}
-    names = [*numbers_of(metrics, found)]
+    names = [*numbers_of(buffers.evaluator, found)]
     check(metric in names, '--metric', metric, names)

@@ -167,6 +167,7 @@ class OneSize:
             lambda b, inputs: seen.add(b.input_size or tuple(inputs[0].shape[-2:]))
         ):
             yield
+        self.loop.seen_sizes |= seen
         if len(seen) == 1 and seen != {tuple(counted)}:
             self.runner.logger.warning(
                 f'The network saw images of {size_name(seen.pop())}, but costs are '

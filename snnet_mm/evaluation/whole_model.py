@@ -48,9 +48,11 @@ def evaluate_whole_model(runner: Runner) -> None:
     Plots and comparisons read the file as a baseline. If the metric has per-image
     statistics, ``per_image.npz`` is written beside it, as for stitches.
     """
-    tested, model, hook = runner.test_evaluator.metrics, runner.model, ImagesHook()
+    model, hook = runner.model, ImagesHook()
     runner.register_hook(hook)
-    metrics = numbers_of(tested, runner.test())
+    values = runner.test()
+    tested = runner.test_evaluator.metrics
+    metrics = numbers_of(runner.test_evaluator, values)
     loader = runner.test_dataloader
     names = gathered(hook.names, len(loader.dataset))
     scores = image_scores(0, tested, hook.results, metrics, names=names)

@@ -53,13 +53,10 @@ def sample_images(
 
 
 def size_of_test_images(cfg: Config, model: nn.Module) -> tuple[int, int]:
-    """Return the size of a model's windows, or else of its first test image.
+    """Return the size of a model's first test image.
 
-    If neither is known, return :data:`SIZE`, a multiple of all strides.
+    If it is unknown, return :data:`SIZE`, a multiple of all strides.
     """
-    settings = getattr(model, 'test_cfg', None) or {}
-    if settings.get('crop_size'):
-        return tuple(settings['crop_size'])
     try:
         image = _test_set(cfg)[0]['inputs']
     except ValueError:

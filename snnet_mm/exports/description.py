@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from mmengine.config import Config
 from torch import nn
 
-from snnet_mm.costs import size_name
+from snnet_mm.costs import size_name, window_of
 from snnet_mm.runtime.manifest import TASKS
 from snnet_mm.tasks import task_of
 from snnet_mm.tasks.base import Predictions, as_tuple
@@ -123,24 +123,20 @@ def _padding(pipeline: Sequence[dict]) -> list[float] | None:
 
 def _passes(model: nn.Module, size: tuple[int, int]) -> list[dict]:
     """Return the steps of a segmentor that predicts an image in several passes."""
-    settings = getattr(model, 'test_cfg', None) or {}
-    mode, steps = settings.get('mode'), []
-    ours = getattr(model, 'mirrors_images', False)
-    slides = mode == 'slide' and (ours or task_of(model).name != 'depth')
-    if slides or mode == 'slide_flip':
+    settings, steps = getattr(model, 'test_cfg', None) or {}, []
+    if window_of(model) is not None:
         stride = list(settings['stride'])
         steps.append(dict(step='windows', size=list(size), stride=stride))
-    if mode == 'slide_flip':
+    if settings.get('mode') == 'slide_flip':
         steps.append(dict(step='flip_average', of='windows'))
-    elif ours and settings.get('flip'):
+    elif getattr(model, 'mirrors_images', False) and settings.get('flip'):
         steps.append(dict(step='flip_average', of='image'))
     return steps
 
 
 def check_windows(model: nn.Module, size: tuple[int, int]) -> None:
     """Raise if the model slides windows of another size than graphs take."""
-    for _ in (step for step in _passes(model, size) if step['step'] == 'windows'):
-        window = tuple(model.test_cfg['crop_size'])
+    if (window := window_of(model)) is not None:
         allowed = f'{size_name(window)}, its windows (model.test_cfg.crop_size)'
         check(tuple(size) == window, '--shape', size_name(size), allowed)
 

@@ -18,7 +18,7 @@ from mmengine.logging import print_log
 from mmengine.registry import init_default_scope
 from torch import nn
 
-from snnet_mm.costs import cost_table, preprocessed_size, size_name
+from snnet_mm.costs import cost_table, preprocessed_size, size_name, window_of
 from snnet_mm.costs.parts import empty_images
 from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.runtime.bundle import describe_file, files_of, name_by_content
@@ -42,7 +42,7 @@ from .comparison import (
     size_of_test_images,
 )
 from .description import check_windows, describe_graphs
-from .formats import FORMATS, Written
+from .formats import FORMATS, PRECISIONS, Written
 from .graph import StitchBuild
 from .onnx_files import share_weights
 from .request import PYTORCH, ExportRequest, judge
@@ -55,6 +55,8 @@ GRAPH_FILE = re.compile(  # graphs and their weights
     rf'(stitch|weights)\w*-[0-9a-f]{{{DIGITS}}}'
     r'\.(onnx|safetensors|xml|bin|pt2)'
 )
+RESULTS = 'stitches_{}_{}.json'  # of a format in a precision
+MEASURED = {RESULTS.format(*kind) for kind in product((PYTORCH, *FORMATS), PRECISIONS)}
 
 
 class StitchExporter:
@@ -63,7 +65,8 @@ class StitchExporter:
     Predictions are compared with the stitched model's, on test images or, without a
     test set, on noise. After an error, no new file is left. All export methods return
     the content of ``manifest.json``; see docs/how_to/export.md. Graphs take images of
-    ``size``, by default the size of the model's data preprocessor. Checkpoints need no
+    ``size``, by default the size of the model's sliding windows, ``input_size`` in the
+    config's ``test_cfg``, or the size of the data preprocessor. Checkpoints need no
     size: if it is unknown, costs are counted at :func:`size_of_test_images`.
     """
 
@@ -77,11 +80,12 @@ class StitchExporter:
     ) -> None:
         self.cfg, self.model, self.results = cfg, model, results
         # Another model may have been loaded since.
-        init_default_scope(cfg.get('default_scope', 'mmengine'))
+        init_default_scope(cfg.get('default_scope') or 'mmengine')
         model.eval()
         self.out_dir = check_writable(out_dir, 'option: --out')
         self.space = find_stitched_backbone(model).space
         self.has_size = True
+        size = size or window_of(model) or (cfg.get('test_cfg') or {}).get('input_size')
         try:
             self.size = tuple(size or preprocessed_size(model))
         except ValueError:
@@ -148,13 +152,15 @@ class StitchExporter:
                     manifest = self._write_all(ids, request, Path(folder))
                 finally:
                     set_stitch(self.model, active)
-                for path in Path(folder).iterdir():
-                    os.replace(path, self.out_dir / path.name)
+                kept = {path.name for path in Path(folder).iterdir()}
+                for name in kept:
+                    os.replace(Path(folder, name), self.out_dir / name)
             # Until this write, manifest and graphs of the earlier export stay valid.
             write_json(self.out_dir / MANIFEST, manifest)
-            kept = {file['name'] for file in files_of(manifest)}
+            kept |= {file['name'] for file in files_of(manifest)}
             for path in self.out_dir.iterdir():
-                if GRAPH_FILE.fullmatch(path.name) and path.name not in kept:
+                written = GRAPH_FILE.fullmatch(path.name) or path.name in MEASURED
+                if written and path.name not in kept:
                     path.unlink()
         return manifest
 
@@ -188,8 +194,8 @@ class StitchExporter:
         results = self.results
         if request.verify_on:
             by_kind = results_by_kind(self.space, self.costs, rows)
-            for (name, precision), measured in by_kind.items():
-                measured.save(folder / f'stitches_{name}_{precision}.json')
+            for kind, measured in by_kind.items():
+                measured.save(folder / RESULTS.format(*kind))
             # Without given results, the manifest lists those of PyTorch.
             results = by_kind[PYTORCH, 'fp32'] if results is None else results
         about = describe_graphs(self.cfg, self.model, self.size, wanted)

@@ -21,6 +21,7 @@ from snnet_mm.utils.configs import innermost, model_config, takes_rgb
 
 from .comparison import load_images
 from .description import INPUT
+from .mm_internals import make_traceable
 
 
 class PredictionGraph(nn.Module):
@@ -35,10 +36,7 @@ class PredictionGraph(nn.Module):
         for module in self.model.modules():
             if isinstance(module, SingleStitch):
                 module.fix_input_size(size)
-        for module in self.model.modules():
-            # Activation checkpointing saves nothing here and cannot be traced.
-            if getattr(module, 'with_cp', False):
-                module.with_cp = False
+        make_traceable(self.model)
         self.model.data_preprocessor = None
         for name, default in (('mean', 0.0), ('std', 1.0)):
             values = preprocessor.get(name) or [default] * 3

@@ -18,6 +18,7 @@ from safetensors.numpy import save
 
 from snnet_mm.runtime.bundle import describe_file, name_by_content
 from snnet_mm.utils import atomic_path, check, refusal
+from snnet_mm.utils.logging import errors_only
 
 from .description import INPUT, output_names
 from .graph import StitchBuild
@@ -49,7 +50,8 @@ def _convert(build: StitchBuild) -> onnx_ir.Model:
     settings = dict(input_names=[INPUT], output_names=outputs)
     batch = {0: 'batch'} if len(build.images) > 1 else {}
     settings |= dict(dynamic_shapes={INPUT: batch})
-    with warnings.catch_warnings():
+    # onnxscript warns of every node that it does not fold.
+    with warnings.catch_warnings(), errors_only('onnxscript'):
         warnings.simplefilter('ignore')
         try:
             exported = torch.onnx.export(

@@ -24,13 +24,14 @@ from snnet_mm.models import (
 )
 from snnet_mm.stitching import Stitch
 from snnet_mm.tasks.base import Predictions
-from snnet_mm.utils import atomic_path, load_weights_only
+from snnet_mm.utils import atomic_path, load_config, load_weights_only
 from snnet_mm.utils.configs import (
     dicts_in,
     inference_pipeline,
     model_config,
     takes_rgb,
 )
+from snnet_mm.utils.registered_names import check_named
 from snnet_mm.utils.timm_models import licence_of, origin_of
 
 from .comparison import predict_loaded
@@ -50,7 +51,7 @@ def single_stitch(
     """
     set_stitch(model, stitch_id)
     exported = single_stitch_config(cfg, model)
-    init_default_scope(exported.get('default_scope', 'mmengine'))
+    init_default_scope(exported.get('default_scope') or 'mmengine')
     single = MODELS.build(deepcopy(exported.model))  # DETRs modify their config
     state = merged_state(model)
     single.load_state_dict({name: state[name] for name in single.state_dict()})
@@ -70,6 +71,7 @@ def single_stitch_config(cfg: Config, model: nn.Module) -> Config:
     own config for the stitch. Auxiliary heads, hooks with ``stitched_only = True``,
     pretrained weights and variables of the config files are dropped.
     """
+    check_named(cfg)
     kept = {*inspect.signature(Runner.__init__).parameters, *TOOL_KEYS} - {'work_dir'}
     out = {k: deepcopy(v) for k, v in cfg.items() if k in kept}
     config = out['model'] = model_config(cfg)
@@ -113,7 +115,10 @@ def anchors_of(cfg: Config, model: nn.Module) -> list[dict]:
     return [
         dict(name=name, depth=depth, weights=weights, licence=licence_of(weights))
         for name, depth, weights in zip(
-            space.anchor_names, [a.depth for a in backbone.anchors], origins, strict=True
+            space.anchor_names,
+            [a.depth for a in backbone.anchors],
+            origins,
+            strict=True,
         )
     ]
 
@@ -145,8 +150,8 @@ def save_single(cfg: Config, single: nn.Module, path: str | os.PathLike) -> None
 
 def load_single(path: str | os.PathLike) -> nn.Module:
     """Build a model from the files of :func:`save_single`."""
-    cfg = Config.fromfile(Path(path).with_suffix('.py'))
-    init_default_scope(cfg.get('default_scope', 'mmengine'))
+    cfg = load_config(Path(path).with_suffix('.py'))
+    init_default_scope(cfg.get('default_scope') or 'mmengine')
     single = MODELS.build(cfg.model)
     single.load_state_dict(load_weights_only(path)['state_dict'])
     return single
@@ -156,7 +161,7 @@ def load_checkpoint(path: Path, options: Mapping) -> Callable[[Tensor], Predicti
     """Open a file of :func:`save_single` to predict images as graphs take them."""
     model = load_single(path)
     # mm loads BGR.
-    flip = takes_rgb(Config.fromfile(path.with_suffix('.py')))
+    flip = takes_rgb(load_config(path.with_suffix('.py')))
     return lambda images: predict_loaded(model, images.flip(1) if flip else images)
 
 

@@ -36,7 +36,7 @@ def init_inferencer(model: nn.Module) -> BaseInferencer:
     """
     cfg, task = deepcopy(model.cfg), task_of(model)
     # Another model may have been loaded since.
-    init_default_scope(cfg.get('default_scope', 'mmengine'))
+    init_default_scope(cfg.get('default_scope') or 'mmengine')
     allowed = f'models of {", ".join(t.name for t in TASKS if t.inferencer)}'
     check(task.inferencer, 'model.type', type(model).__name__, allowed)
     for key in ('test_dataloader', 'visualizer'):

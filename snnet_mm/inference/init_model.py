@@ -29,6 +29,8 @@ from snnet_mm.utils import (
     refusal,
     suggesting_types,
 )
+from snnet_mm.utils.configs import drawable
+from snnet_mm.utils.registered_names import name_types
 
 
 def space_of(cfg: Config) -> StitchingSpace | None:
@@ -79,12 +81,12 @@ def init_model(
         raise refusal('--device', device, allowed) from error
     weights = None if checkpoint is None else load_weights_only(checkpoint)
     if isinstance(config, Config):
-        cfg = config
+        cfg = name_types(config)
         merge_options(cfg, cfg_options or {})
     else:
         cfg = load_config(config, cfg_options)
     import_parts_for(cfg)
-    init_default_scope(cfg.get('default_scope', 'mmengine'))
+    init_default_scope(cfg.get('default_scope') or 'mmengine')
     with suggesting_types():
         model = MODELS.build(model_config(cfg))
     if weights is None:
@@ -166,4 +168,4 @@ def _dataset_meta(cfg: Config, checkpoint: dict) -> dict:
         others = np.random.RandomState(42).randint(0, 256, (len(classes), 3)).tolist()
         pairs = zip(classes, others, strict=True)
         found['palette'] = [own.get(name, other) for name, other in pairs]
-    return found
+    return found | drawable(found)

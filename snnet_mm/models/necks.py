@@ -52,6 +52,7 @@ class NormPerMap(BaseModule):
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(init_cfg)
+        self.in_channels = in_channels
         self.norms = nn.ModuleList(
             MODELS.build(dict(norm_cfg, num_channels=n)) for n in in_channels
         )
@@ -88,6 +89,7 @@ class SimpleFeaturePyramid(BaseModule):
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(init_cfg)
+        self.in_channels = in_channels
         self.strides = tuple(strides)
         first = self.strides[0] if strides else 0
         doubled = all(s == first * 2**i for i, s in enumerate(self.strides))

@@ -22,8 +22,8 @@ def paint(
     """Return an image with its prediction painted on it.
 
     Objects are drawn with outlines, masks, names and scores, by ``supervision`` if it
-    is installed. Depths are painted in grey, near pixels bright. For class
-    probabilities, the image is returned unchanged.
+    is installed. Depths are painted in grey, near pixels bright; pixels without a
+    finite depth are unchanged. For class probabilities, the whole image is.
 
     Args:
         image: uint8 RGB ``(H, W, 3)``.
@@ -47,8 +47,12 @@ def paint(
     if found.ndim == 1:
         return image
     if found.dtype.kind == 'f':
-        near = 255 * (1 - found / max(float(found.max()), 1e-6))
-        return _blend(image, near[..., None], opacity)
+        known = np.isfinite(found)
+        farthest = found.max(where=known, initial=1e-6)
+        near = 255 * (1 - (found[known] / farthest).clip(0, 1))
+        painted = image.copy()
+        painted[known] = _blend(image[known], near[:, None], opacity)
+        return painted
     colours = _colours(palette, int(found.max()) + 1)
     return _blend(image, colours[found], opacity)
 

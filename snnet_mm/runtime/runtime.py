@@ -26,6 +26,7 @@ from .steps import Steps
 LATENCIES = 'latencies.json'
 REPEATS = 5  # timed calls of each stitch
 EQUAL = 0.5  # maximum measured loss, in metric points, of a file that counts as equal
+BITS = dict(fp32=32, int8=8)  # of a weight, by precision
 Key = tuple[str, int]  # precision and stitch id
 
 
@@ -109,7 +110,8 @@ class StitchRuntime:
         counts as equal to its stitch in PyTorch if the 95 % interval of their
         difference contains zero and the loss is at most half a point. If files of a
         stitch have the same score, such as int8 and fp32 that both count as equal, the
-        fastest on this device is selected.
+        fastest on this device is selected for a budget in milliseconds, and the one
+        with the fewest bits for other budgets, which measure nothing.
 
         Args:
             budget: A number with a unit or %.
@@ -131,7 +133,8 @@ class StitchRuntime:
         best = within[-1] if within else front[0]
         equal = [k for k in scores if k[1] == best[1] and scores[k] == scores[best]]
         if len(equal) > 1:
-            best = min(equal, key=self._times(equal).get)
+            times = self._times(equal) if cost == 'latency' else {}
+            best = min(equal, key=lambda k: times.get(k, BITS.get(k[0], 32)))
         self._set(best)
         return best[1]
 

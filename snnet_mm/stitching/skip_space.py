@@ -1,4 +1,4 @@
-"""The space of a network stitched to itself: chains of whole, narrow and no branches."""
+"""The space of a network stitched to itself, branch by branch."""
 
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
@@ -79,7 +79,9 @@ class SkipSpace(StitchingSpace):
                 names.append(name)
                 begin = end
                 if target in substitutes:
-                    here = max((s.end - 1 for s in segments if s.begin < s.end), default=-1)
+                    here = max(
+                        (s.end - 1 for s in segments if s.begin < s.end), default=-1
+                    )
                     substitutes[target].append((Position(0, here), name))
             segments.append(Segment(0, begin, depth))
             self.plans[n] = plan
@@ -91,7 +93,9 @@ class SkipSpace(StitchingSpace):
     @property
     def narrow(self) -> dict[str, tuple[int, int]]:
         """Step and hidden units of every narrow branch, by stitching layer."""
-        return {name: self._narrow[name] for name in self.layers if name in self._narrow}
+        return {
+            name: self._narrow[name] for name in self.layers if name in self._narrow
+        }
 
     @property
     def fingerprint(self) -> str:
@@ -126,7 +130,9 @@ class SkipSpace(StitchingSpace):
         right = len(plan) == len(self.widths) and all(0 <= n <= w for n, w in pairs)
         check(right, key, plan, f'units of all steps, at most {self.widths}')
         text = write_plan(plan, self.blocks)
-        check(plan != self.widths, key, text, 'a plan with fewer units than the network')
+        check(
+            plan != self.widths, key, text, 'a plan with fewer units than the network'
+        )
         fixed = sorted(i for i, n in enumerate(plan) if not n and i not in skippable)
         blocks = [self.blocks[i] for i in fixed]
         wanted = f'all of blocks {blocks}, which change the width or the stride'

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from snnet_mm.stitching import know_metrics
 from snnet_mm.utils import check
+from snnet_mm.utils.logging import quiet_imports
 
 Predictions = Tensor | tuple[Tensor, ...]
 Values = Mapping[str, object]
@@ -137,7 +138,10 @@ class Task:
         return class_divergence if self.num_classes(model) > 1 else map_divergence
 
     def metric_values(self, metric: BaseMetric, values: Values) -> Values:
-        """Return the values of a metric, including those that it omitted."""
+        """Return the values of a metric, including those that it omitted.
+
+        Names are those that the metric returns, without the prefixes of evaluators.
+        """
         return values
 
     def image_statistics(
@@ -253,9 +257,18 @@ def parts_for(cfg: Mapping) -> list[str]:
 
 
 def import_parts_for(cfg: Mapping) -> None:
-    """Register classes for the mm package of a config, even without custom_imports."""
-    for module in parts_for(cfg):
-        import_module(module)
+    """Register all classes of the mm package of a config, and ours for it.
+
+    A config needs no ``custom_imports`` for them, nor for operators of mmcv.
+    """
+    scope = cfg.get('default_scope')
+    if scope not in known_scopes():
+        return
+    with quiet_imports():
+        import_module('snnet_mm.tasks.torchvision_ops').install()
+        for module in parts_for(cfg):
+            import_module(module)
+        import_module(f'{scope}.utils').register_all_modules(False)
 
 
 def check_saved(evaluator: Evaluator, key: str, number: int) -> None:

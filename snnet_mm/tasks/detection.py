@@ -119,10 +119,9 @@ class Detection(Task):
         items = metric.metric_items or PRECISIONS
         api = metric._coco_api
         least = 0.0 if api is None or api.anns else math.nan
-        nothing = {
-            f'{metric.prefix}/{k}_{item}': least for k in kinds for item in items
-        }
-        return nothing | {n: math.nan if v == -1 else v for n, v in values.items()}
+        nothing = {f'{k}_{item}': least for k in kinds for item in items}
+        found = {n: math.nan if v == -1 else v for n, v in values.items()}
+        return found if nothing.keys() & found.keys() else nothing | found
 
     def metric_for_part(self, metric: BaseMetric) -> str | None:
         """Return the metric that does not count omitted images as missed."""

@@ -34,9 +34,14 @@ MODULATED_GEOMETRY = dict(
 
 def install() -> None:
     """Register this module as mmcv's extension, unless a compiled one exists."""
-    if find_spec(EXTENSION) is None:
+    if find_spec('mmcv') is not None and find_spec(EXTENSION) is None:
         sys.modules[EXTENSION] = sys.modules[__name__]
         _replace_placeholders()
+
+
+def log_use() -> None:
+    """Log, once, that the operators of this module are in use."""
+    if sys.modules.get(EXTENSION) is sys.modules[__name__]:
         message = "mmcv has no compiled operators: detection runs on torchvision's"
         print_log(message, logger='current')
 

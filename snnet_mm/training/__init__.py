@@ -19,3 +19,4 @@ from .samplers import (
 from .schedulers import GroupOneCycleLR, OneCycleMomentum
 from .stitch_checkpoint_hook import StitchCheckpointHook
 from .stitch_hooks import StitchInitHook, StitchReportHook, StitchSamplingHook
+from .trial import try_images, try_test

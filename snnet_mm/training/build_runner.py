@@ -150,6 +150,8 @@ class ProgressHook(Hook):
 
 def _print_metrics(what: str, metrics: dict | None) -> None:
     found = {name: v for name, v in (metrics or {}).items() if is_number(v)}
+    # Stitches are listed; one of them has plain names, too.
+    found = {n: v for n, v in found.items() if n.startswith('stitch_')} or found
     ranking = {n: v for n, v in found.items() if short_name(n) in KEY_METRICS}
     shown = ', '.join(f'{name} {v:.4g}' for name, v in (ranking or found).items())
     print(f'  {what}: {shown}', flush=True)

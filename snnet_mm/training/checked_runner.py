@@ -27,7 +27,7 @@ from snnet_mm.utils import (
 )
 
 from .build_runner import build_runner
-from .checking_hooks import WeightCheckHook
+from .checking_hooks import MonitorCheckHook, WeightCheckHook
 
 INSTEAD = (
     'a network, which tools/make_elastic.py makes elastic once it is trained, or a '
@@ -71,8 +71,10 @@ def checked_runner(
     _keep_config(cfg, mode)
     with lock, guard, closing_process_group(), suggesting_types(), empty:
         runner = build_runner(cfg, mode, verbose)
-        if mode == 'test':  # mm's own checkpoint hook validates nothing
-            runner.register_hook(WeightCheckHook())
+        # mm's own checkpoint hook validates nothing.
+        runner.register_hook(
+            WeightCheckHook() if mode == 'test' else MonitorCheckHook()
+        )
         yield runner
 
 

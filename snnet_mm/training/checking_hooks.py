@@ -2,11 +2,11 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from mmengine.hooks import Hook
+from mmengine.hooks import CheckpointHook, EarlyStoppingHook, Hook
 from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 from PIL import Image
@@ -61,7 +61,7 @@ class LabelCheckHook(Hook):
                     return
         # Heads of panoptic models may predict the classes of things only.
         things = dataset.metainfo.get('thing_classes') or classes
-        _check_heads(model, {len(classes), len(things)})
+        check_heads(model, {len(classes), len(things)})
 
 
 def _check_labels(
@@ -79,9 +79,10 @@ def _check_labels(
     check(not wrong, keys, wrong, f'labels {allowed} in {of}{hint}')
 
 
-def _check_heads(model: nn.Module, allowed: set[int]) -> None:
+def check_heads(model: nn.Module, allowed: set[int], split: str = 'training') -> None:
+    """Raise unless the heads of a model have as many classes as a data set."""
     numbers = ' or '.join(map(str, sorted(allowed, reverse=True)))
-    data = f'{numbers}, the number of classes of the training set'
+    data = f'{numbers}, the number of classes of the {split} set'
     layers = 'heads with layers of their own, as a stitched backbone returns no logits'
     stitched = isinstance(getattr(model, 'backbone', None), StitchedBackbone)
     heads, one_class = known('heads'), known('one_class')
@@ -107,6 +108,33 @@ class WeightCheckHook(Hook):
                 f'the checkpoint holds {key} that is not finite: the training '
                 'diverged, or the file is damaged (argument: checkpoint)'
             )
+
+
+class MonitorCheckHook(Hook):
+    """Raises after a validation if a setting names a metric that it does not have."""
+
+    priority = 'HIGHEST'
+
+    def after_val_epoch(
+        self, runner: Runner, metrics: Mapping[str, float] | None = None
+    ) -> None:
+        for key, name in _monitored(runner):
+            check(name in (metrics or {}), key, name, list(metrics or {}))
+
+
+def _monitored(runner: Runner) -> Iterator[tuple[str, str]]:
+    """Yield the config keys that name metrics, and the names."""
+    for hook in runner.hooks:
+        if isinstance(hook, CheckpointHook):
+            names = {*(hook.save_best or ())} - {'auto'}
+            yield from (('default_hooks.checkpoint.save_best', n) for n in names)
+        if isinstance(hook, EarlyStoppingHook) and hook.strict:
+            yield 'custom_hooks: monitor of EarlyStoppingHook', hook.monitor
+    schedulers = getattr(runner, 'param_schedulers', None) or ()
+    lists = schedulers.values() if isinstance(schedulers, dict) else [schedulers]
+    for scheduler in (scheduler for each in lists for scheduler in each):
+        if getattr(scheduler, 'need_val_args', False) and scheduler.by_epoch:
+            yield 'param_scheduler: monitor', scheduler.monitor
 
 
 @register(HOOKS)

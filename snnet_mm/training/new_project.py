@@ -120,7 +120,7 @@ def _data_values(
         colours = [
             colorsys.hsv_to_rgb(h, 0.8, 0.6 + i % 3 / 5) for i, h in enumerate(hues)
         ]
-        values['palette'] = [[round(255 * x) for x in colour] for colour in colours]
+        values['palette'] = [tuple(round(255 * x) for x in c) for c in colours]
     return values
 
 

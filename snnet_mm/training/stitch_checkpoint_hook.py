@@ -27,7 +27,7 @@ from snnet_mm.models import unwrapped
 from snnet_mm.utils import atomic_path, register, remove_leftovers
 from snnet_mm.utils.checkpoints import check_weights_fit, non_finite
 
-from .resume import check_resumable, diverged, find_resumable
+from .resume import check_resumable, differences, diverged, find_resumable
 
 
 @register_backend('snnet_atomic', force=True)
@@ -95,6 +95,8 @@ class StitchCheckpointHook(CheckpointHook):
             if isinstance(runner.optim_wrapper, dict):  # a config that is not built yet
                 runner.optim_wrapper = runner.build_optim_wrapper(runner.optim_wrapper)
             check_resumable(checkpoint, name, runner.optim_wrapper)
+            for line in differences(checkpoint, runner):
+                runner.logger.warning(f'Resumed with {line}.')
 
     def _save_checkpoint_with_step(self, runner: Runner, step: int, meta: dict) -> None:
         unit = 'epoch' if self.by_epoch else 'iteration'

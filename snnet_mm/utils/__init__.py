@@ -5,7 +5,13 @@ from typing import TYPE_CHECKING
 
 from snnet_mm.runtime.checks import check, is_number, is_whole, refusal
 
-from .command_line import ToolParser, check_file, parse_size, run_command
+from .command_line import (
+    ToolParser,
+    check_file,
+    parse_size,
+    run_command,
+    tool_command,
+)
 from .files import (
     UnwritableError,
     atomic_path,

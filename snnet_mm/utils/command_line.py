@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shlex
 import sys
 import warnings
 from collections.abc import Callable
@@ -17,6 +18,8 @@ from .logging import NOISE, WithoutNoise
 USERS_ERRORS = ValueError, OSError, ImportError
 TRACEBACK, VERBOSE = '--traceback', '--verbose'
 TRUST = '--trust-checkpoint'
+# Symlinks in a checkout, copies in an installed package.
+TOOLS = Path(__file__).parents[1] / '.mim' / 'tools'
 LAUNCHERS = 'pytorch', 'slurm', 'mpi'
 # Missing package -> extra of this package that installs it.
 EXTRAS = dict(onnxruntime='onnx', openvino='openvino', ray='ray')
@@ -84,6 +87,12 @@ def run_command(main: Callable[[], None]) -> None:
         kind = '' if type(error) is ValueError else f'{type(error).__name__}: '
         print(f'Error: {kind}{text} ({TRACEBACK} shows where)', file=sys.stderr)
         raise SystemExit(1) from None
+
+
+def tool_command(tool: str, *args: object) -> str:
+    """Return the shell command that runs a tool from the current folder."""
+    path = os.path.relpath((TOOLS / tool).resolve())
+    return shlex.join(['python', path, *map(str, args)])
 
 
 def parse_size(text: str, option: str) -> tuple[int, int]:

@@ -18,6 +18,9 @@ from torch import nn
 
 from snnet_mm.runtime.checks import check, is_number, is_whole, refusal
 
+from .logging import quiet_imports
+from .registered_names import name_types
+
 PACKAGE = 'snnet_mm'
 SYNC_BN = 'SyncBN', 'MMSyncBN', nn.SyncBatchNorm
 # Samplers with known positions in the stream of samples, which seed augmentation.
@@ -36,12 +39,16 @@ def load_config(
     """Load a config and override its settings, given as ``'a.b'`` to value.
 
     ``name`` is a path, or a config of an installed package, such as
-    ``'snnet_mm::camvid/setr-naive_vit-fast_1xb8-1500_camvid-240x176.py'``.
+    ``'snnet_mm::camvid/setr-naive_vit-fast_1xb8-1500_camvid-240x176.py'``. New-style
+    configs are converted by :func:`name_types`.
     """
     import_module(f'{PACKAGE}.register')  # registers our types in any import order
+    # Many configs of mmseg import mmdet, which needs operators.
+    import_module(f'{PACKAGE}.tasks.torchvision_ops').install()
     path = _path_of(str(name))
     try:
-        cfg = Config.fromfile(path)
+        with quiet_imports():
+            cfg = name_types(Config.fromfile(path))
     except ImportError:
         raise  # from custom_imports; its message names the missing module
     except Exception as error:
@@ -50,6 +57,9 @@ def load_config(
             'config)'
         ) from error
     merge_options(cfg, options or {})
+    import_module(f'{PACKAGE}.tasks').import_parts_for(cfg)
+    for part in dicts_in(cfg._cfg_dict):
+        part.update(drawable(part))
     for part in dicts_in(cfg.get('model')):
         inner = part.get('backbone')
         if part.get('pretrained') and isinstance(inner, Mapping):
@@ -63,6 +73,17 @@ def load_config(
             allowed += 'network around it; stitched ones stand at model.backbone'
             raise refusal('backbone.backbone_cfg.type', nested.get('type'), allowed)
     return cfg
+
+
+def drawable(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the palette of a data set's metainfo with colours as tuples, if any.
+
+    mm's visualizers take a colour in a list for a list of colours.
+    """
+    palette = meta.get('palette')
+    if not isinstance(palette, list | tuple):  # mmdet allows words such as 'random'
+        return {}
+    return dict(palette=[tuple(c) if isinstance(c, list) else c for c in palette])
 
 
 def runner_config(
@@ -382,6 +403,12 @@ def set_visualization(cfg: Config, folder: str) -> None:
         hook.enable, hook.out_dir = True, folder
     else:
         hook.draw, cfg.visualizer.save_dir = True, folder
+
+
+def keep_local_backends(cfg: Config) -> None:
+    """Draw without loggers such as TensorBoard, which may not be installed."""
+    if cfg.get('visualizer'):
+        cfg.visualizer.vis_backends = [dict(type='LocalVisBackend')]
 
 
 def set_augmentation(cfg: Config) -> None:

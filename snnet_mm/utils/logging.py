@@ -2,21 +2,24 @@
 
 import logging
 import re
+import sys
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import TextIO
 
 # Messages of underlying packages that a user cannot act on.
 NOISE = re.compile(
-    'OneDL|MultiScaleDeformable|avg_non_ignore|FileClient|LocalVisBackend|'
-    'prefix is not set in metric|draw is False|is not the main process|'
-    'HardDiskBackend|since its requires_grad=False|Failed to search registry|'
-    'is out of (?:the )?local scope|align_corners|Loads checkpoint by'
+    'import OneDL|MultiScaleDeformable|avg_non_ignore|FileClient|LocalVisBackend|'
+    'batch augmentations are enabled|NMS is not compiled|prefix is not set in metric|'
+    'draw is False|HardDiskBackend|is not the main process|'
+    'since its requires_grad=False|Failed to search registry|'
+    'is out of (?:the )?local scope|When align_corners=|Loads checkpoint by'
 )
 
 
 class WithoutNoise:
-    """A text stream that drops each ``print`` whose text matches :data:`NOISE`."""
+    """A text stream that drops each line that matches :data:`NOISE`."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream, self._left_out = stream, False
@@ -25,10 +28,17 @@ class WithoutNoise:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Write a text, unless it is noise or the newline that ends noise."""
-        ends_noise = self._left_out and text == '\n'
-        self._left_out = NOISE.search(text) is not None
-        return 0 if ends_noise or self._left_out else self._stream.write(text)
+        """Write a text without its noisy lines; return its length."""
+        kept = []
+        for line in text.splitlines(keepends=True):
+            # ``print`` writes the end of a line separately.
+            ends_noise = self._left_out and line == '\n'
+            noisy = NOISE.search(line) is not None
+            self._left_out = noisy and not line.endswith('\n')
+            kept += [] if noisy or ends_noise else [line]
+        if kept:
+            self._stream.write(''.join(kept))
+        return len(text)
 
 
 @contextmanager
@@ -43,3 +53,34 @@ def quiet_terminal(logger: logging.Logger) -> Iterator[None]:
     finally:
         for handler, level in zip(terminals, levels, strict=True):
             handler.setLevel(level)
+
+
+@contextmanager
+def quiet_imports() -> Iterator[None]:
+    """Hide what the mm packages say of their optional parts when they are imported."""
+    from mmengine.logging import MMLogger  # imports torch
+
+    logger = MMLogger.get_current_instance()
+    logger.addFilter(_is_no_noise)
+    try:
+        with redirect_stdout(WithoutNoise(sys.stdout)), warnings.catch_warnings():
+            warnings.filterwarnings('ignore', module='mm|timm|torch')
+            yield
+    finally:
+        logger.removeFilter(_is_no_noise)
+
+
+def _is_no_noise(record: logging.LogRecord) -> bool:
+    return NOISE.search(record.getMessage()) is None
+
+
+@contextmanager
+def errors_only(name: str) -> Iterator[None]:
+    """Let only the errors of a package's logger and its children through."""
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

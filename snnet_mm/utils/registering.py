@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import wraps
 from inspect import Parameter, signature
+from traceback import extract_tb, walk_tb
 
 from mmengine import registry as mmengine_registries
 from mmengine.registry import Registry
@@ -77,9 +78,17 @@ def _settings(cls: type) -> set[str]:
 
 @contextmanager
 def suggesting_types() -> Iterator[None]:
-    """Suggest the closest registered type if mmengine does not find one."""
+    """Suggest the closest registered type if mmengine does not find one.
+
+    If an assertion in the constructor of an mm class fails, raise a ValueError with the
+    class and its settings in the assertion.
+    """
     try:
         yield
+    except AssertionError as error:
+        if (refused := _refused_settings(error)) is None:
+            raise
+        raise refused from error
     except KeyError as error:
         found = MISSING_TYPE.match(str(error.args[0]))
         if not found:
@@ -97,3 +106,21 @@ def suggesting_types() -> Iterator[None]:
             f'type={wrong!r}; allowed: what is registered as a {name} in {scope} or '
             f'mmengine{hint} (config keys: type, custom_imports)'
         ) from error
+
+
+def _refused_settings(error: AssertionError) -> ValueError | None:
+    """Return the error for an assertion in a constructor, or None for others."""
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+    builds = (f.f_locals for f in frames if f.f_code.co_name == 'build_from_cfg')
+    kinds = [variables['obj_cls'] for variables in builds if 'obj_cls' in variables]
+    if not kinds:
+        return None
+    line = extract_tb(error.__traceback__)[-1].line or ''
+    given = frames[-1].f_locals.items()
+    named = [f'{k}={v!r}' for k, v in given if k in re.findall(r'\w+', line)]
+    settings = ', '.join(text for text in named if not text.startswith('self='))
+    of = kinds[-1].__name__
+    why = str(error).strip() or line.removeprefix('assert ')
+    return ValueError(
+        f'{of} refuses {settings or "its settings"}: {why} (config key: {of})'
+    )

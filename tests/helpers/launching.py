@@ -43,12 +43,12 @@ def fork_server():
     return server
 
 
-def run_tool(tool, *args):
-    """Run a tool in a separate process, from the repository root."""
+def run_tool(tool, *args, cwd=ROOT):
+    """Run a tool in a separate process, by default from the repository root."""
     command = [str(ROOT / 'tools' / tool), *map(str, args)]
     with TemporaryDirectory() as folder:
         streams = [Path(folder) / name for name in ('stdout', 'stderr')]
-        process = fork_server().Process(target=_run_here, args=(command, streams))
+        process = fork_server().Process(target=_run_here, args=(command, streams, cwd))
         process.start()
         process.join(600)
         process.kill()
@@ -56,7 +56,7 @@ def run_tool(tool, *args):
     return subprocess.CompletedProcess(command, process.exitcode, *printed)
 
 
-def _run_here(command, streams):
+def _run_here(command, streams, cwd):
     """Run a command line as the interpreter would."""
     import torch
     from yapf.yapflib import yapf_api
@@ -66,7 +66,7 @@ def _run_here(command, streams):
     # Skip config formatting, as in conftest.py.
     yapf_api.FormatCode = lambda text, **style: (text, True)
     torch.set_num_threads(1)
-    os.chdir(ROOT)
+    os.chdir(cwd)
     sys.argv, sys.path[0] = command, str(Path(command[0]).parent)
     sys.stdout.reconfigure(encoding='utf-8')
     runpy.run_path(command[0], run_name='__main__')

@@ -10,6 +10,7 @@ from staged_anchors import disturb
 from torch.utils._pytree import tree_leaves
 
 from snnet_mm.anchors import mm_family
+from snnet_mm.exports.mm_internals import make_traceable
 
 mmdet = pytest.importorskip('mmdet.models')
 mmpretrain = pytest.importorskip('mmpretrain.models')
@@ -49,6 +50,23 @@ def test_blocks_one_by_one_are_the_forward_to_the_bit(family, kind, settings, re
         of_name = (n for n, _ in anchor.named_parameters() if f'net.{name}' in n)
         found = {anchor.layer_depth(n) for n in of_name}
         assert found in ({(wanted, anchor.depth + 2)}, set())
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('family, kind, settings, read', PLAIN_CASES + STAGED_CASES)
+def test_any_number_of_images_is_traced(family, kind, settings, read):
+    anchor = MODELS.build(dict(type=family, net=dict(type=kind, **deepcopy(settings))))
+    make_traceable(disturb(anchor).eval())
+    images = torch.randn(2, 3, *SIZES[0])
+    batch = torch.export.Dim('batch', max=2**31 - 1)
+    program = torch.export.export(
+        anchor, (images,), dynamic_shapes=({0: batch},), strict=False
+    )
+    for number in (1, 3):
+        images = torch.randn(number, 3, *SIZES[0])
+        pair = tree_leaves(program.module()(images)), tree_leaves(anchor(images))
+        for found, wanted in zip(*pair, strict=True):
+            torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
 
 
 def test_what_is_not_mirrored_is_named_with_what_is():

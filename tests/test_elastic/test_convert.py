@@ -2,8 +2,6 @@
 
 import sys
 from copy import deepcopy
-from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,9 +11,8 @@ from mmengine.registry import DATASETS, MODELS, init_default_scope
 from narrow_configs import write_data
 from package_calls import infer, predicted
 from staged_anchors import disturb
-from stock_configs import narrow_stock
+from stock_networks import CASES, read_stock
 from torch.utils._pytree import tree_leaves
-from toy import without_weights
 
 from snnet_mm.elastic import convert_model, make_elastic
 from snnet_mm.elastic.convert import check_equal
@@ -27,57 +24,6 @@ from snnet_mm.utils import load_config
 from snnet_mm.utils.base_checkpoint import with_prefixes
 
 OPS = pytest.mark.ops
-PLAIN = dict(embed_dims=32, num_layers=4, num_heads=2, img_size=(64, 64))
-DETECTOR = dict(embed_dims=8, depths=(2, 2, 3, 2), num_heads=(1, 2, 2, 4))
-DETECTOR |= dict(window_size=4)
-ARCH = dict(embed_dims=32, num_layers=4, num_heads=2, feedforward_channels=64)
-SWIN_ARCH = dict(embed_dims=8, depths=(2, 2, 3, 2), num_heads=(1, 2, 2, 4))
-CONVNEXT = dict(depths=[1, 2, 2, 1], channels=[8, 12, 16, 32])
-MIT = dict(embed_dims=8, num_layers=[2, 2, 2, 2])
-# Stock configs, the family of their backbone, and what makes that one narrow.
-RESNET = dict(base_channels=8, stem_channels=8)
-WIDE = [32, 64, 128, 256]
-HEADS = dict(decode_head=dict(in_channels=WIDE), auxiliary_head=dict(in_channels=128))
-LAST = dict(decode_head=dict(in_channels=256), auxiliary_head=dict(in_channels=128))
-FPN = dict(neck=dict(in_channels=WIDE))
-CASES = {
-    'mmseg/upernet/upernet_r50_4xb4-80k_ade20k-512x512': ('MMResNet', RESNET, HEADS),
-    'mmseg/pspnet/pspnet_r50-d8_4xb4-80k_ade20k-512x512': ('MMResNet', RESNET, LAST),
-    'mmseg/segformer/segformer_mit-b0_8xb2-160k_ade20k-512x512': (
-        *('MMMiT', MIT),
-        dict(decode_head=dict(in_channels=[8, 16, 40, 64])),
-    ),
-    'mmseg/setr/setr_vit-l_naive_8xb2-160k_ade20k-512x512': (
-        *('MMSegViT', PLAIN | dict(out_indices=(0, 1, 2, 3))),
-        {},
-    ),
-    'mmseg/dpt/dpt_vit-b16_8xb2-160k_ade20k-512x512': (
-        *('MMSegViT', PLAIN | dict(out_indices=(0, 1, 2, 3))),
-        {},
-    ),
-    'mmdet/mask_rcnn/mask-rcnn_r50_fpn_1x_coco': ('MMResNet', RESNET, FPN),
-    'mmdet/retinanet/retinanet_r50_fpn_1x_coco': ('MMResNet', RESNET, FPN),
-    'mmdet/swin/mask-rcnn_swin-t-p4-w7_fpn_1x_coco': (
-        *('MMSwin', DETECTOR),
-        dict(neck=dict(in_channels=[8, 16, 32, 64])),
-    ),
-    'mmpretrain/resnet/resnet50_8xb32_in1k': (
-        *('MMResNet', RESNET | dict(expansion=4)),
-        dict(head=dict(in_channels=256)),
-    ),
-    'mmpretrain/deit/deit-small_4xb256_in1k': (
-        *('MMPretrainViT', dict(arch=ARCH, img_size=64)),
-        dict(head=dict(in_channels=32)),
-    ),
-    'mmpretrain/swin_transformer/swin-tiny_16xb64_in1k': (
-        *('MMSwin', dict(arch=SWIN_ARCH, img_size=64, pad_small_map=True)),
-        dict(head=dict(in_channels=64)),
-    ),
-    'mmpretrain/convnext/convnext-tiny_32xb128_in1k': (
-        *('MMConvNeXt', dict(arch=CONVNEXT)),
-        dict(head=dict(in_channels=32)),
-    ),
-}
 FAST = 'segformer', 'convnext'
 ENDS = 'py', 'pth'
 
@@ -98,18 +44,6 @@ def data(tmp_path_factory):
     pytest.importorskip('mmdet.datasets')
     write_data(root, DATASETS.get('mmdet.CocoDataset').METAINFO['classes'])
     return root
-
-
-def read_stock(package, stock, backbone, parts, data, work_dir):
-    folder = Path(find_spec(package).origin).parent / '.mim' / 'configs'
-    cfg = narrow_stock(Config.fromfile(folder / f'{stock}.py'), data, work_dir)
-    without_weights(cfg.model)
-    cfg.model.backbone.update(backbone)
-    if 'pretrained' in cfg.model:
-        cfg.model.pretrained = None
-    for name, settings in parts.items():
-        cfg.model[name].update(settings)
-    return cfg
 
 
 def chains_of(conversion):

@@ -50,6 +50,18 @@ def test_neighbours_of_equal_size_share_batches_of_eight_in_every_iteration(fold
     assert numbers(batches) == numbers(batches) == wanted
 
 
+def test_models_with_sliding_windows_get_windows(folder):
+    batches = draw(folder, 100)
+    batches.model.test_cfg = dict(mode='slide', crop_size=(8, 10), stride=(4, 5))
+    assert [batch.shape[2:] for batch in batches] == [(8, 8), (8, 8), (8, 10)]
+    batches.model.test_cfg['crop_size'] = 3, 3
+    first, again = ([*batches] for _ in range(2))
+    assert {batch.shape[2:] for batch in first} == {(3, 3)}
+    assert all(map(torch.equal, first, again))
+    batches.model.test_cfg['mode'] = 'whole'
+    assert [batch.shape[2:] for batch in batches] == [(8, 8), (8, 8), (8, 12)]
+
+
 def test_a_seed_draws_some_once(folder):
     some = sum(numbers(draw(folder, 5)), [])
     assert len({*some}) == 5

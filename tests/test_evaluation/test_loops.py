@@ -83,6 +83,32 @@ def test_validation_during_training(toy_cfg):
     assert (Path(toy_cfg.work_dir) / 'best_stitch_4_mIoU_iter_2.pth').exists()
 
 
+@pytest.mark.parametrize(('stitches', 'meant'), [('0,4,1', 1), ('4,0', 4)])
+def test_settings_that_name_a_metric_without_a_stitch(toy_cfg, stitches, meant):
+    """They mean the slowest anchor, or the first stitch where that is not listed."""
+    toy_cfg.val_dataloader = toy_cfg.test_dataloader
+    toy_cfg.val_evaluator = toy_cfg.test_evaluator
+    toy_cfg.val_cfg = dict(type='StitchValLoop', stitches=stitches)
+    toy_cfg.train_cfg = dict(type='EpochBasedTrainLoop', max_epochs=2)
+    toy_cfg.train_dataloader.dataset.num_scenes = 4
+    toy_cfg.train_dataloader.sampler = dict(type='DefaultSampler')
+    toy_cfg.default_hooks.checkpoint.update(save_best=['mIoU', 'aAcc'], by_epoch=True)
+    toy_cfg.custom_hooks = [dict(type='EarlyStoppingHook', monitor='mAcc', strict=True)]
+    plateau = dict(type='ReduceOnPlateauLR', monitor='mIoU', rule='greater')
+    toy_cfg.param_scheduler = [plateau]
+    runner = Runner.from_cfg(toy_cfg)
+    runner.train()
+    scalars = runner.message_hub.log_scalars
+    for name in METRICS['seg']:
+        of_stitch = scalars[f'val/stitch_{meant}/{name}'].data[0].tolist()
+        assert scalars[f'val/{name}'].data[0].tolist() == of_stitch
+    scores = scalars[f'val/stitch_{meant}/mIoU'].data[0].tolist()
+    assert runner.message_hub.get_info('best_score_mIoU') == max(scores)
+    assert runner.param_schedulers[0].best in scores
+    metrics = runner.val_loop.run()
+    assert [*metrics][0] == 'mIoU'  # so that save_best='auto' takes it
+
+
 def test_budgets_of_milliseconds_by_measured_costs(toy_cfg, tmp_path):
     path = tmp_path / 'costs.json'
     runner = runner_of(toy_cfg, '25ms', costs=str(path))

@@ -1,9 +1,12 @@
 """One evaluator for several stitches."""
 
+import math
+
+import pytest
 from mmengine.evaluator import BaseMetric, Evaluator
 from mmengine.logging import MMLogger
 
-from snnet_mm.evaluation.metric_buffers import MetricBuffers
+from snnet_mm.evaluation.metric_buffers import MetricBuffers, numbers_of
 
 
 class Sum(BaseMetric):
@@ -37,3 +40,38 @@ def test_every_stitch_has_its_own_results():
         wanted = dict(sum=sum(values), number=13, largest=max(values))
         assert scores[i] == (wanted, 13, None)
     assert evaluator.metrics[0].results == []
+
+
+class CocoMetric(Sum):
+    """Has the names of mmdet's metric, which is recognised by its class name."""
+
+    default_prefix = 'coco'
+    format_only, metrics, metric_items, _coco_api = False, ['bbox'], ['mAP'], None
+
+
+@pytest.mark.parametrize(
+    ('sets', 'values', 'wanted'),
+    [
+        (None, {}, {'coco/bbox_mAP': 0}),  # nothing was detected
+        (None, {'coco/bbox_mAP': -1}, {'coco/bbox_mAP': math.nan}),
+        ('A', {'A/coco/bbox_mAP': 3}, {'A/coco/bbox_mAP': 3}),
+        (
+            'AB',
+            {'B/coco/bbox_mAP': -1},
+            {'A/coco/bbox_mAP': 0, 'B/coco/bbox_mAP': math.nan},
+        ),
+        # Renamed by an evaluator of somebody else.
+        (None, {'night/coco/bbox_mAP': 3}, {'night/coco/bbox_mAP': 3}),
+    ],
+)
+def test_no_metric_is_made_up(sets, values, wanted):
+    evaluator = Evaluator([CocoMetric() for _ in sets or 'A'])
+    if sets:
+        evaluator.dataset_prefixes = [*sets]
+    assert numbers_of(evaluator, values) == pytest.approx(wanted, nan_ok=True)
+
+
+def test_the_own_prefix_of_a_metric():
+    evaluator = Evaluator([CocoMetric(prefix='night')])
+    assert numbers_of(evaluator, {}) == {'night/bbox_mAP': 0}
+    assert numbers_of(evaluator, {'night/bbox_mAP': 1}) == {'night/bbox_mAP': 1}

@@ -56,6 +56,23 @@ def test_graphs_of_another_size_than_windows_are_refused(toy_cfg, build, tmp_pat
 
 
 @pytest.mark.parametrize(
+    ('settings', 'size'),
+    [
+        (dict(mode='slide', crop_size=(48, 64), stride=(32, 43)), (48, 64)),
+        (dict(mode='whole', crop_size=(48, 64)), (80, 96)),
+        (dict(mode='whole'), (80, 96)),
+    ],
+)
+def test_graphs_take_windows_or_what_the_config_says(
+    toy_cfg, build, tmp_path, settings, size
+):
+    cfg = toy_cfg(sizes=SHORT)
+    cfg.model.test_cfg, cfg.test_cfg.input_size = settings, (80, 96)
+    exporter = StitchExporter(cfg, build(cfg), tmp_path)
+    assert exporter.size == exporter.costs.input_size == size
+
+
+@pytest.mark.parametrize(
     ('settings', 'chosen'),
     [
         ({}, dict(step='threshold', above=0.5)),

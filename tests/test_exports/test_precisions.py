@@ -152,6 +152,16 @@ def test_what_passes_is_written(exporter, tmp_path, spoil, logits, caplog):
         assert {*stored.keys()} == names
 
 
+def test_results_of_an_earlier_export_are_not_left(exporter, tmp_path):
+    for name in ('onnx_int8', 'pytorch_fp32', 'mine_fp32'):
+        (tmp_path / f'stitches_{name}.json').write_text('{}')
+    exporter.export_stitch(2, ['mm'], verify_on='val')
+    names = {path.name for path in tmp_path.glob('stitches_*')}
+    written = {f'stitches_{name}_fp32.json' for name in ('mm', 'pytorch')}
+    assert names == written | {'stitches_mine_fp32.json'}
+    StitchResults.read(tmp_path / 'stitches_pytorch_fp32.json')
+
+
 def test_heads_that_are_no_graphs_are_refused(exporter, tmp_path, monkeypatch):
     lacks = 'snnet_mm.tasks.Segmentation.without_heads'
     monkeypatch.setattr(lacks, lambda *_: 'AHead: it loops')

@@ -493,11 +493,18 @@ def test_of_equal_files_the_fastest_runs(bundle, factor):
     runtime = write_verified(bundle, lost | {('int8', 1): (2, [-5, 1])}, factor)
     best = 'int8' if factor < 1 else 'fp32'
     for stitch, precision in {0: 'fp32', 2: best, 1: 'fp32'}.items():
-        flops = runtime.stitches[stitch]['flops']
-        assert runtime.set_budget(f'{1.001 * flops / 1e9:.9f}G') == stitch
+        assert runtime.set_budget(f'{1.001 * MS[stitch]}ms') == stitch
         assert runtime.active_precision == precision
     runtime.hold(fps=1000 / 39)
     assert (runtime.active_stitch, runtime.active_precision) == (2, best)
+
+
+def test_a_budget_in_flops_times_nothing(bundle, monkeypatch):
+    runtime = write_verified(bundle, {('int8', 2): (0.2, [-0.5, 0.1])}, 2)
+    monkeypatch.delattr(StitchRuntime, '_read_latencies')
+    flops = runtime.stitches[2]['flops']
+    assert runtime.set_budget(f'{1.001 * flops / 1e9:.9f}G') == 2
+    assert runtime.active_precision == 'int8'
 
 
 def test_a_stitch_and_its_precision_are_chosen_at_once(bundle, monkeypatch):

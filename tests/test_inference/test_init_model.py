@@ -56,12 +56,14 @@ def test_a_data_preprocessor_at_the_top_level(cfg, checkpoint):
 
 def test_classes_come_from_the_checkpoint_or_the_config(cfg, checkpoint, tmp_path):
     model = init_model(cfg, checkpoint, device='cpu')
-    assert model.dataset_meta == dict(cfg.test_dataloader.dataset.metainfo)
+    palette = [(10, 20, 30), (200, 0, 0), (0, 0, 200)]
+    assert model.dataset_meta == dict(classes=('sky', 'road', 'car'), palette=palette)
     known = dict(classes=('a', 'b', 'c'), palette=[[1, 2, 3]] * 3)
     state_dict = torch.load(checkpoint)['state_dict']
     meta = dict(dataset_meta=known | dict(reduce_zero_label=False))
     torch.save(dict(state_dict=state_dict, meta=meta), tmp_path / 'a.pth')
-    assert init_model(cfg, tmp_path / 'a.pth', device='cpu').dataset_meta == known
+    found = init_model(cfg, tmp_path / 'a.pth', device='cpu').dataset_meta
+    assert found == known | dict(palette=[(1, 2, 3)] * 3)
 
 
 def test_every_class_gets_a_colour(cfg, checkpoint):
@@ -72,7 +74,7 @@ def test_every_class_gets_a_colour(cfg, checkpoint):
     )
     assert first == again
     assert first['classes'] == ('road', 'moss', 'car')
-    assert first['palette'][::2] == [[128, 64, 128], [0, 0, 142]]
+    assert first['palette'][::2] == [(128, 64, 128), (0, 0, 142)]
     assert len(first['palette'][1]) == 3
 
 

@@ -23,6 +23,11 @@ def test_maps_have_the_colours_of_their_classes_or_are_grey():
     painted = paint(GREY, metres, opacity=1)
     assert painted[0, 0].tolist() == [191] * 3
     assert painted[0, 8].tolist() == [0] * 3
+    metres[0, :3] = np.nan, np.inf, -1
+    painted = paint(GREY, metres, opacity=1)
+    assert painted[0, :4, 0].tolist() == [100, 100, 255, 191]
+    assert painted[0, 8].tolist() == [0] * 3
+    assert np.array_equal(paint(GREY, np.full_like(metres, np.nan)), GREY)
     # Without a palette all classes differ.
     painted = paint(GREY[:1], np.arange(16)[None], opacity=1)
     assert len({tuple(pixel) for pixel in painted[0]}) == 16

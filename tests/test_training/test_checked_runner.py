@@ -31,6 +31,26 @@ def test_a_config_in_its_work_directory_stays_as_it_is(files, tmp_path, mode):
 
 
 @pytest.mark.parametrize(
+    ('key', 'value'),
+    [
+        ('default_hooks.checkpoint.save_best', ['mIoU', 'mIou']),
+        ('custom_hooks', [dict(type='EarlyStoppingHook', monitor='mIou', strict=True)]),
+        (
+            'param_scheduler',
+            [dict(type='ReduceOnPlateauLR', monitor='mIou', rule='greater')],
+        ),
+    ],
+)
+def test_metrics_that_no_validation_gives(cfg, key, value):
+    cfg.merge_from_dict(
+        {key: value, 'train_cfg.max_iters': 1, 'train_cfg.val_interval': 1}
+    )
+    words = f"'mIou'; allowed: .*'mIoU'.*{key}"
+    with pytest.raises(ValueError, match=words), checked_runner(cfg, 'train') as runner:
+        runner.train()
+
+
+@pytest.mark.parametrize(
     ('mode', 'setting', 'words'),
     [
         ('train', dict(load_from='none.pth'), 'none.pth does not exist.*load_from'),

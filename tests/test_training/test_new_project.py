@@ -142,7 +142,7 @@ def test_values(out, narrow, tmp_path):
     assert cfg.model.decode_head.num_classes == 2
     assert cfg.model.backbone.img_size == (64, 64) == values['size']
     assert values['mean'] == [127.5, 127.5, 127.5]
-    assert values['palette'] == [[153, 31, 31], [41, 204, 204]]
+    assert values['palette'] == [(153, 31, 31), (41, 204, 204)]
     assert cfg.train_cfg.max_iters == cfg.param_scheduler[1].end == 600
     assert values['backbone']['init_cfg']['checkpoint'] == narrow
     values = write_project(data, out, TINY, force=True)

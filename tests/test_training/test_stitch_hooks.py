@@ -8,7 +8,7 @@ from mmengine.hooks import EMAHook
 from mmengine.registry import DATA_SAMPLERS
 from mmengine.runner import Runner
 from torch.utils.data import BatchSampler
-from watching_hooks import Recorder, train
+from watching_hooks import Recorder, in_folder, train
 
 from snnet_mm.costs import cost_table
 from snnet_mm.models import find_stitched_backbone, set_input_size
@@ -103,6 +103,42 @@ def test_costs_are_of_the_first_image(toy_cfg, caplog):
     hook.before_train(runner)
     assert hook.sampler.costs == costs
     assert 'Costs are counted at 64x64, that of the first image' in caplog.text
+
+
+def test_random_anchors_are_said_once(toy_cfg, caplog):
+    """Unless a checkpoint of them, of the model, or of a whole training is loaded."""
+    words = 'These anchors start from random weights: '
+    toy_cfg.log_level = 'INFO'
+    runner, _ = train(toy_cfg, handler=caplog.handler)
+    said = [m for m in caplog.messages if m.startswith(words)]
+    assert said[0].startswith(f'{words}fast, slow. They have no init_cfg of type Pr')
+    assert len(said) == 1
+    caplog.clear()
+    checkpoint = f'{toy_cfg.work_dir}/iter_2.pth'
+    for name, changes in dict(loaded=dict(load_from=checkpoint)).items():
+        train(in_folder(toy_cfg, name, **changes), handler=caplog.handler)
+    assert words not in caplog.text
+    model, pretrained = runner.model, dict(type='Pretrained', checkpoint=checkpoint)
+    backbone = model.backbone
+    for part, left in (
+        *((backbone.anchors[0], ['slow']), (backbone.anchors[1].blocks[0], ['fast'])),
+        *((model, []), (backbone, []), (model.decode_head, ['fast', 'slow'])),
+    ):
+        before, part.init_cfg = getattr(part, 'init_cfg', None), [pretrained]
+        assert stitch_hooks.random_anchors(model) == left
+        part.init_cfg = before
+
+
+def test_auxiliary_heads_are_checked_before_the_fit(toy_cfg, caplog):
+    head = dict(toy_cfg.model.decode_head, in_channels=40)
+    toy_cfg.model.auxiliary_head = [head]
+    toy_cfg.log_level = 'INFO'
+    runner = Runner.from_cfg(toy_cfg)
+    runner.logger.addHandler(caplog.handler)
+    key = r'model.auxiliary_head\[0\].in_channels'
+    with pytest.raises(ValueError, match=f'in_channels=40; allowed: 96, .*{key}'):
+        runner.train()
+    assert 'Fitted' not in caplog.text
 
 
 def test_parts_of_the_model_are_asked_about_the_space(toy_cfg):

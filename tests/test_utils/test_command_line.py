@@ -1,9 +1,19 @@
+import shlex
 import sys
 import warnings
+from pathlib import Path
 
 import pytest
 
-from snnet_mm.utils import ToolParser, check, check_file, run_command
+from snnet_mm.utils import (
+    ToolParser,
+    check,
+    check_file,
+    run_command,
+    tool_command,
+)
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_errors_of_users_are_short(capsys, monkeypatch):
@@ -19,6 +29,19 @@ def test_errors_of_users_are_short(capsys, monkeypatch):
     monkeypatch.setattr(sys, 'argv', ['tool', '--traceback'])
     with pytest.raises(ValueError, match='FSS'):
         run_command(main)
+
+
+def test_commands_run_in_the_folder_where_they_are_printed(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    args = 'my model.py', Path('a b') / '1.pth', '--stitch-id', 3
+    wanted = "python tools/test.py 'my model.py' 'a b/1.pth' --stitch-id 3"
+    assert tool_command('test.py', *args) == wanted
+    folder = tmp_path / 'my work'
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    python, tool, *rest = shlex.split(tool_command('test.py', *args))
+    assert (folder / tool).resolve() == ROOT / 'tools' / 'test.py'
+    assert [python, *rest] == ['python', *map(str, args)]
 
 
 def test_the_extra_of_a_missing_package_is_named(capsys, monkeypatch):

@@ -18,6 +18,17 @@ def test_bases_and_options_are_merged(tmp_path):
     )
 
 
+@pytest.mark.parametrize('palette', [[[1, 2, 3]], ((1, 2, 3),)])
+def test_colours_are_what_visualizers_take(tmp_path, palette):
+    part = f'dict(metainfo=dict(palette={palette}))'
+    write(tmp_path, a=f'palette = {palette}\nx = dict(datasets=[{part}])\n')
+    cfg = load_config(tmp_path / 'a.py')
+    wanted = [(1, 2, 3)]
+    assert cfg.palette == cfg.x.datasets[0].metainfo.palette == wanted
+    write(tmp_path, a="palette = 'random'")
+    assert load_config(tmp_path / 'a.py').palette == 'random'
+
+
 @pytest.mark.parametrize(
     ('name', 'text', 'message'),
     [

@@ -78,6 +78,26 @@ def test_the_nearest_setting_is_named(name, settings, words):
 
 
 @pytest.mark.parametrize(
+    ('changes', 'words'),
+    [
+        (dict(in_channels=[8, 8]), r'refuses in_channels=\[8, 8\]: isinstance\(in_c'),
+        (dict(in_index=(0, 1)), r'refuses in_index=\(0, 1\): .*config key: SETRUP'),
+        (dict(kernel_size=2), r'refuses kernel_size=2: kernel_size must be 1 or 3'),
+    ],
+)
+def test_settings_that_an_assertion_of_mm_refuses(changes, words):
+    cfg = tiny_config()
+    cfg.model.decode_head.update(changes)
+    with pytest.raises(ValueError, match=f'SETRUPHead {words}'):
+        init_model(cfg, None)
+
+
+def test_other_assertions_stay_as_they_are():
+    with pytest.raises(AssertionError), suggesting_types():
+        raise AssertionError
+
+
+@pytest.mark.parametrize(
     ('key', 'value', 'words'),
     [
         ('model.backbone.type', 'SNNetV2', "type='SNNetV2'; .*mean 'SNNetv2'"),

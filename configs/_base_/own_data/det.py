@@ -4,7 +4,7 @@ data_root = 'data/my_data'
 train = dict(ann_file='train.json', data_prefix=dict(img='train/'))
 val = dict(ann_file='val.json', data_prefix=dict(img='val/'))
 classes = ['car', 'person']
-palette = [[128, 64, 128], [0, 0, 142]]
+palette = [(128, 64, 128), (0, 0, 142)]
 with_mask = True
 max_per_image = 100
 anchor_scale = 8

@@ -77,7 +77,9 @@ class SingleStitch(BaseModule):
             runs = {i for s in route for i in range(s.begin, s.end)}
             narrow = [c for c in layers.values() if isinstance(c, dict) and 'step' in c]
             units = {c['step']: c['units'] for c in narrow}
-            self.view.cut({i: units.get(i, 0) for i in {*range(self.view.depth)} - runs})
+            self.view.cut(
+                {i: units.get(i, 0) for i in {*range(self.view.depth)} - runs}
+            )
         self.maps = tuple(_read_map(m, self.stitch, layers) for m in maps)
         self.with_cls = with_cls
         self.map_anchor = self.stitch.end_anchor if map_anchor is None else map_anchor

@@ -61,9 +61,9 @@ class LeastSquares:
         dtype = torch.float64 if self.exact else torch.float32
         x, y = _augment(x, self.x_dim, dtype), _augment(y, self.y_dim, dtype)
         size = len(x) if self.exact else PIECE
-        for x, y in zip(x.split(size), y.split(size), strict=True):
+        for piece, of_y in zip(x.split(size), y.split(size), strict=True):
             # If the fit is one-way, Y'Y is not kept.
-            pairs = (x, x), (x, y), (y, y)
+            pairs = (piece, piece), (piece, of_y), (of_y, of_y)
             for total, (a, b) in zip(self._sums, pairs, strict=False):
                 total += a.T @ b
 

@@ -5,6 +5,7 @@ from snnet_mm.utils import refusal
 
 try:
     torchvision_ops.install()
+    torchvision_ops.log_use()
     from .coco_metric import StitchCocoMetric
     from .eomt import EoMTHead
 except ImportError as error:  # mmengine would blame PYTHONPATH

@@ -118,7 +118,7 @@ class EoMTHead(Mask2FormerHead):
         """
         features, *cls = x[-1] if isinstance(x[-1], tuple) else x[-1:]
         grid = tuple(features.shape[2:])
-        queries = self.queries.weight.expand(len(features), -1, -1)
+        queries = self.queries.weight.expand(features.shape[0], -1, -1)
         patches = features.flatten(2).transpose(1, 2)
         tokens = torch.cat([queries, *(c[:, None] for c in cls), patches], 1)
         found = []

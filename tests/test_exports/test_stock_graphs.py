@@ -1,0 +1,124 @@
+"""The table of the README: stock networks, made elastic, as ONNX graphs."""
+
+import shlex
+
+import pytest
+import torch
+from launching import run_tool
+from mmengine.registry import DATASETS
+from narrow_configs import write_data
+from old_torch import writes_onnx
+from staged_anchors import disturb
+from stock_networks import CASES, read_stock
+
+from snnet_mm.elastic import convert_model, make_elastic
+from snnet_mm.elastic.convert import Budgets
+from snnet_mm.elastic.report import has_linear_layers
+from snnet_mm.exports import StitchExporter, load_export, read_manifest
+from snnet_mm.exports.comparison import check_parity, predict_loaded
+from snnet_mm.inference.init_model import init_model
+from snnet_mm.models import find_stitched_backbone, fit_in_turn, set_stitch
+from snnet_mm.models.backbones.elastic_backbone import skippable
+from snnet_mm.tasks import task_of
+from snnet_mm.tasks.base import as_tuple
+from snnet_mm.utils.configs import takes_rgb
+
+pytest.importorskip('onnxruntime')
+pytestmark = writes_onnx
+
+TOLERANCE = 1e-4  # of fp32, relative to the largest prediction if that exceeds 1
+CORRELATION = 0.98  # least of int8 with PyTorch
+SIZE = 64, 64
+
+
+def cases():
+    for path, (_, *case) in CASES.items():
+        package, _, stock = path.partition('/')
+        name = stock.rpartition('/')[2]
+        marks = [pytest.mark.ops] * (package == 'mmdet')
+        marks += [pytest.mark.slow]
+        yield pytest.param(package, stock, *case, marks=marks, id=f'{package}-{name}')
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory):
+    """Generated images in the layouts of ADE20K, COCO and ImageNet."""
+    root = tmp_path_factory.mktemp('data')
+    pytest.importorskip('mmdet.datasets')
+    write_data(root, DATASETS.get('mmdet.CocoDataset').METAINFO['classes'])
+    return root
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('package, stock, backbone, parts', [*cases()])
+def test_graphs_of_an_elastic_stock_model(
+    package, stock, backbone, parts, data, tmp_path
+):
+    cfg = read_stock(package, stock, backbone, parts, data, tmp_path)
+    network = init_model(cfg, None, device='cpu')
+    if package != 'mmdet':  # boxes of random heads would have no area
+        disturb(network)
+    conversion = convert_model(cfg, network)
+    whole = find_stitched_backbone(conversion.build(cfg, Budgets(), network))
+    (anchor,) = whole.anchors
+    skipped = skippable(anchor)[-1]
+    budgets = Budgets([[i for i in range(anchor.depth) if i != skipped]])
+    elastic = conversion.build(cfg, budgets, network)
+    fit_in_turn(find_stitched_backbone(elastic), [torch.randn(4, 3, *SIZE)])
+    cfg = conversion.config(cfg, budgets, SIZE)
+    precisions = ('fp32', 'int8')[: 1 + has_linear_layers(elastic)]
+    exporter = StitchExporter(cfg, elastic, tmp_path / 'bundle')
+    # Of all blocks, this one runs all but one, and its map.
+    (stitch,) = exporter.export_bundle([1], precisions=precisions)['stitches']
+    assert [file['precision'] for file in stitch['files']] == [*precisions]
+    task = task_of(elastic)
+    set_stitch(elastic, 1)
+    for file in stitch['files']:
+        run = load_export(exporter.out_dir / file['name'])
+        for number in (1,) if task.takes_one(elastic) else (1, 2):
+            images = 255 * torch.rand(number, 3, *SIZE)
+            graph_images = images.flip(1) if takes_rgb(cfg) else images
+            got, wanted = run(graph_images), predict_loaded(elastic, images)
+            if file['precision'] == 'fp32':
+                reordered = task.reordered(elastic)
+                check_parity(file['name'], got, wanted, TOLERANCE, reordered)
+            else:
+                assert_close_in_int8(got, wanted)
+
+
+def assert_close_in_int8(got, wanted):
+    for a, b in zip(as_tuple(got), as_tuple(wanted), strict=True):
+        assert a.shape == b.shape
+        correlation = torch.corrcoef(torch.stack([a.flatten(), b.flatten()]))[0, 1]
+        assert correlation > CORRELATION
+
+
+# One of each package; of mmsegmentation one with sliding windows.
+PRINTED = {
+    'mmseg/setr/setr_vit-l_naive_8xb2-160k_ade20k-512x512': [64, 64],
+    'mmdet/swin/retinanet_swin-t-p4-w7_fpn_1x_coco': [128, 160],
+    'mmpretrain/deit/deit-small_4xb256_in1k': [64, 64],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.ops
+@pytest.mark.parametrize('path, size', PRINTED.items())
+def test_the_export_that_make_elastic_prints(path, size, data, tmp_path):
+    package, _, stock = path.partition('/')
+    cfg = read_stock(package, stock, *CASES[path][1:], data, tmp_path / 'work')
+    cfg.dump(tmp_path / 'network.py')
+    network = init_model(cfg, None, device='cpu')
+    torch.save(dict(state_dict=network.state_dict()), tmp_path / 'network.pth')
+    files, folder, lines = ['network.py', 'network.pth'], tmp_path / 'my folder', []
+    options = dict(budgets=1, num_images=2, device='cpu', say=lines.append)
+    make_elastic(*(tmp_path / file for file in files), folder, **options)
+    (export,) = (line for line in lines if 'export_stitch.py' in line)
+    done = run_tool('export_stitch.py', *shlex.split(export)[2:])
+    assert done.returncode == 0, done.stdout + done.stderr
+    manifest = read_manifest(folder / 'bundle')
+    assert manifest['input']['shape'][2:] == size
+    written = [f for stitch in manifest['stitches'] for f in stitch['files']]
+    assert {file['precision'] for file in written} == {'fp32', 'int8'}
+    full = [f['max_difference'] for f in written if f['precision'] == 'fp32']
+    assert max(full) < 1e-3

@@ -7,7 +7,7 @@ from snnet_mm.runtime.budgets import UNITS, Budget
 from snnet_mm.stitching import Plan
 from snnet_mm.utils import check
 
-from .knapsack import Option, choose_plan
+from .knapsack import Option, cheapest_plans, choose_plan
 from .sensitivity import StepRecord, widths_of
 from .step_costs import StepCosts
 
@@ -52,7 +52,7 @@ def chosen_plans(
         unit = UNITS[bound.cost]
         plan = choose_plan(options, bound.limit, cost)
         if plan is None:
-            cheapest = min(_cheapest(options), whole, key=cost)
+            cheapest = min(*cheapest_plans(options), key=cost)
             wanted = f'at least {unit.budget(cost(cheapest))}, the cheapest plan: '
             check(not given, '--budgets', str(budget), wanted + costs.write(cheapest))
             say(f'  {unit.budget(bound.limit)}: below the cheapest plan, left out')
@@ -85,7 +85,3 @@ def _options(
         price = costs.step(cost, step, 0) / 2
         options.append(Option(0, price, record.harm(0)))
     return options
-
-
-def _cheapest(options: Sequence[Sequence[Option]]) -> Plan:
-    return tuple(min(o, key=lambda x: (x.cost, x.harm)).units for o in options)

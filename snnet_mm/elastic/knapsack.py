@@ -69,8 +69,16 @@ def _plans(steps: Sequence[Sequence[Option]]) -> set[Plan]:
     for price in (0.0, *prices):
         best = (min(o, key=lambda x: (x.harm + price * x.cost, x.cost)) for o in steps)
         plans.add(tuple(option.units for option in best))
-    plans.add(tuple(min(o, key=lambda x: (x.cost, x.harm)).units for o in steps))
-    return plans
+    return plans | {*cheapest_plans(steps)}
+
+
+def cheapest_plans(steps: Sequence[Sequence[Option]]) -> tuple[Plan, Plan]:
+    """Return the plan of the cheapest steps, and that of the fewest units.
+
+    The latter is cheaper if its gaps share maps.
+    """
+    by_step = (min(o, key=lambda x: (x.cost, x.harm)) for o in steps)
+    return tuple(o.units for o in by_step), tuple(min(o).units for o in steps)
 
 
 def _filled(

@@ -58,7 +58,7 @@ def harm(plan):
     return sum(0 if n == width else r.harm(n) for r, n, width in pairs)
 
 
-@pytest.mark.parametrize('share', [0.4, 0.6, 0.8])
+@pytest.mark.parametrize('share', [0.5, 0.65, 0.8])
 @pytest.mark.parametrize(
     'cost, unit', [('flops', 1e9), ('params', 1e6), ('latency', 1)]
 )
@@ -66,12 +66,10 @@ def test_plans_do_least_harm_within_budgets_of_every_cost(costs, share, cost, un
     limit = share * costs.of(cost, WIDTHS)
     budget = f'{limit / unit:.12f}{dict(flops="G", params="M", latency="ms")[cost]}'
     (plan,), (line,) = choose(costs, budget)
-    of_all = {
-        harm(plan): costs.of(cost, (*plan, 1))
-        for plan in product(*([0, *widths_of(width)] for width in WIDTHS[:4]))
-    }
+    plans = product(*([0, *widths_of(width)] for width in WIDTHS[:4]))
+    of_all = [(harm(p), costs.of(cost, (*p, 1))) for p in plans]
     least, easy = (
-        min(h for h, amount in of_all.items() if amount <= bound)
+        min(h for h, amount in of_all if amount <= bound)
         for bound in (limit, 0.9 * limit)
     )
     assert costs.of(cost, plan) <= limit

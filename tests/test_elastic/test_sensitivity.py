@@ -72,13 +72,13 @@ def test_divergences_equal_those_of_chains_made_by_hand(build):
     assert [r and len(r.order) for r in records] == [2, 32, 2, 32, None]
     chains = ['0:1/32', '0:2/8', '1:1/32', '1:2/8']
     chains += ['0:0/32', '0:2/0', '1:0/32', '1:2/0']
+    assert max(v for r in records[:4] for v in r.divergence.values()) > 1e-3
     for n, chain in enumerate(chains):
         record = records[n % 4]
         units = 0 if n >= 4 else (1, 8)[n % 2]
         wanted = divergence_by_hand(build([chain]), chain, compared, record.order)
         found = record.divergence[units]
         assert found == pytest.approx(wanted, rel=1e-2, abs=1e-7), chain
-        assert found > 0
 
 
 def test_a_resumed_measurement_equals_one_from_the_start(build):

@@ -8,6 +8,7 @@ from .base import (
     check_tokens_correspond,
     layer_depth_among,
 )
+from .channels import image_channels
 from .low_rank import LowRankUpdate
 from .mm_anchor import MMAnchor, mm_family
 from .plain_vit import PlainViT

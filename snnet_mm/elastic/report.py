@@ -9,7 +9,7 @@ import torch
 from mmengine.runner import Runner
 from rich.table import Table
 
-from snnet_mm.evaluation import draw_sample, plot_images
+from snnet_mm.evaluation import as_picture, draw_sample, plot_images
 from snnet_mm.models import set_stitch
 from snnet_mm.stitching import UNITS, StitchResults
 
@@ -85,7 +85,7 @@ def draw_predictions(runner: Runner, titles: Mapping[int, str], path: Path) -> N
     number = min(NUM_PICTURES, total)
     for i in (n * total // number for n in range(number)):
         item, row = dataset[i], []
-        image = item['inputs'].numpy()[::-1].transpose(1, 2, 0).copy()
+        image = as_picture(item['inputs'].numpy().transpose(1, 2, 0))[..., ::-1].copy()
         for stitch in titles:
             set_stitch(runner.model, stitch)
             samples = [item['data_samples'].clone()]

@@ -166,6 +166,8 @@ class StitchRuntime:
     ) -> np.ndarray | Detections | Panoptic | tuple[np.ndarray, ...]:
         """Predict an image ``(H, W, 3)`` of uint8 RGB.
 
+        Images of other numbers of channels are in the order in which mm loads them.
+
         Returns:
             Class indices ``(H, W)`` for segmentors, metres ``(H, W)`` for depth models,
             probabilities ``(classes,)`` for classifiers, :class:`Detections` for
@@ -306,7 +308,7 @@ class StitchRuntime:
         return {key: times[name] for key, name in names.items()}
 
     def _measure(self, key: Key) -> float:
-        shape = *self._image_size, 3
+        shape = *self._image_size, self._steps.channels
         noise = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
         run, times = self._session(key), []
         for _ in range(1 + REPEATS):

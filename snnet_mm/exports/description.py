@@ -47,7 +47,7 @@ def describe_graphs(
     if filled is not None:  # mm treats padding by the pipeline as image content
         pipeline = [step for step in pipeline if step_name(step) != 'Pad']
         after = [step | dict(within='graph') for step in after]
-    before = [*_steps_before(pipeline), dict(step='channels', order=channels)]
+    before = [*_steps_before(pipeline, number), dict(step='channels', order=channels)]
     padded = preprocessor.get('test_cfg') or {}
     fills = any(step.get('fills') for step in after)
     padded = dict(size=size) if task == 'detection' and not fills else padded
@@ -90,7 +90,7 @@ def described_task(model: nn.Module) -> str:
     return name if name in TASKS else 'classification'
 
 
-def _steps_before(pipeline: Sequence[dict]) -> list[dict]:
+def _steps_before(pipeline: Sequence[dict], channels: int) -> list[dict]:
     """Convert a test pipeline to steps of the manifest, with sizes height first."""
     steps = []
     for step in pipeline:
@@ -106,6 +106,10 @@ def _steps_before(pipeline: Sequence[dict]) -> list[dict]:
             how = more.get('interpolation', 'bilinear')
             steps.append(dict(step='resize', **about, interpolation=how))
         elif name == 'LoadImageFromFile':
+            colour = more.get('color_type', 'color')
+            key = 'test_dataloader.dataset.pipeline.color_type'
+            grey = f'images of {channels} channels, which the model takes'
+            check(channels == 1 or colour != 'grayscale', key, colour, grey)
             if more.get('to_float32'):  # resizing floats and bytes differs
                 steps.append(dict(step=name, to_float32=True))
         elif not name.startswith('Pack'):

@@ -35,8 +35,9 @@ class StitchRuntime:
     Resizing, sliding windows and postprocessing follow the model's test pipeline, so
     predictions equal the predictions of mm's inferencer. If mm would run an image at
     another size than the graph's, as in a pipeline without ``Resize``, the image is
-    resized to the graph's size and predictions differ. Calls are thread-safe: each runs
-    the stitch that is active when it begins.
+    resized to the graph's size and predictions differ. So is an image that is smaller
+    than the windows of a graph, or larger than the padded images of a detector. Calls
+    are thread-safe: each runs the stitch that is active when it begins.
 
     A graph is opened when its stitch is selected, not in the next call. If its SHA-256
     digest differs from the manifest read at construction, for example after another

@@ -114,12 +114,18 @@ def take_grey_images(cfg):
     cfg.test_dataloader.dataset.pipeline = [grey, *LABELLED[1:]]
 
 
+def take_four_channels(cfg):
+    data = cfg.test_dataloader.dataset
+    cv2.imwrite(f'{data.data_root}/images/0.png', np.zeros((64, 64, 4), np.uint8))
+    data.pipeline = [dict(LOAD, color_type='unchanged'), *LABELLED[1:]]
+
+
 def fail_in_the_pipeline(cfg):
     crop = dict(type='CenterCrop', crop_size='large')
     cfg.test_dataloader.dataset.pipeline = [LOAD, crop, *LABELLED[1:]]
 
 
-def give_a_palette_of_lists(cfg):
+def draw_with_unknown_settings(cfg):
     cfg.visualizer.update(type='SegLocalVisualizer', alpha=-3)
 
 
@@ -147,12 +153,16 @@ def lose_images(cfg):
         (only_format, '=True; .*test_evaluator.(format_only|output_dir)|=.nowhere.;'),
         (rename_in_order, 'order of the training.*test_dataloader.dataset.metainfo'),
         (lose_a_class, '=6; .*5, .*test set.*num_classes'),
+        (take_grey_images, 'the visualizer of the test .*visualizer, test_dataloader'),
         (
-            take_grey_images,
-            r'the model, for images of shape \(1, 64, 64\).*model, test',
+            take_four_channels,
+            r'model, for images of shape \(4, 64, 64\).*: model, test',
         ),
-        (fail_in_the_pipeline, 'test_dataloader.dataset'),
-        (give_a_palette_of_lists, 'the visualizer of the test .*visualizer, test_data'),
+        (fail_in_the_pipeline, 'AssertionError.*crop_size.*test_dataloader'),
+        (
+            draw_with_unknown_settings,
+            'the visualizer of the test .*visualizer, test_data',
+        ),
         (take_an_unknown_hook, 'NoSuchHook'),
         (lose_the_evaluator, 'test_evaluator=None|None; .*test_evaluator'),
         (lose_images, 'test_dataloader.dataset'),
@@ -189,7 +199,8 @@ def test_one_annotation_file_for_two_data_sets(networks, tmp_path, first):
         write_coco(tmp_path / 'a.json', ['a.png', 'b.png']),
         write_coco(tmp_path / 'b.json', ['c.png'], first),
     ]
-    pipeline = [LOAD, dict(type='LoadAnnotations', with_bbox=True)]
+    resize = dict(type='Resize', scale=(64, 64))
+    pipeline = [LOAD, resize, dict(type='LoadAnnotations', with_bbox=True)]
     pipeline.append(dict(type='PackDetInputs'))
     data = dict(type='CocoDataset', metainfo=dict(classes=('object',)))
     data |= dict(data_prefix=dict(img=str(tmp_path)), pipeline=pipeline, test_mode=True)

@@ -73,12 +73,12 @@ def try_test(cfg: Config, model: nn.Module) -> None:
             runner = trial.from_cfg(cfg)
         with naming_empty_data(LOADER):
             evaluator = _built_loop(runner).evaluator
-        check_saved(evaluator, EVALUATOR, number=2)
-        MetricBuffers(evaluator, [0])
         for metric in evaluator.metrics:
             writes = getattr(metric, 'format_only', False)
             wanted = 'False, as results of budgets are compared'
             check(not writes, f'{EVALUATOR}.format_only', writes, wanted)
+        check_saved(evaluator, EVALUATOR, number=2)
+        MetricBuffers(evaluator, [0])
         try_images(runner, Path(folder))
 
 

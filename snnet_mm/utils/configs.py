@@ -179,11 +179,17 @@ def model_config(cfg: Config) -> dict:
     return model
 
 
+def innermost_parts(dataset: ConfigDict) -> list[ConfigDict]:
+    """Unwrap the config of a data set down to all that have a pipeline."""
+    if 'pipeline' in dataset:
+        return [dataset]
+    inner = dataset.get('datasets') or [dataset.dataset]
+    return [part for each in inner for part in innermost_parts(each)]
+
+
 def innermost(dataset: ConfigDict) -> ConfigDict:
-    """Unwrap the config of a data set down to the one that has the pipeline."""
-    while 'pipeline' not in dataset:
-        dataset = dataset.get('dataset') or dataset.datasets[0]
-    return dataset
+    """Unwrap the config of a data set down to the first that has a pipeline."""
+    return innermost_parts(dataset)[0]
 
 
 def inference_pipeline(cfg: Config) -> list[dict]:

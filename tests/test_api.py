@@ -21,14 +21,15 @@ from snnet_mm.models import find_stitched_backbone
 
 NAMES = """make_elastic stitch train evaluate load set_stitch
 set_budget stitches pick predict export Runtime Results measure"""
+PLANS = '0:2/128 1:0/64 2:2/128 3:2/128', '0:0/0 1:0/0 2:1/32 3:0/0'
 
 
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):
-    """A folder of make_elastic: four blocks, three of them, and one."""
+    """A folder of make_elastic: the network of four blocks and two chains."""
     files = write_trained('seg', tmp_path_factory.mktemp('network'))
     folder = tmp_path_factory.mktemp('elastic')
-    options = dict(blocks=[[0, 1, 3], [2]], num_images=6, device='cpu')
+    options = dict(plans=PLANS, num_images=6, device='cpu')
     sn.make_elastic(*files, folder, **options, say=lambda line: None)
     return folder
 

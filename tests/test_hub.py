@@ -99,7 +99,7 @@ def test_an_elastic_model_is_saved_whole(tmp_path):
     cfg = Config.fromfile(files[0])
     cfg.model.backbone.init_cfg = dict(checkpoint='timm://vit_base_patch16_224.mae')
     cfg.dump(files[0])
-    options = dict(blocks=[[0, 1, 3]], num_images=6, device='cpu')
+    options = dict(plans=['2:0/64'], num_images=6, device='cpu')
     sn.make_elastic(*files, folder, **options, say=lambda line: None)
     saved = hub.HubModel(str(folder), device='cpu')
     saved.save_pretrained(tmp_path / 'saved')

@@ -89,6 +89,12 @@ class BranchView:
         """Return the branch of step i."""
         return self.units[i].branch
 
+    def forget(self) -> None:
+        """Drop the copies of weights that narrow branches keep."""
+        for unit in self.units:
+            if unit.branch is not None:
+                unit.branch.forget()
+
     def cut(self, units: Mapping[int, int]) -> None:
         """Remove what is not needed if steps run with these numbers of units, or 0."""
         for i, number in units.items():
@@ -110,7 +116,10 @@ class BranchView:
         return state._replace(tokens=unit.branch.run(state.tokens, state.grid))
 
     def step_of(self, parameter: str) -> int:
-        """Return the step that uses a parameter of the anchor; -1 is the embedding."""
+        """Return the step that uses a parameter of the anchor.
+
+        -1 stands for the embedding, and for norms of outputs, which always run.
+        """
         level, _ = self.anchor.layer_depth(parameter)
         block = min(level, self.anchor.depth) - 1
         path = f'{self.anchor.block_path(max(block, 0))}.'
@@ -119,7 +128,7 @@ class BranchView:
             return -1
         if not parameter.startswith(path):  # a norm after the last block, or layers
             kind = 'norm' if level > self.anchor.depth else 'enter'
-            return next((i for i in steps if self.units[i].kind == kind), steps[-1])
+            return next((i for i in steps if self.units[i].kind in (kind, 'block')), -1)
         name = parameter.removeprefix(path)
         owners = (i for i in steps if self[i] is not None and self[i].owns(name))
         return next(owners, steps[-1])

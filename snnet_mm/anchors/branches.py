@@ -78,6 +78,10 @@ class Branch:
         found = {name: self._read(name, order, units) for name in self.cuts}
         return {name: value for name, value in found.items() if value is not None}
 
+    def forget(self) -> None:
+        """Drop all kept copies of weights; :class:`KeptTensors` sees most changes."""
+        self._kept.train(False)
+
     def owns(self, name: str) -> bool:
         """Return whether a parameter of the block belongs to this branch alone."""
         return _within(name, self.parts)
@@ -99,8 +103,9 @@ class Branch:
         Afterwards only :meth:`hidden` runs.
         """
         device = next(self.block.parameters()).device
-        kept = self.tensors(torch.arange(self.units, device=device), units)
-        for name, value in kept.items() if units else ():
+        order = torch.arange(self.units, device=device)
+        kept = self.tensors(order, units) if units else {}
+        for name, value in kept.items():
             owner, name = _owner(self.block, name)
             is_parameter = isinstance(getattr(owner, name), nn.Parameter)
             copy = value.clone()

@@ -197,6 +197,8 @@ class _Job:
                 self.records = self._records(num_images)
         else:
             given = budgets.split(',') if isinstance(budgets, str) else budgets
+            listed = given is None or isinstance(given, Sequence)
+            check(listed, '--budgets', budgets, "budgets such as '50%,25%'")
             parsed = [parse_budget(text, '--budgets') for text in given or ()]
             for budget in parsed:
                 wanted = 'budgets in %, G, M or ms'
@@ -266,11 +268,11 @@ class _Job:
             images=[batches.digest, len(batches), self.seed],
             plans=self.chains,
         )
+        self._set_orders(backbone)
         known = self._known_fits(backbone)
         ids = [i for i in backbone.space.ids if i and i not in known]
         if ids:
-            self._set_orders(backbone)
-            number = f'{len(ids)} of {len(chains)} chains' if known else len(ids)
+            number = f'{len(ids)} of {len(chains)}' if known else len(ids)
             self.say(f'Fitting {number} chains on {len(batches)} images')
             fit_in_turn(
                 backbone, batches, ids, progress=_Progress(self.say), folder=self.folder
@@ -285,11 +287,10 @@ class _Job:
 
     def _check_tokens(self, backbone: ElasticBackbone, batches: ImageBatches) -> None:
         """Raise, or warn, if the images have too few tokens for the widths fitted."""
-        number, narrow = len(batches), backbone.space.narrow.values()
-        unknowns = {i: units * self.view[i].group for i, units in narrow}
-        for spec in backbone.space.layers.values():
-            step = spec.target.block
-            unknowns.setdefault(step, self.view.block_dims[step])
+        number, unknowns = len(batches), dict[int, int]()
+        for name, spec in backbone.space.layers.items():
+            step, layer = spec.target.block, backbone.stitching_layers[name]
+            unknowns[step] = max(unknowns.get(step, 0), layer.in_features)
         step = max(unknowns, key=lambda i: unknowns[i] / self.tokens[i])
         wanted = -(-TOKENS * unknowns[step] // self.tokens[step])
         words = f'{wanted} or more: the widest fit, in block '
@@ -305,7 +306,7 @@ class _Job:
         path = self.folder / 'elastic.pth'
         if not path.is_file():
             return set()
-        loaded = load_weights_only(path)
+        loaded = load_weights_only(path, joined=False)  # the base may have changed
         old = dict((loaded.get('meta') or {}).get(FITS) or {})
         plans = old.pop('plans', [])
         if old != {k: v for k, v in self.fits.items() if k != 'plans'}:
@@ -326,7 +327,11 @@ class _Job:
                 known.add(i)
         found = {k.removeprefix('backbone.'): v for k, v in weights.items()}
         found = {k: v for k, v in found.items() if k.startswith((*names,))}
-        for name, value in with_prefixes(found, names).items():
+        found = with_prefixes(found, names)
+        orders = {k: v for k, v in found.items() if k.startswith('unit_orders.')}
+        if not all(torch.equal(own[k].cpu(), v.cpu()) for k, v in orders.items()):
+            return set()  # measured again since
+        for name, value in found.items():
             own[name].copy_(value)
         return known
 

@@ -9,11 +9,7 @@ from torch import Tensor, nn
 
 from snnet_mm.anchors import TokenState
 from snnet_mm.models import NarrowBranch, find_stitched_backbone
-from snnet_mm.models.layers.least_squares import (
-    LayerFit,
-    LeastSquares,
-    solve_affine,
-)
+from snnet_mm.models.layers.least_squares import LayerFit, LeastSquares
 from snnet_mm.models.layers.narrow_branch import UnitOrder
 from snnet_mm.utils import check
 
@@ -153,17 +149,26 @@ class Sensitivities:
         self, i: int, before: Sequence[TokenState], after: Sequence[TokenState]
     ) -> tuple[nn.Module, float]:
         dims = before[0].fitted.shape[-1], after[0].fitted.shape[-1]
-        layer = self.backbone.gap_layer(*dims).to(before[0].tokens.device)
-        fit = LayerFit(layer, RIDGE, before[0].tokens.device)
-        for x, y in zip(before, after, strict=True):
-            fit.update(x, y)
-        fit.set_maps()
+        layer = self._fitted(self.backbone.gap_layer(*dims), before, after)
         total = number = 0.0
         for x, y in zip(before, after, strict=True):
             difference = layer.map_state(x).tokens - y.tokens
             total += difference.square().sum().item()
             number += difference[..., 0].numel()
         return layer, total / number
+
+    def _fitted(
+        self,
+        layer: nn.Module,
+        before: Sequence[TokenState],
+        after: Sequence[TokenState],
+    ) -> nn.Module:
+        device = before[0].tokens.device
+        fit = LayerFit(layer.to(device), RIDGE, device)
+        for x, y in zip(before, after, strict=True):
+            fit.update(x, y)
+        fit.set_maps()
+        return layer
 
     def _narrow(
         self,
@@ -184,17 +189,12 @@ class Sensitivities:
         record.order = ranking.order
         record.errors |= ranking.errors
         order.index.copy_(torch.tensor(ranking.order))
-        gram, cross, _ = fit.sums
         widths = [max(1, branch.units // MEASURED)]
         if self.every_width:
             widths = sorted({max(1, branch.units * n // 8) for n in range(1, 8)})
         for units in widths:
-            kept = order.index[:units, None] * branch.group
-            kept = (kept + torch.arange(branch.group, device=device)).flatten()
-            kept = torch.cat([kept, kept.new_tensor([len(gram) - 1])])
-            maps = solve_affine(gram[kept][:, kept], cross[kept][:, :-1], RIDGE)
-            layer = NarrowBranch(branch, units, dim, order, i).to(device)
-            layer.set_map(*maps)
+            layer = NarrowBranch(branch, units, dim, order, i)
+            self._fitted(layer, before, after)
             states = [layer.map_state(state) for state in compared]
             record.divergence[units] = self._divergence(states, i)
 

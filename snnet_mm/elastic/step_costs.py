@@ -12,7 +12,9 @@ from snnet_mm.costs.parts import Part
 from snnet_mm.models import find_stitched_backbone
 from snnet_mm.stitching import Plan, Position, changes_of, write_plan
 
-SHARES = 7 / 8, 1 / 2, 1 / 4, 1 / 8  # of the units, at which costs are taken
+# Shares of the units at which costs are taken: from all but one to a single one, as a
+# branch of all its units is not a narrow one and has other layers.
+SHARES = 1, 1 / 2, 1 / 4, 1 / 8, 0
 ROUNDS = 9  # of latencies
 
 
@@ -59,8 +61,9 @@ class StepCosts:
         known = points[step]
         if units in known:
             return known[units]
-        widths = sorted(n for n in known if n)
-        return float(np.interp(units, widths, [known[n] for n in widths]))
+        widths = sorted(n for n in known if 0 < n < self.view.widths[step])
+        value = float(np.interp(units, widths, [known[n] for n in widths]))
+        return value if cost == 'latency' else round(value)
 
     @cached_property
     def _tables(self) -> dict[str, tuple[float, dict[int, dict[int, float]]]]:
@@ -97,7 +100,8 @@ def probe_chains(view: BranchView) -> list[str]:
     """Return plans of chains whose parts are all that a plan may have."""
     blocks = [None if u.branch is None else u.block for u in view.units]
     plans = [
-        tuple(max(1, round(share * width)) for width in view.widths) for share in SHARES
+        tuple(max(1, min(round(share * width), width - 1)) for width in view.widths)
+        for share in SHARES
     ]
     for turn in (0, 1):  # one gap for every step that can be skipped
         skipped = {i for i in view.skippable if i % 2 == turn}

@@ -53,7 +53,10 @@ def read_plan(
         if block is not None:
             steps.setdefault(block, []).append(step)
     wanted = "words such as '0:3/768': a block, and the units of its branches"
-    check(isinstance(text, str) and text.split(), key, text, wanted)
+    again = f'{wanted}; for blocks in its place, of an earlier version, run '
+    again += 'tools/make_elastic.py again'
+    check(isinstance(text, str), key, text, again)
+    check(text.split(), key, text, wanted)
     for word in text.split():
         number, _, units = word.partition(':')
         values = units.split('/')
@@ -64,11 +67,12 @@ def read_plan(
         check(known, key, word, f'blocks 0 to {max(steps)}, each once')
         seen.add(block)
         whole = [widths[step] for step in steps[block]]
-        limits = '/'.join(f'0 to {width}' for width in whole)
+        limits = '/'.join(f'0 to {n}' if n > 1 else '0 or 1' for n in whole)
+        what = 'units of each branch' if max(whole) > 1 else 'the block has no units'
         numbers = [int(value) for value in values]
         right = len(numbers) == len(whole)
         right = right and all(n <= w for n, w in zip(numbers, whole, strict=True))
-        check(right, key, word, f'{number}:{limits} (units of each branch)')
+        check(right, key, word, f'{number}:{limits} ({what})')
         for step, n in zip(steps[block], numbers, strict=True):
             plan[step] = n
     return tuple(plan)

@@ -32,6 +32,7 @@ class SkipSpace(StitchingSpace):
         read: Blocks whose maps are read. A map is that of the last step of its block.
         skippable: Steps that may be skipped; by default all that have a block.
         ids: See :class:`StitchingSpace`.
+        key: Config key or option of the chains, for messages.
 
     Examples:
         >>> space = SkipSpace((4, 64, 4, 64), [(4, 32, 0, 0)], (0, 0, 1, 1), read=[1])
@@ -49,6 +50,7 @@ class SkipSpace(StitchingSpace):
         read: Collection[int] = (),
         skippable: Collection[int] | None = None,
         ids: Collection[int] | None = None,
+        key: str = 'backbone.chains',
     ) -> None:
         self.widths, self.blocks, depth = tuple(widths), tuple(blocks), len(widths)
         steps = {i for i, block in enumerate(blocks) if block is not None}
@@ -64,7 +66,7 @@ class SkipSpace(StitchingSpace):
         read = {self._ends[block] for block in read}
         substitutes = {Position(0, step): [] for step in sorted(read)}
         for n, chain in enumerate(chains, start=1):
-            plan = self._checked(chain, skippable, f'backbone.chains[{n - 1}]')
+            plan = self._checked(chain, skippable, f'{key}[{n - 1}]')
             segments, names, begin = [], [], 0
             for first, end, units in changes_of(plan, self.widths, read):
                 name = f'skip{n}_{first}to{end}'
@@ -124,16 +126,17 @@ class SkipSpace(StitchingSpace):
                 skips what cannot be skipped.
         """
         plan = tuple(plan)
-        wanted = (
-            f'units of {len(self.widths)} steps, at most {self.widths}, fewer in one'
-        )
-        right = len(plan) == len(self.widths) and plan != self.widths
         pairs = zip(plan, self.widths, strict=False)
-        check(right and all(0 <= n <= w for n, w in pairs), key, plan, wanted)
+        right = len(plan) == len(self.widths) and all(0 <= n <= w for n, w in pairs)
+        check(right, key, plan, f'units of all steps, at most {self.widths}')
+        text = write_plan(plan, self.blocks)
+        check(
+            plan != self.widths, key, text, 'a plan with fewer units than the network'
+        )
         fixed = sorted(i for i, n in enumerate(plan) if not n and i not in skippable)
         blocks = [self.blocks[i] for i in fixed]
         wanted = f'all of blocks {blocks}, which change the width or the stride'
-        check(not fixed, key, write_plan(plan, self.blocks), wanted)
+        check(not fixed, key, text, wanted)
         return plan
 
 

@@ -47,11 +47,12 @@ def check_local(checkpoint: str | os.PathLike) -> None:
         )
 
 
-def load_weights_only(path: str | os.PathLike) -> dict[str, Any]:
+def load_weights_only(path: str | os.PathLike, joined: bool = True) -> dict[str, Any]:
     """Load a checkpoint to the CPU without running any code in it.
 
-    A checkpoint that adds to a base checkpoint is returned with the weights of both;
-    see :func:`snnet_mm.utils.base_checkpoint.save_added`. Besides the types that torch
+    A checkpoint that adds to a base checkpoint is returned with the weights of both
+    unless ``joined`` is False; see :func:`snnet_mm.utils.base_checkpoint.save_added`.
+    Besides the types that torch
     allows, ``HistoryBuffer`` and numpy arrays and scalars of plain data are allowed,
     because mmengine's checkpoints contain them. The tensors of a ``.safetensors`` file
     become the state dict.
@@ -79,7 +80,7 @@ def load_weights_only(path: str | os.PathLike) -> dict[str, Any]:
             f'checkpoint {path} holds a {type(loaded).__name__}, a dict is wanted'
         )
     read = lambda base: weights_of(load_weights_only(base))  # noqa: E731
-    return joined_with_base(dict(loaded), path, read)
+    return joined_with_base(dict(loaded), path, read) if joined else dict(loaded)
 
 
 def weights_of(loaded: Mapping) -> dict[str, Any]:

@@ -1,46 +1,31 @@
 """Branches of every family of blocks: whole, with some units, and cut."""
 
+from copy import deepcopy
+
 import pytest
 import torch
+from families import families
+from mmengine.registry import MODELS
 from staged_anchors import disturb
-from test_mm_anchor import PLAIN_CASES, STAGED_CASES, build
 
-from snnet_mm.anchors import BranchView, PlainViT, TimmAnchor, mm_family
+from snnet_mm.anchors import BranchView
 
-ARCH = dict(embed_dims=16, depth=2, num_heads=4)
-OWN = [
-    dict(img_size=32, final_norm=True, layer_scale_init=0.5),
-    dict(img_size=32, rel_pos_bias=True),
-    dict(img_size=64, cls_token=False, window_size=3, decomposed_rel_pos=True),
-]
-TIMM = [
-    'vit_tiny_patch16_224.augreg_in21k',
-    'deit3_small_patch16_224.fb_in1k',
-]
+pytest.importorskip('mmdet.models')
+pytest.importorskip('mmpretrain.models')
+pytest.importorskip('mmseg.models')
 
 
-def anchors():
-    for family, kind, settings, _ in [*PLAIN_CASES, *STAGED_CASES]:
-
-        def make(kind=kind, settings=settings):
-            net = build(kind, settings)
-            return mm_family(net)(net)
-
-        yield pytest.param(make, id=f'{family} {kind}')
-    for settings in OWN:
-        yield pytest.param(lambda s=settings: PlainViT(ARCH, **s), id='PlainViT')
-    more = dict(img_size=32, model_args=dict(depth=2, embed_dim=24, num_heads=3))
-    for name in TIMM:
-        yield pytest.param(lambda n=name: TimmAnchor(n, **more), id=name)
+@pytest.fixture(autouse=True)
+def without_gradients():
+    with torch.no_grad():
+        yield
 
 
-@pytest.fixture(params=anchors())
+@pytest.fixture(params=families())
 def view(request):
     torch.manual_seed(0)
-    anchor = request.param()
-    disturb(anchor)
-    anchor.eval().requires_grad_(False)
-    return BranchView(anchor)
+    anchor = disturb(MODELS.build(deepcopy(request.param)))
+    return BranchView(anchor.eval().requires_grad_(False))
 
 
 def states_of(view):
@@ -62,10 +47,8 @@ def test_branches_in_order_equal_the_blocks_bit_for_bit(view):
             by_block = anchor.run_block(by_block, unit.block)
             assert torch.equal(state.tokens, by_block.tokens)
             assert state.grid == by_block.grid
-    assert view.ends == tuple(
-        max(i for i, u in enumerate(view.units) if u.block == b)
-        for b in range(anchor.depth)
-    )
+    last = {unit.block: i for i, unit in enumerate(view.units)}
+    assert view.ends == tuple(last[block] for block in range(anchor.depth))
 
 
 def test_a_branch_is_linear_in_its_hidden_units(view):
@@ -81,3 +64,28 @@ def test_a_branch_is_linear_in_its_hidden_units(view):
         assert len(x) > x.shape[1]
         left = y - x @ torch.linalg.lstsq(x, y, driver='gelsd').solution
         assert left.abs().max() < 1e-4 * y.abs().max()
+
+
+def test_a_cut_branch_holds_what_some_units_need_and_nothing_else(view):
+    for i, state in states_of(view):
+        if view.widths[i] == 1:
+            continue
+        branch, units = view[i], (view.widths[i] + 1) // 2
+        order = torch.randperm(branch.units)
+        number = branch.num_parameters(order, units)
+        path = view.anchor.block_path(view.units[i].block)
+        part = deepcopy(view)
+        part.cut({i: units})
+        block = part.anchor.get_submodule(path)
+        weights = branch.tensors(order, units)
+        block.load_state_dict(weights, strict=False)
+        assert weights.keys() <= block.state_dict().keys()
+        held = [p for name, p in block.named_parameters() if branch.owns(name)]
+        assert sum(p.numel() for p in held) == number
+        wanted = branch.hidden(*state, order, units)
+        found = part[i].hidden(*state, None, units)
+        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+        part.cut({i: 0})
+        assert not any(branch.owns(name) for name, _ in block.named_parameters())
+        others = {n for n in view.anchor.state_dict() if not n.startswith(path)}
+        assert others <= part.anchor.state_dict().keys()

@@ -12,11 +12,13 @@ from costs_by_hand import (
     cost_by_hand,
     embed_cost,
 )
+from mm_backbones import CONVNEXT, MIT, SWIN
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 from toy_classifier import ToyClassifier
 
 from snnet_mm.costs import cost_table, count_parameters
+from snnet_mm.models import ElasticBackbone
 
 FULL, LORA = LAYERS
 
@@ -110,3 +112,53 @@ def test_parameters_of_a_stitched_model_by_part(build_snnet):
     total = sum(count.total for count in counts.values())
     assert total == size(ToyClassifier(net))
     assert list(count_parameters(net)) == ['anchors', 'stitching_layers']
+
+
+def attention(tokens, dim, keys):
+    """FLOPs of a channel of heads: queries, keys and values, scores, projection."""
+    return 2 * tokens * dim + 2 * keys * dim + 2 * tokens * keys
+
+
+# Config, plan; FLOPs and parameters saved at 64x64, with one head of 4 or 16 channels
+# less, and with so many neurons less.
+NARROW = dict(
+    PlainViT=(
+        dict(
+            type='PlainViT', arch=dict(embed_dims=8, depth=2, num_heads=2), patch_size=8
+        ),
+        '0:1/10 1:0/0',
+        4 * attention(65, 8, 65) + 22 * 2 * 65 * 8 + 11 * 65 * 8**2 + 2 * 65**2 * 8,
+        4 * (3 * 9 + 8) + 22 * (9 + 8) + 12 * 8**2 + 13 * 8 - 9 * 8,
+    ),
+    # Stage 2 is one window of 4x4 tokens, whose table has 7x7 rows.
+    Swin=(
+        dict(type='MMSwin', net=dict(SWIN, type='mmseg.SwinTransformer')),
+        '1:1/8 4:1/50',
+        24 * 2 * 256 * 8 + 16 * attention(16, 32, 16) + 78 * 2 * 16 * 32,
+        24 * (9 + 8) + 16 * (3 * 33 + 32) + 7 * 7 + 78 * (33 + 32),
+    ),
+    # Keys of block 2 are reduced to 2x2; a 3x3 convolution follows fc1.
+    MiT=(
+        dict(type='MMMiT', net=dict(MIT, type='mmseg.MixVisionTransformer')),
+        '2:1/10 5:1/32',
+        4 * (attention(64, 8, 4) + attention(4, 8, 4)) + 22 * 64 * (2 * 8 + 9),
+        2 * 4 * (3 * 9 + 8) + 22 * (9 + 10 + 8),
+    ),
+    # The scale of 8 channels is part of the fitted projection.
+    ConvNeXt=(
+        dict(type='MMConvNeXt', net=dict(CONVNEXT, type='mmpretrain.ConvNeXt')),
+        '1:10',
+        22 * 2 * 64 * 8,
+        22 * (9 + 8) + 8,
+    ),
+)
+
+
+@pytest.mark.parametrize('name', NARROW)
+def test_narrow_chains_in_closed_form(name):
+    pytest.importorskip('mmpretrain.models')
+    pytest.importorskip('mmseg.models')
+    config, plan, flops, params = NARROW[name]
+    table = cost_table(ElasticBackbone([copy.deepcopy(config)], [plan]), (64, 64))
+    assert table[0].flops - table[1].flops == flops
+    assert table[0].params - table[1].params == params

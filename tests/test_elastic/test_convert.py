@@ -1,6 +1,7 @@
 """Models of one network, before and after they are made elastic."""
 
 import sys
+from copy import deepcopy
 
 import pytest
 import torch
@@ -13,12 +14,12 @@ from staged_anchors import disturb
 from stock_networks import CASES, read_stock
 from torch.utils._pytree import tree_leaves
 
-from snnet_mm.elastic import ChainSearch, convert_model, make_elastic
+from snnet_mm.elastic import convert_model, make_elastic
 from snnet_mm.elastic.convert import check_equal
 from snnet_mm.exports import single_stitch
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import find_stitched_backbone, fit_in_turn, set_stitch
-from snnet_mm.models.backbones.elastic_backbone import skippable
+from snnet_mm.stitching import write_plan
 from snnet_mm.utils import load_config
 from snnet_mm.utils.base_checkpoint import with_prefixes
 
@@ -45,6 +46,20 @@ def data(tmp_path_factory):
     return root
 
 
+def chains_of(conversion):
+    """Return plans without the last branch, of half the units, and of no branches."""
+    view = MODELS.build(deepcopy(conversion.backbone) | dict(chains=[])).view
+    blocks = [None if u.branch is None else u.block for u in view.units]
+    last, free = view.skippable[-1], view.skippable
+    plans = [
+        [0 if i == last else n for i, n in enumerate(view.widths)],
+        [(n + 1) // 2 for n in view.widths],
+        [0 if i in free else n for i, n in enumerate(view.widths)],
+    ]
+    plans = [tuple(plan) for plan in plans if tuple(plan) != view.widths]
+    return [write_plan(plan, blocks) for plan in plans]
+
+
 @torch.no_grad()
 @pytest.mark.parametrize('package, stock, family, backbone, parts', [*cases()])
 def test_a_stock_model_predicts_the_same_to_the_bit(
@@ -63,10 +78,7 @@ def test_a_stock_model_predicts_the_same_to_the_bit(
     torch.save(dict(meta=meta, state_dict=weights), tmp_path / 'network.pth')
     conversion = convert_model(cfg, network)
     assert conversion.backbone['anchors'][0]['type'] == family
-    probe = MODELS.build(conversion.backbone | dict(chains=[]))
-    depth, free = probe.anchors[0].depth, skippable(probe.anchors[0])
-    chains = [[i for i in range(depth) if i != free[-1]]]
-    chains += [[i for i in range(depth) if i not in free]]
+    chains = chains_of(conversion)
     renamed = with_prefixes(weights, conversion.renames)
     config = conversion.config(cfg, chains)
     elastic = init_model(config, None, device='cpu')
@@ -76,7 +88,7 @@ def test_a_stock_model_predicts_the_same_to_the_bit(
     check_equal(network, elastic, images)
     fit_in_turn(find_stitched_backbone(elastic), [torch.randn(2, 3, 64, 64)])
     whole = tree_leaves(network.extract_feat(images))
-    for stitch in (1, 2):
+    for stitch in range(1, len(chains) + 1):
         set_stitch(elastic, stitch)
         found = tree_leaves(elastic.extract_feat(images))
         assert [t.shape for t in found] == [t.shape for t in whole]
@@ -84,7 +96,7 @@ def test_a_stock_model_predicts_the_same_to_the_bit(
     assert elastic.state_dict().keys() - renamed.keys() == {
         k
         for k in elastic.state_dict()
-        if 'stitching' in k or k == 'backbone._extra_state'
+        if 'stitching' in k or 'unit_orders' in k or k == 'backbone._extra_state'
     }
     set_stitch(elastic, 0)
     config.dump(tmp_path / 'elastic.py')
@@ -108,8 +120,8 @@ def test_cls_tokens_that_a_head_reads_have_their_own_map(model, number, tmp_path
     path.write_text(f'_base_ = [{base!r}]\nmodel = {model(16, 4)!r}\n')
     cfg = load_config(path)
     network = disturb(init_model(cfg, None, device='cpu'))
-    conversion, chains = convert_model(cfg, network), [(0, 2)]
-    whole, elastic = (conversion.build(cfg, c, network) for c in ([], chains))
+    conversion, chains = convert_model(cfg, network), ['1:0/0 3:0/0']
+    elastic = conversion.build(cfg, chains, network)
     images = torch.randn(8, 3, 64, 64)
     fit_in_turn(elastic.backbone, [images])
     config = conversion.config(cfg, chains)
@@ -119,11 +131,7 @@ def test_cls_tokens_that_a_head_reads_have_their_own_map(model, number, tmp_path
     assert [layer.num_prefix for layer in layers] == [number] * 2
     _, single = single_stitch(config, reloaded, 1)
     assert single(images).equal(reloaded(images))
-    # The search fits the same maps.
-    (state,) = ChainSearch(whole, [images], (64, 64)).chain((0, 2)).states[3]
-    wanted = whole.backbone.anchors[0].to_output(state)
     (found,), (other,) = reloaded.backbone(images), network.backbone(images)
-    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
     assert (found - other).abs().max() > 0.01
 
 
@@ -156,9 +164,7 @@ def test_chains_of_a_stock_model_are_tuned_in_batches_of_one(
     torch.save(state, tmp_path / 'network.pth')
     job = sys.modules[make_elastic.__module__]._Job
     monkeypatch.setattr(job, 'evaluate', lambda self: self)
-    probe = MODELS.build(convert_model(cfg, network).backbone | dict(chains=[]))
-    depth, free = probe.anchors[0].depth, skippable(probe.anchors[0])
-    options = dict(blocks=[[i for i in range(depth) if i != free[-1]]], num_images=2)
+    options = dict(plans=chains_of(convert_model(cfg, network))[:1], num_images=2)
     options |= dict(iters=2, device='cpu')
     make_elastic(cfg, tmp_path / 'network.pth', tmp_path, **options)
     elastic = init_model(tmp_path / 'elastic.py', tmp_path / 'elastic.pth', stitch=0)

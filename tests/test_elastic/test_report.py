@@ -26,11 +26,12 @@ def test_scores_are_compared_with_the_network(metric, scores, heading, cells):
     costs = costs.measured(Setup('cpu', 1, 'float32'), {0: 8.0, 1: 4.0})
     metrics = {i: {metric: score} for i, score in enumerate(scores)}
     results = StitchResults.collect(TwoWaySpace((3, 7)), costs, metrics)
-    table = elastic_table(results, {0: 8, 1: 4})
+    table = elastic_table(results)
     assert table.columns[-1].header == heading
     assert list(table.columns[-1].cells) == cells
     assert list(table.columns[-2].cells) == [f'{s:.4g}' for s in scores]
     assert table.columns[-2].header == metric.split('/')[-1]
+    assert list(table.columns[-3].cells) == ['100%', '50%']
 
 
 VIT = dict(type='PlainViT', arch=dict(embed_dims=8, depth=3, num_heads=2), img_size=32)

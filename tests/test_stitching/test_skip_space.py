@@ -1,39 +1,53 @@
+from itertools import pairwise
+
 import pytest
 
-from snnet_mm.stitching import Position, SkipSpace, gaps_of
+from snnet_mm.stitching import (
+    Position,
+    SkipSpace,
+    check_space_record,
+    write_space_record,
+)
+from snnet_mm.stitching.skip_space import changes_of
 
-# Kept blocks of a network of 6, blocks whose maps are read, and gaps.
-GAPS = [
-    ((0, 1, 2, 4, 5), (), [(3, 4)]),
-    ((1, 4), (), [(0, 1), (2, 4), (5, 6)]),
-    ((), (), [(0, 6)]),
-    ((2,), (1, 3, 5), [(0, 2), (3, 4), (4, 6)]),
-    ((), (0, 1, 2, 3, 4, 5), [(i, i + 1) for i in range(6)]),
-    ((0, 1, 2, 3, 4), (4,), [(5, 6)]),
-    ((0, 5), (5,), [(1, 5)]),
+# Three blocks of attention and MLP, and a norm after the last one.
+WIDTHS, BLOCKS = (4, 64, 4, 64, 4, 64, 1), (0, 0, 1, 1, 2, 2, None)
+# A plan, blocks whose maps are read, and its layers: first step, end, and units.
+CHANGES = [
+    ((4, 64, 4, 0, 4, 64), (2,), [(3, 4, 0)]),
+    ((0, 0, 0, 0, 0, 0), (2,), [(0, 6, 0)]),
+    ((0, 0, 0, 0, 0, 0), (0, 2), [(0, 2, 0), (2, 6, 0)]),
+    ((4, 0, 0, 64, 0, 32), (0,), [(1, 2, 0), (2, 3, 0), (4, 5, 0), (5, 6, 32)]),
+    ((2, 32, 2, 32, 4, 64), (), [(0, 1, 2), (1, 2, 32), (2, 3, 2), (3, 4, 32)]),
+    ((0, 1, 0, 1, 0, 1), (0, 1), [(i, i + 1, i % 2) for i in range(6)]),
 ]
 
 
-@pytest.mark.parametrize('kept, read, gaps', GAPS)
-def test_gaps_end_after_a_block_that_is_read_and_begin_nowhere_else(kept, read, gaps):
-    assert [*gaps_of(kept, 6, read)] == gaps
-    (whole, chain) = SkipSpace(6, [kept], read)
+def build(*plans, **kwargs):
+    return SkipSpace(WIDTHS, [(*plan, 1) for plan in plans], BLOCKS, **kwargs)
+
+
+@pytest.mark.parametrize('plan, read, changes', CHANGES)
+def test_layers_stand_for_gaps_and_narrow_branches(plan, read, changes):
+    whole, chain = space = build(plan, read=read)
     assert (whole.id, whole.kind, whole.layers) == (0, 'anchor', ())
     assert (chain.id, chain.kind) == (1, 'skip')
-    assert chain.layers == tuple(f'skip1_{a}to{b}' for a, b in gaps)
-    blocks = [step.block for step in chain.steps if not isinstance(step, str)]
-    assert blocks == [-1, *kept]
-    segments = zip([(0, 0), *gaps], [*gaps, (6, 6)], strict=True)
-    assert chain.segments == tuple((0, a[1], b[0]) for a, b in segments)
+    ends = {0: 1, 1: 3, 2: 6}  # the norm belongs to the last block
+    found = changes_of((*plan, 1), WIDTHS, {ends[block] for block in read})
+    assert [*found] == changes
+    specs = [space.layers[name] for name in chain.layers]
+    assert [(s.source.block + 1, s.target.block + 1) for s in specs] == [
+        (first, end) for first, end, _ in changes
+    ]
+    narrow = {f'narrow1_{i}_{units}': (i, units) for i, _, units in changes if units}
+    assert space.narrow == narrow
+    left = {*range(7)} - {i for first, end, _ in changes for i in range(first, end)}
+    steps = [step.block for step in chain.steps if not isinstance(step, str)]
+    assert steps == [-1, *sorted(left)]
 
 
-def test_layers_lead_over_their_gaps_and_serve_the_maps_of_read_blocks():
-    space = SkipSpace(6, [(0, 1, 5), (2, 3)], read=(3, 5))
-    specs = {n: (s.source.block, s.target.block) for n, s in space.layers.items()}
-    assert specs == {
-        **{'skip1_2to4': (1, 3), 'skip1_4to5': (3, 4)},
-        **{'skip2_0to2': (-1, 1), 'skip2_4to6': (3, 5)},
-    }
+def test_maps_of_read_blocks_are_those_of_their_last_layer():
+    space = build((4, 64, 4, 64, 0, 0), (4, 64, 4, 0, 0, 64), read=(1, 2))
     served = {
         (stitch.id, block): [
             (place.block, layer)
@@ -41,42 +55,51 @@ def test_layers_lead_over_their_gaps_and_serve_the_maps_of_read_blocks():
             if space.serves(stitch, place, layer)
         ]
         for stitch in space
-        for block in (3, 5)
+        for block in (1, 2)
     }
     assert served == {
-        **{(0, 3): [(3, None)], (0, 5): [(5, None)]},
-        **{(1, 3): [(1, 'skip1_2to4')], (1, 5): [(5, None)]},
-        **{(2, 3): [(3, None)], (2, 5): [(3, 'skip2_4to6')]},
+        **{(0, 1): [(3, None)], (0, 2): [(6, None)]},
+        **{(1, 1): [(3, None)], (1, 2): [(6, None)]},
+        **{(2, 1): [(2, 'skip2_3to4')], (2, 2): [(6, None)]},
     }
-    with pytest.raises(ValueError, match='allowed: 3, 5, .*out_indices'):
-        space.map_sources(4, 0)
+    for block, allowed in ((0, r'3, 6, .*'), (5, 'blocks 0 to 2 .*')):
+        with pytest.raises(ValueError, match=f'allowed: {allowed}out_indices'):
+            space.map_sources(block, 0)
 
 
 def test_ids_keep_chains_and_their_layers_alone():
-    chains = [(0, 1, 2), (0, 1), (1,)]
-    assert SkipSpace(4, chains).ids == (0, 1, 2, 3)
-    some = SkipSpace(4, chains, read=(3,), ids=[2])
-    assert some.ids == (0, 2)
-    assert some.anchor_ids == (0,)
-    assert [*some.layers] == ['skip2_2to4']
-    assert some[2] == SkipSpace(4, chains, read=(3,))[2]
-    assert some[2].runs(Position(0, 1))
-    assert not some[2].runs(Position(0, 2))
+    plans = (4, 64, 4, 64, 4, 0), (4, 64, 4, 64, 0, 0), (4, 9, 4, 0, 0, 0)
+    some = build(*plans, ids=[2])
+    assert (some.ids, some.anchor_ids, [*some.layers]) == ((0, 2), (0,), ['skip2_4to6'])
+    assert some[2] == build(*plans)[2]
+    assert some[2].runs(Position(0, 3))
+    assert not some[2].runs(Position(0, 4))
     with pytest.raises(ValueError, match='id 4 .*allowed are 0-3 .*stitch_ids'):
-        SkipSpace(4, chains, ids=[4])
+        build(*plans, ids=[4])
 
 
 @pytest.mark.parametrize(
-    'chain', [(0, 1, 2, 3), (0, 4), (0, 0), (-1,), '01', 3, (1.0,)]
+    'plan, words',
+    [
+        (WIDTHS, "='0:4/64 1:4/64 2:4/64'; allowed: a plan with fewer units"),
+        ((0,) * 6, 'allowed: units of all steps, at most'),
+        ((5, *WIDTHS[1:]), 'allowed: units of all steps, at most'),
+        ((-1, *WIDTHS[1:]), 'allowed: units of all steps, at most'),
+        ((4, 64, 4, 0, 4, 64, 1), r"='.* 1:4/0 .*blocks \[1\], which change the width"),
+    ],
 )
-def test_a_chain_that_is_no_part_of_the_network(chain):
-    allowed = r'allowed: fewer than all of the blocks 0 to 3, .*backbone.chains\[1\]'
-    with pytest.raises(ValueError, match=allowed) as error:
-        SkipSpace(4, [(0,), chain])
-    assert repr(chain) in str(error.value)
+def test_a_plan_that_the_network_cannot_run_raises(plan, words):
+    with pytest.raises(ValueError, match=words) as error:
+        SkipSpace(WIDTHS, [plan], BLOCKS, skippable=(0, 1, 2), key='--plan')
+    assert '--plan[0]' in str(error.value)
 
 
-def test_a_chain_without_a_block_that_leads_into_a_stage():
-    with pytest.raises(ValueError, match=r'\(0, 1\); .*\[2\].*backbone.chains\[0\]'):
-        SkipSpace(4, [(0, 1)], skippable=(1, 3))
-    assert len(SkipSpace(4, [(0, 2)], skippable=(1, 3))) == 2
+def test_fingerprint_and_record_differ_by_widths():
+    plans = (4, 64, 4, 64, 4, 32), (4, 64, 4, 64, 4, 31), (4, 64, 4, 64, 4, 0)
+    spaces = [build(plan) for plan in plans]
+    for one, other in pairwise([*spaces, spaces[0]]):
+        assert one.fingerprint != other.fingerprint
+        check_space_record(write_space_record(one), one, exact=True)
+        with pytest.raises(ValueError, match='Stitch 1 is .* in the weights'):
+            check_space_record(write_space_record(one), other)
+    assert build(plans[0]).fingerprint == spaces[0].fingerprint

@@ -108,7 +108,9 @@ def test_a_base_that_is_another_or_missing(base, tmp_path, change):
 def test_stitching_layers_without_the_network_are_not_loaded_in_silence(tmp_path):
     """mm's own loaders do not join the two files, and only warn of missing keys."""
     network = MODELS.build(VIT)
-    elastic = MODELS.build(dict(type='ElasticBackbone', anchors=[VIT], chains=[[0]]))
+    elastic = MODELS.build(
+        dict(type='ElasticBackbone', anchors=[VIT], chains=['1:0/0'])
+    )
     state, prefix = elastic.state_dict(), 'anchors.0.'
     new = {k: v for k, v in state.items() if not k.startswith(prefix)}
     torch.save(network.state_dict(), tmp_path / 'net.pth')

@@ -104,6 +104,10 @@ class ElasticBackbone(StitchedBackbone):
                 weights |= {path + name: value for name, value in cut.items()}
         return weights
 
+    def train(self, mode: bool = True) -> 'ElasticBackbone':
+        self.view.forget()
+        return super().train(mode)
+
     def _load_from_state_dict(self, state_dict: Mapping, prefix: str, *args) -> None:
         # A non-strict load would silently keep random weights of the network.
         held = {k.removeprefix(prefix).partition('.')[0] for k in state_dict}
@@ -137,7 +141,7 @@ def space_of_chains(
         read_plan(text, view.widths, blocks, f'{key}[{n}]')
         for n, text in enumerate(chains)
     ]
-    return SkipSpace(view.widths, plans, blocks, read, view.skippable, ids)
+    return SkipSpace(view.widths, plans, blocks, read, view.skippable, ids, key)
 
 
 def read_prefix(anchor: Anchor, out: str) -> int:

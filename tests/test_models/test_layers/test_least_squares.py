@@ -3,7 +3,6 @@ import torch
 from fits import maps_by_hand, maps_of
 from mmengine.registry import MODELS
 from staged_anchors import disturb, resnet, swin
-from states import states_of
 
 from snnet_mm.anchors import TokenState
 from snnet_mm.models import (
@@ -133,49 +132,65 @@ def test_layers_become_the_least_squares_maps(networks, name):
         assert value.equal(before[key]) != fitted, key
 
 
-CHAINS = [(0, 1, 3, 5), (0, 4), (2,)]
+# Gaps that end at a block that is read, and narrow branches one after the other.
+CHAINS = ['2:2/0 3:0/32', '0:1/5 1:1/9 2:0/0 3:0/7', '0:0/0 1:0/1 2:2/3 3:1/0']
 
 
 @pytest.fixture
 def elastic(build_vit, randomise):
-    def build(**kwargs):
-        return randomise(ElasticBackbone([build_vit(8, 6)], CHAINS, **kwargs)).eval()
+    def build(chains=CHAINS, anchor=None, **kwargs):
+        anchor = anchor or build_vit(8, 4, final_norm=True)
+        net = randomise(ElasticBackbone([anchor], chains, **kwargs)).eval()
+        for order in net.unit_orders.values():
+            order.index.copy_(torch.randperm(len(order.index)))
+        return net
 
     return build
 
 
 @torch.no_grad()
 @pytest.mark.parametrize('staged', [False, True])
-def test_maps_of_chains_are_fitted_in_turn_to_what_reaches_them(
-    elastic, randomise, staged
-):
-    net, images = elastic(out_indices=(2, 5)), torch.randn(24, 3, 32, 32)
+def test_fit_in_turn_equals_lstsq_of_what_reaches_each_layer(elastic, staged):
+    net, images = elastic(out_indices=(2, 3)), torch.randn(24, 3, 32, 32)
     if staged:
         anchor = disturb(MODELS.build(resnet('resnet50', out_indices=(15,))))
-        kept = [[0, 1, 3, 4, 7, 8, 9, 13], [0, 3, 7, 11, 13]]
-        net = randomise(ElasticBackbone([anchor], kept)).eval()
-        images = torch.randn(40, 3, 64, 64)
-    (anchor,), rounds = net.anchors, []
-    whole = [anchor.embed(images), *states_of(anchor, images)]
+        chains = [' '.join(f'{i}:0' for i in s) for s in ((2, 5, 6, 14), (4, 5, 9, 10))]
+        net, images = elastic(chains, anchor), torch.randn(40, 3, 64, 64)
+    view, rounds = net.view, []
+    whole = [view.embed(images)]
+    for i in range(view.depth):
+        whole.append(view.run_block(whole[-1], i))
     batches = images.split(15)
     progress = lambda *done: rounds.append(done)  # noqa: E731
     fit_in_turn(net, iter(batches), ridge=1e-10, progress=progress)
     places = {spec.target for spec in net.space.layers.values()}
     assert rounds == [(n + 1, len(places)) for n in range(len(places))]
     assert net.stitching_initialized
+    assert bool(net.space.narrow) != staged
     for stitch in net.space:
         state = whole[0]
         for step in stitch.steps[1:]:
             if not isinstance(step, str):
-                state = anchor.run_block(state, step.block)
+                state = view.run_block(state, step.block)
                 continue
-            target = whole[net.space.layers[step].target.block + 1]
-            x, y = (s.fitted.flatten(0, -2).double() for s in (state, target))
+            layer = net.stitching_layers[step]
+            x, y = state.tokens, whole[net.space.layers[step].target.block + 1].tokens
+            if step in net.space.narrow:
+                x, y = layer.hidden(state), y - x
+            x, y = x.flatten(0, 1).double(), y.flatten(0, 1).double()
             weight, bias = solved_by_torch(x, y)
             best = (x @ weight.T + bias - y).norm()
-            state = net.stitching_layers[step].map_state(state)
-            found = (state.fitted.flatten(0, -2) - y).norm()
+            found = (layer(x.float()) - y).norm()
             assert_close(found / y.norm(), best / y.norm(), 1e-3)
+            state = layer.map_state(state)
+
+
+def test_sums_in_single_precision_are_close_to_exact_ones():
+    x, y = paired_activations(10000, 16, 8)
+    x, y = (5 * x + 20).float(), (y - 30).float()
+    exact, fast = (fitted(x, y, ridge=1e-4, exact=e).x_to_y() for e in (True, False))
+    assert_close(fast, exact, 1e-4)
+    assert not torch.equal(fast[0], exact[0])
 
 
 @torch.no_grad()
@@ -190,7 +205,7 @@ def test_chains_fitted_alone_or_in_a_stream_get_equal_maps(elastic):
         parameter.zero_()
     fit_in_turn(net, images.split(5), ids=[2])
     for name, value in net.stitching_layers.state_dict().items():
-        if name.startswith('skip2'):
+        if name.startswith(('skip2', 'narrow2')):
             assert_close(value, maps[name], 1e-4)
         else:
             assert not value.any()

@@ -1,0 +1,61 @@
+"""Orders of hidden units, against least squares of the units that are left."""
+
+import pytest
+import torch
+
+from snnet_mm.elastic.orders import RIDGE, rank_units
+from snnet_mm.models import LeastSquares
+
+
+def activations(units, group, tokens=400):
+    """Random hidden channels and outputs; half of the units matter little."""
+    torch.manual_seed(0)
+    h = torch.randn(tokens, units * group, dtype=torch.float64) + 1
+    weight = torch.randn(units * group, 5, dtype=torch.float64)
+    weight.view(units, group, 5)[::2] *= 0.01
+    return h, h @ weight + 0.1 * torch.randn(tokens, 5, dtype=torch.float64) + 3
+
+
+def ranked(h, y, group):
+    fit = LeastSquares(h.shape[1], y.shape[1])
+    fit.update(h, y)
+    return rank_units(fit.sums, group)
+
+
+def error_by_lstsq(h, y, kept):
+    """Squared error per token, and that of the ridge, of the best map of channels."""
+    h, y = h - h.mean(0), y - y.mean(0)
+    guard = RIDGE * h.square().mean()
+    x = torch.cat([h[:, kept], (len(h) * guard).sqrt() * torch.eye(len(kept)).double()])
+    y = torch.cat([y, y.new_zeros(len(kept), y.shape[1])])
+    left = y - x @ torch.linalg.lstsq(x, y).solution
+    return left.square().sum().item() / len(h)
+
+
+@pytest.mark.parametrize('units, group', [(20, 1), (6, 4)])
+def test_rank_units_errors_equal_lstsq_of_prefixes(units, group):
+    h, y = activations(units, group)
+    order, errors = ranked(h, y, group)
+    assert sorted(order) == [*range(units)]
+    assert {1, units} <= errors.keys()
+    for number, error in errors.items():
+        kept = [unit * group + i for unit in order[:number] for i in range(group)]
+        assert error == pytest.approx(error_by_lstsq(h, y, kept), rel=1e-6)
+    assert {*order[: units // 2]} == {*range(1, units, 2)}
+
+
+def test_rank_units_drops_a_copy_first():
+    """Each of two equal units is the largest alone, but one of them is enough."""
+    h, y = activations(6, 1)
+    h, y = torch.cat([h, h[:, 1:2]], 1), y + 10 * h[:, 1:2]
+    order, _ = ranked(h, y, 1)
+    assert len({*order[:3]} & {1, 6}) == 1
+    assert {*order[:3]} | {1, 6} == {1, 3, 5, 6}
+
+
+def test_rank_units_constant_units_are_last():
+    h, y = activations(6, 1)
+    h[:, 3] = 0
+    order, errors = ranked(h, y, 1)
+    assert order[-1] == 3
+    assert all(error == error and error >= 0 for error in errors.values())

@@ -1,0 +1,91 @@
+"""Predicted costs of plans, against the counted costs of their chains."""
+
+import random
+from copy import deepcopy
+from types import SimpleNamespace
+
+import pytest
+from families import families
+from mmengine.registry import MODELS
+
+from snnet_mm.costs import cost_table
+from snnet_mm.elastic import step_costs
+from snnet_mm.elastic.step_costs import StepCosts, probe_chains
+from snnet_mm.models import ElasticBackbone
+from snnet_mm.stitching import Position, write_plan
+
+SIZE = 64, 64
+VIT = dict(type='PlainViT', img_size=32, patch_size=16, final_norm=True)
+VIT |= dict(arch=dict(embed_dims=8, depth=2, num_heads=2))
+
+
+def costs_of(config, **kwargs):
+    def build(chains):
+        return ElasticBackbone([deepcopy(config)], chains, **kwargs)
+
+    model = build([])
+    return StepCosts(model, build(probe_chains(model.view)), SIZE), build
+
+
+def random_plans(view, number):
+    draw, plans = random.Random(0), []
+    while len(plans) < number:
+        plan = []
+        for i, width in enumerate(view.widths):
+            some = [
+                width,
+                max(1, width - 2),
+                max(1, width // 16),
+                draw.randint(1, width),
+            ]
+            plan.append(draw.choice([*some, *[0] * 2 * (i in view.skippable)]))
+        plans += [tuple(plan)] if tuple(plan) != view.widths else []
+    return plans
+
+
+@pytest.mark.parametrize('config', families())
+def test_predicted_flops_and_parameters_are_exact(config):
+    pytest.importorskip('mmdet.models')
+    pytest.importorskip('mmpretrain.models')
+    costs, build = costs_of(config)
+    plans = random_plans(costs.view, 4)
+    table = cost_table(build([costs.write(plan) for plan in plans]), SIZE)
+    for n, plan in enumerate([costs.view.widths, *plans]):
+        for name in ('flops', 'params'):
+            assert costs.of(name, plan) == getattr(table[n], name), plan
+
+
+def test_gaps_end_at_blocks_that_are_read():
+    costs, _ = costs_of(VIT, out_indices=(0, 1))
+    alone, _ = costs_of(VIT, out_indices=(1,))
+    plan, tokens = (0, 0, 0, 0, 1), 17
+    assert costs.of('flops', plan) - alone.of('flops', plan) == tokens * 8**2
+    assert costs.of('params', plan) - alone.of('params', plan) == 8**2 + 8
+
+
+def test_milliseconds_are_those_of_the_parts(monkeypatch):
+    """Each neuron takes 1 ms, each head 10 and each map 3; all else 100."""
+
+    def measure(model, size, **kwargs):
+        parts = {
+            Position(0, i): 10 * n if n < 9 else n for i, n in enumerate((2, 32) * 2)
+        }
+        parts[Position(0, 4)] = 0
+        for name in model.space.layers:
+            step, units = model.space.narrow.get(name, (None, 3))
+            parts[name] = units if step is None or step % 2 else 10 * units
+        return SimpleNamespace(by_stitch={0: 204.0}, by_part=parts)
+
+    monkeypatch.setattr(step_costs, 'measure_latency', measure)
+    costs, _ = costs_of(VIT)
+    assert costs.of('latency', (2, 32, 2, 32, 1)) == 204
+    assert costs.of('latency', (1, 32, 2, 11, 1)) == pytest.approx(204 - 10 - 21)
+    assert costs.of('latency', (2, 0, 0, 32, 1)) == pytest.approx(204 - 52 + 3)
+
+
+def test_probes_have_every_part_of_a_plan():
+    view = MODELS.build(dict(type='ElasticBackbone', anchors=[VIT], chains=[])).view
+    wanted = ['0:1/31 1:1/31', '0:1/16 1:1/16', '0:1/8 1:1/8', '0:1/4 1:1/4']
+    wanted += ['0:1/1 1:1/1', '0:0/32 1:0/32', '0:2/0 1:2/0']
+    assert probe_chains(view) == wanted
+    assert write_plan((0, 32, 0, 32, 1), (0, 0, 1, 1, None)) in wanted

@@ -1,0 +1,44 @@
+import pytest
+
+from snnet_mm.stitching import read_plan, write_plan
+
+# Two transformer blocks, a layer between stages, and a block of one piece.
+WIDTHS, BLOCKS = (6, 64, 6, 64, 1, 1), (0, 0, 1, 1, None, 2)
+
+
+@pytest.mark.parametrize(
+    'text, plan',
+    [
+        ('0:3/32 1:0/64 2:0', (3, 32, 0, 64, 1, 0)),
+        (' 1:6/0\n', (6, 64, 6, 0, 1, 1)),
+        ('2:1 0:0/0', (0, 0, 6, 64, 1, 1)),
+    ],
+)
+def test_read_plan_omitted_blocks_run_whole(text, plan):
+    assert read_plan(text, WIDTHS, BLOCKS, 'chains[0]') == plan
+
+
+def test_write_plan_is_read_again():
+    plan = (3, 1, 0, 63, 1, 0)
+    assert write_plan(plan, BLOCKS) == '0:3/1 1:0/63 2:0'
+    assert read_plan(write_plan(plan, BLOCKS), WIDTHS, BLOCKS, 'chains[0]') == plan
+
+
+@pytest.mark.parametrize(
+    'text, words',
+    [
+        ('0:7/64', r"chains\[4\]='0:7/64'; allowed: 0:0 to 6/0 to 64 "),
+        ('0:3', r"='0:3'; allowed: 0:0 to 6/0 to 64 \(units of each branch\)"),
+        ('2:8', r"='2:8'; allowed: 2:0 or 1 \(the block has no units\)"),
+        ('3:0/0', "='3:0/0'; allowed: blocks 0 to 2, each once"),
+        ('0:0/0 0:6/0', "='0:6/0'; allowed: blocks 0 to 2, each once"),
+        ('0:-1/3', "='0:-1/3'; allowed: words such as '0:3/768'"),
+        ('0', "='0'; allowed: words such as"),
+        ('0:1/2.5', "='0:1/2.5'; allowed: words such as"),
+        (' ', "=' '; allowed: words such as"),
+        ([0, 1, 3], r'=\[0, 1, 3\]; .*tools/make_elastic.py again'),
+    ],
+)
+def test_read_plan_bad_words_raise(text, words):
+    with pytest.raises(ValueError, match=words):
+        read_plan(text, WIDTHS, BLOCKS, 'chains[4]')

@@ -31,7 +31,7 @@ def edit(path, **changes):
 )
 def test_masks(tmp_path, train, val):
     write_masks(tmp_path, train, val)
-    found = read_folder(tmp_path)
+    found = read_folder(tmp_path, 'seg')
     assert (found.task, found.classes) == ('seg', ['class_0', 'class_1'])
     assert found.counts == [13 * 40 * 20, 13 * 40 * 40]
     assert found.sizes == {(40, 60): 13}

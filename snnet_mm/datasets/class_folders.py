@@ -15,6 +15,7 @@ from .labelled_folder import (
     check_names,
     choose_splits,
     divide,
+    folders_in,
     in_both,
     splits_among,
     subfolders,
@@ -69,10 +70,9 @@ def _refuse_labels(root: Path, classes: list[str]) -> None:
 
 def _find(root: Path, findings: Findings) -> dict[str, Files]:
     """Return the images of every class in every split."""
-    outer = subfolders(root)
-    splits = splits_among(outer)
+    splits = splits_among(subfolders(root))
     if 'train' not in splits:
-        inner = {n: splits_among(subfolders(root / n)) for n in sorted(outer.values())}
+        inner = {n: splits_among(subfolders(root / n)) for n in folders_in(root)}
         if not any('train' in found for found in inner.values()):
             splits = dict(train='.')
         else:  # such as cat/train and cat/val
@@ -82,7 +82,7 @@ def _find(root: Path, findings: Findings) -> dict[str, Files]:
             }
             return {s: _images(found, findings) for s, found in folders.items()}
     folders = {
-        split: {n: root / name / n for n in sorted(subfolders(root / name).values())}
+        split: {n: root / name / n for n in folders_in(root / name)}
         for split, name in splits.items()
     }
     return {split: _images(found, findings) for split, found in folders.items()}

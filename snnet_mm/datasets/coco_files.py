@@ -6,6 +6,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path, PurePosixPath
 from statistics import median
 from typing import Any
@@ -138,67 +139,81 @@ def _place_images(
 def _locate(
     root: Path, path: Path, split: str, names: list[str], findings: Findings
 ) -> tuple[str, dict[str, str]]:
-    """Return the folder of the file names, and every name as it is on the disk."""
+    """Return the folder of the file names, and every name as it is on the disk.
+
+    Folders that are not here, at the beginning of all names, are left out. Folders of
+    any name are searched only if the usual ones have no image of the file.
+    """
     if all(Path(name).is_absolute() and Path(name).is_file() for name in names):
         return '.', {name: name for name in names}
-    index = {p.relative_to(root).as_posix() for p in find_images(root)}
-    lower = {name.lower(): name for name in index}
+    on_disk = {p.relative_to(root).as_posix() for p in find_images(root)}
+    lower = {name.lower(): name for name in on_disk}
     parts = [PurePosixPath(name.replace('\\', '/')).parts for name in names]
     shared = len(os.path.commonprefix([p[:-1] for p in parts]))
-    nearest: tuple[list, str] = names, '.'
-    for dropped in range(shared + 1):
+    missing, nearest = names, '.'
+    for search, dropped in product((_usual, _elsewhere), range(shared + 1)):
+        if search is _elsewhere and len(missing) < len(names):
+            break
         rest = ['/'.join(p[dropped:]) for p in parts]
-        for bases in _bases(root, path, split, rest[0], lower):
+        for bases in search(root, path, split, rest[0], lower):
             fits = {}
             for base in bases:
                 paths = [os.path.normpath(os.path.join(base, name)) for name in rest]
-                hits = [p if p in index else lower.get(p.lower()) for p in paths]
-                missing = [n for n, hit in zip(names, hits, strict=True) if not hit]
-                nearest = min(nearest, (missing, base), key=lambda x: len(x[0]))
-                if not missing:
-                    fits.setdefault(tuple(hits), (base, paths))
-            if len(fits) > 1:
-                folders = sorted(base for base, _ in fits.values())
-                raise ValueError(
-                    f'{path} names images that are in {folders}, such as {names[0]}: '
-                    'expected one folder that has them; move the others away, or '
-                    'write the folder into file_name'
-                )
-            for hits, (base, paths) in fits.items():
-                if dropped:
-                    findings[ELSEWHERE] += ['/'.join(p) for p in parts]
-                findings[RENAMED] += [
-                    p for p, hit in zip(paths, hits, strict=True) if p != hit
-                ]
+                hits = [p if p in on_disk else lower.get(p.lower()) for p in paths]
+                if all(hits):
+                    fits[tuple(hits)] = base, paths
+                elif sum(map(bool, hits)) > len(names) - len(missing):
+                    nearest = base
+                    missing = [n for n, hit in zip(names, hits, strict=True) if not hit]
+            if fits:
+                _check_one(path, [base for base, _ in fits.values()], names[0])
+                ((hits, (base, paths)),) = fits.items()
+                findings[ELSEWHERE] += names if dropped else []
+                pairs = zip(paths, hits, strict=True)
+                findings[RENAMED] += [p for p, hit in pairs if p != hit]
                 actual = [os.path.relpath(hit, base) for hit in hits]
                 return base, dict(zip(names, actual, strict=True))
-    missing, base = nearest
     raise ValueError(
         f'{path} names {len(missing)} images that are not in '
-        f'{os.path.normpath(root / base)}: {missing[:3]}'
+        f'{os.path.normpath(root / nearest)}: {missing[:3]}'
     )
 
 
-def _bases(
+def _check_one(path: Path, folders: list[str], name: str) -> None:
+    if len(folders) > 1:
+        raise ValueError(
+            f'{path} names images that are in {sorted(folders)}, such as {name}: '
+            'expected one folder that has them; move the others away, or write the '
+            'folder into file_name'
+        )
+
+
+def _usual(
     root: Path, path: Path, split: str, name: str, lower: dict[str, str]
-) -> Iterator[Sequence[str]]:
-    """Yield folders for the names of a file, from the most to the least likely."""
+) -> Iterator[list[str]]:
+    """Yield folders for the images of a file, from the most to the least likely.
+
+    These are its own, those named by the split or the file, and those named images.
+    """
     own = os.path.relpath(path.parent, root)
-    yield [own]
-    tops = dict.fromkeys(['.', own])
+    folders, tops = _folders_above(lower), dict.fromkeys(['.', own])
     words = dict.fromkeys([*SPLITS[split], *re.findall('[a-z0-9]+', path.stem.lower())])
-    forms = [
-        '{s}',
-        *(f'{i}/{{s}}' for i in IMAGE_DIRS),
-        *(f'{{s}}/{i}' for i in IMAGE_DIRS),
-    ]
-    named = [f'{t}/{form.format(s=s)}' for t in tops for s in words for form in forms]
-    folders = _folders_above(lower)
+    named = [f'{t}/{s}' for t in tops for s in words]
+    named += [f'{t}/{s}/{i}' for t in tops for s in words for i in IMAGE_DIRS]
+    named += [f'{t}/{i}/{s}' for t in tops for s in words for i in IMAGE_DIRS]
+    yield [own]
     yield _existing(named, folders)
     yield _existing([f'{t}/{i}' for t in tops for i in IMAGE_DIRS], folders)
     yield ['.']
-    end = f'/{name.lower()}'
-    yield [hit[: -len(end)] for low, hit in lower.items() if low.endswith(end)]
+
+
+def _elsewhere(
+    root: Path, path: Path, split: str, name: str, lower: dict[str, str]
+) -> Iterator[list[str]]:
+    """Yield all folders with a file of this name, but those of other splits."""
+    other, end = {o for o in SPLIT if SPLIT[o] != split}, f'/{name.lower()}'
+    found = [hit[: -len(end)] for low, hit in lower.items() if low.endswith(end)]
+    yield [base for base in found if not other & {*base.lower().split('/')}]
 
 
 def _folders_above(lower: dict[str, str]) -> dict[str, str]:
@@ -330,7 +345,7 @@ def _read_images(
 def _check_size(path: Path, image: dict) -> ImageFacts:
     facts, size = read_image(path), (image.get('height'), image.get('width'))
     if all(size) and facts.size != size:
-        turned = ' by its EXIF orientation' * (facts.size == size[::-1])
+        turned = ' by its EXIF orientation' * (facts.orientation >= 5)
         raise ValueError(
             f'{path} has {facts.size} pixels{turned}: expected {size} by its JSON file'
         )

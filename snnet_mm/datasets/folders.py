@@ -15,7 +15,7 @@ from .labelled_folder import (
     LabelledFolder,
     annotation_file,
     choose_splits,
-    subfolders,
+    folders_in,
 )
 from .yolo import find_yolo, yolo_to_coco
 
@@ -23,8 +23,7 @@ TASKS = dict(seg='segmentation', depth='depth', det='detection', cls='classifica
 LAYOUTS = dict(
     seg='images/ and masks/ (or img_dir/, ann_dir/): masks of one channel',
     depth='images/ and depth/: depth maps of 16 bits',
-    det="""annotations/*.json or */*.json in COCO's format, or data.yaml of YOLO with
-  boxes or polygons""",
+    det="annotations/*.json or */*.json in COCO's format, or data.yaml of YOLO",
     cls='a folder of images for every class',
 )
 # Files of formats that are not read, by the suffix of their names.
@@ -87,7 +86,7 @@ def _read_detection(
 
 def _unknown(root: Path, task: str) -> str:
     """Return a refusal with what is expected and what there is."""
-    inside = [f'{name}/' for name in sorted(subfolders(root).values())]
+    inside = [f'{name}/' for name in folders_in(root)]
     found = ', '.join(inside[:8]) or 'images alone'
     hints = ''
     if task == 'det':

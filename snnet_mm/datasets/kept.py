@@ -118,7 +118,7 @@ def _check_categories(leaf: Any, classes: list[str], key: str) -> None:
     check(not twice or len(order) == len(classes), key, twice, one)
     if order != classes:
         print_log(
-            f'{leaf.ann_file} has the classes in the order {order[:10]}, which is that of '
+            f'{leaf.ann_file} has the order of classes {order[:10]}, which is that of '
             f'labels: pictures and exports name them wrongly (config key: {key})',
             'current',
             level=30,

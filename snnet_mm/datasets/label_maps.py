@@ -258,7 +258,7 @@ def _read_label(image: Path, label: Path) -> tuple[ImageFacts, np.ndarray]:
         )
     if pixels.shape != facts.size:
         expected = f'expected {facts.size} as its image has'
-        turned = ' by its EXIF orientation' * (facts.size == pixels.shape[::-1])
+        turned = ' by its EXIF orientation' * (facts.orientation >= 5)
         raise ValueError(f'{label} has {pixels.shape} pixels: {expected}{turned}')
     return facts, pixels.astype(np.uint8) if mode == '1' else pixels
 

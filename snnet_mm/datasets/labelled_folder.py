@@ -75,12 +75,15 @@ def annotation_file(out: Path, split: str, suffix: str) -> Path:
     return out.with_name(f'{out.stem}_{split}{suffix}')
 
 
+def folders_in(folder: Path) -> list[str]:
+    """Return the names of the visible folders in a folder."""
+    inside = folder.iterdir() if folder.is_dir() else ()
+    return sorted(p.name for p in inside if p.is_dir() and not is_hidden(p.name))
+
+
 def subfolders(folder: Path) -> dict[str, str]:
     """Return the names of the visible folders in a folder, by lower-case names."""
-    if not folder.is_dir():
-        return {}
-    inside = [p.name for p in folder.iterdir() if p.is_dir() and not is_hidden(p.name)]
-    return {name.lower(): name for name in sorted(inside, reverse=True)}
+    return {name.lower(): name for name in reversed(folders_in(folder))}
 
 
 def splits_among(names: Mapping[str, str]) -> dict[str, str]:

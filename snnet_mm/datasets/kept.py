@@ -12,10 +12,9 @@ from mmengine.registry import DATASETS, DefaultScope
 
 from snnet_mm.utils import check, refusal
 
+from .folder_check import check_class_names
 from .image_files import note, read_all
 from .labelled_folder import LabelledFolder
-
-ONE_NAME = "a list of names; a tuple of one name needs a comma, ('car',)"
 
 
 def innermost(dataset: Any) -> Iterator[Any]:
@@ -91,10 +90,9 @@ def check_objects(dataset: Any, key: str) -> None:
     leaves = [*innermost(dataset)]
     for leaf in leaves:
         classes = getattr(leaf, 'metainfo', {}).get('classes') or ()
-        names = f'{key}.metainfo.classes'
-        check(not isinstance(classes, str), names, classes, ONE_NAME)
+        check_class_names(classes, key)
         if hasattr(leaf, 'cat_ids') and getattr(leaf, 'ann_file', None):
-            _check_categories(leaf, [*classes], names)
+            _check_categories(leaf, [*classes], f'{key}.metainfo.classes')
     with_objects = [leaf for leaf in leaves if _has_objects(leaf)]
     if with_objects and not any(map(_keeps_one, with_objects)):
         raise ValueError(

@@ -13,8 +13,10 @@ from typing import Any
 
 from .coco_objects import (
     DROPPED,
+    NO_BOX,
     choose_outlines,
     clean_objects,
+    number_objects,
     unify_categories,
     why_dropped,
 )
@@ -263,18 +265,7 @@ def read_objects(
     kept, sizes, notes = [], Counter(), []
     for split, (content, where) in contents.items():
         images = {image['id']: image for image in content['images']}
-        reasons = [
-            why_dropped(x, images[x['image_id']]) for x in content['annotations']
-        ]
-        objects = [*zip(content['annotations'], reasons, strict=True)]
-        for x, reason in objects:
-            findings[DROPPED[reason]].append(f'id {x["id"]}') if reason else None
-        used = [(images[x['image_id']], x) for x, reason in objects if reason is None]
-        if not used:
-            raise ValueError(
-                f'{where} has no object that training keeps, of '
-                f'{len(content["annotations"])}: {"; ".join(findings.notes())[:400]}'
-            )
+        used = _kept_objects(where, content, images, findings)
         kept += used
         sizes.update((image['height'], image['width']) for image in images.values())
         seen = {image['id'] for image, _ in used}
@@ -314,6 +305,29 @@ def read_objects(
             most=max(Counter(id(image) for image, _ in kept).values()),
         ),
     )
+
+
+def _kept_objects(
+    where: Any, content: dict, images: dict, findings: Findings
+) -> list[tuple[dict, dict]]:
+    """Return images and objects that training keeps; number all objects anew."""
+    used, dropped = [], Findings()
+    for x in content['annotations']:
+        image = images[x['image_id']]
+        if reason := why_dropped(x, image):
+            dropped[DROPPED[reason]].append(f'id {x.get("id")}')
+        else:
+            used.append((image, x))
+    if not used:
+        why = dropped.notes() or note(NO_BOX, findings[NO_BOX]) or ['it has none']
+        raise ValueError(
+            f'{where} has no object that training keeps: {"; ".join(why)}; a file for '
+            'validation may be removed: then a fifth of the training images is held out'
+        )
+    for what, names in dropped.items():
+        findings[what] += names
+    number_objects(where, content, findings)
+    return used
 
 
 def _read_images(

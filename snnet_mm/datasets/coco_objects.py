@@ -1,6 +1,7 @@
 """Bring COCO dicts into the form that mmdet and pycocotools read as it is meant."""
 
 import math
+import os
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -15,8 +16,10 @@ DERIVED_AREA = 'objects with no area above 0 take that of their outline or box'
 NO_BOX = 'objects without a finite box are left out'
 FLAT = 'outlines are not lists of polygons (x, y, x, y, ...): converted'
 THIN = 'outlines have fewer than 3 points'
-RENUMBERED = 'annotation ids are missing, repeated or 0, of which pycocotools loses '
-RENUMBERED += 'objects: numbered anew'
+RENUMBERED = (
+    'files have annotation ids that are missing, repeated or 0, of which pycocotools '
+)
+RENUMBERED += 'loses objects: numbered anew'
 KEYPOINTS = 'objects have keypoints, which are not read'
 ROTATED = 'boxes have a rotation, which is not read'
 NO_OUTLINE = 'objects without an outline are left out, because most have one'
@@ -127,12 +130,17 @@ def clean_objects(
         if shape is not None:
             crowd = x.get('iscrowd', 0)
             objects.append(x | shape | dict(image_id=image['id'], iscrowd=crowd))
-    ids = [x.get('id') for x in objects]
-    if len({*map(str, ids)}) < len(ids) or {0, None} & {*ids}:
-        findings[RENUMBERED] += [str(where)]
-        objects = [x | dict(id=i) for i, x in enumerate(objects, 1)]
     _check_unit(where, objects, images)
     content['annotations'] = objects
+
+
+def number_objects(where: Any, content: dict, findings: Findings) -> None:
+    """Give every annotation an id of its own, from 1 on, unless all have one."""
+    ids = [x.get('id') for x in content['annotations']]
+    if len({*map(str, ids)}) < len(ids) or {0, None} & {*ids}:
+        findings[RENUMBERED].append(os.path.basename(str(where)))
+        for i, x in enumerate(content['annotations'], 1):
+            x['id'] = i
 
 
 def _read_shape(x: dict, image: dict, name: str, findings: Findings) -> dict | None:
@@ -288,7 +296,7 @@ def choose_outlines(contents: Mapping[str, dict], findings: Findings) -> bool:
     """Return whether most objects have an outline; leave out those that differ."""
     objects = [x for content in contents.values() for x in content['annotations']]
     some = [x for x in objects if x.get('segmentation')]
-    names = {id(x): f'id {x["id"]}' for x in objects}
+    names = {id(x): f'id {x.get("id")}' for x in objects}
     if 2 * len(some) < len(objects):
         findings[OUTLINES] += [names[id(x)] for x in some]
         return False

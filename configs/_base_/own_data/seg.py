@@ -51,9 +51,7 @@ model = dict(
     test_cfg=dict(mode='whole'),
 )
 
-dataset = dict(
-    data_root=data_root, metainfo=dict(classes=classes, palette=palette)
-)
+dataset = dict(data_root=data_root, metainfo=dict(classes=classes, palette=palette))
 train_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(type='LoadAnnotations'),

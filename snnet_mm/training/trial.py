@@ -8,7 +8,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import cv2
-import numpy as np
 import torch
 from mmengine.config import Config
 from mmengine.dataset import BaseDataset, ConcatDataset
@@ -26,7 +25,7 @@ from snnet_mm.datasets import (
     naming_empty_data,
 )
 from snnet_mm.datasets.folder_check import EMPTY
-from snnet_mm.evaluation import draw_sample
+from snnet_mm.evaluation import as_picture, draw_sample
 from snnet_mm.evaluation.broken_images import name_broken_images
 from snnet_mm.evaluation.metric_buffers import MetricBuffers
 from snnet_mm.models import unwrapped
@@ -254,7 +253,7 @@ def _check_images(leaf: Dataset, images: Mapping, metric: str) -> None:
 
 
 def _draw(runner: Runner, image: Tensor, sample: object, folder: Path) -> None:
-    pixels = np.ascontiguousarray(image.numpy()[::-1].transpose(1, 2, 0))
+    pixels = as_picture(image.numpy()[::-1].transpose(1, 2, 0))
     height, width = sample.get('ori_shape', pixels.shape[:2])
     pixels = cv2.resize(pixels, (width, height))
     runner.visualizer.dataset_meta = runner.test_loop.dataloader.dataset.metainfo

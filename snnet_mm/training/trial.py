@@ -253,7 +253,7 @@ def _check_images(leaf: Dataset, images: Mapping, metric: str) -> None:
 
 
 def _draw(runner: Runner, image: Tensor, sample: object, folder: Path) -> None:
-    pixels = as_picture(image.numpy()[::-1].transpose(1, 2, 0))
+    pixels = as_picture(image.numpy().transpose(1, 2, 0))[..., ::-1].copy()
     height, width = sample.get('ori_shape', pixels.shape[:2])
     pixels = cv2.resize(pixels, (width, height))
     runner.visualizer.dataset_meta = runner.test_loop.dataloader.dataset.metainfo

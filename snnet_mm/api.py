@@ -194,7 +194,11 @@ def pick(model: nn.Module, budget: str, results: Results | None = None) -> Choic
     else:
         size = results and results.input_size
         costs = measure(model, size, latency=wanted.cost == 'latency')
-    return pick_stitch(find_stitched_backbone(model).space, wanted, costs, results)
+    space, device = (
+        find_stitched_backbone(model).space,
+        measuring_setup(model, 1).device,
+    )
+    return pick_stitch(space, wanted, costs, results, [device])
 
 
 def set_budget(model: nn.Module, budget: str, results: Results | None = None) -> int:

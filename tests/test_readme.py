@@ -10,7 +10,9 @@ from mmseg.registry import MODELS
 from PIL import Image
 
 import snnet_mm as sn
+from snnet_mm.costs import check_auxiliary_heads, cost_table
 from snnet_mm.models import find_stitched_backbone
+from snnet_mm.stitching.cost_table import default_step, group_by_cost
 
 README = Path(__file__).parents[1] / 'README.md'
 STOCK_PAGE = README.parent / 'docs' / 'tutorials' / 'stock_config.md'
@@ -35,7 +37,12 @@ def test_the_config_turns_a_stock_one_into_a_stitched_one(tmp_path):
     own = tmp_path / 'own.py'
     own.write_text(f'_base_ = [{str(stock)!r}]\n{python_of(STOCK_PAGE)[0]}')
     cfg = Config.fromfile(own)
-    assert len(find_stitched_backbone(build(cfg)).space) == 134
+    model, size = build(cfg), (512, 512)
+    flops = cost_table(model, size).column('flops')
+    check_auxiliary_heads(model, size)
+    assert [head.in_channels for head in model.auxiliary_head] == [1024] * 3
+    assert len(flops) == len(find_stitched_backbone(model).space) == 134
+    assert len(group_by_cost(flops, default_step(flops))) == 13  # as in the paper
     assert (cfg.val_cfg.type, cfg.test_cfg.type) == ('StitchValLoop', 'StitchTestLoop')
 
 

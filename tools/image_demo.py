@@ -107,10 +107,9 @@ def main() -> None:
         if stitch_id is not None:
             set_stitch(model, stitch_id)
         suffix = '' if stitch_id is None else f'_stitch{stitch_id}'
-        image, found = cv2.imread(file), {}
-        check(image is not None, 'img', file, 'image files')
+        found = {}
         painted = draw_prediction(
-            inferencer, image, args.opacity, args.with_labels, args.score_thr, found
+            inferencer, file, args.opacity, args.with_labels, args.score_thr, found
         )
         stem = Path(file).stem
         name = stem if stems[stem] == 1 else Path(file).name

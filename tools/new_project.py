@@ -26,8 +26,8 @@ def parse_args() -> argparse.Namespace:
         help='folder of images and labels; docs/tutorials/own_data.md has the layouts',
     )
     add('--out', required=True, type=Path, help='config to write')
-    what = 'task; by default the task of the layout'
-    add('--task', choices=('seg', 'depth', 'det', 'cls'), help=what)
+    what = 'segmentation, depth, detection or classification'
+    add('--task', required=True, choices=('seg', 'depth', 'det', 'cls'), help=what)
     what = 'plain ViT of timm (default: %(default)s)'
     add('--backbone', default='vit_small_patch14_dinov2', help=what)
     what = 'file of its weights, in the names of timm; by default timm downloads them'
@@ -38,12 +38,12 @@ def parse_args() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def print_findings(data: LabelledFolder) -> None:
+def print_findings(data: LabelledFolder, kept: list[int], notes: list[str]) -> None:
     console = Console(highlight=False, soft_wrap=True)
     parts = []
     for name, split in data.splits.items():
         folder = split.dataset['data_prefix']
-        folder = folder if isinstance(folder, str) else next(iter(folder.values()))
+        folder = folder if isinstance(folder, str) else ', '.join(folder.values())
         place = f' ({folder})' if folder not in ('', '.') else ''
         parts.append(f'{split.number} {name}{place}')
     sizes = [f'{w}x{h} ({n} images)' for (h, w), n in data.sizes.most_common(3)]
@@ -54,11 +54,11 @@ def print_findings(data: LabelledFolder) -> None:
         console.print(f'Depth, if in millimetres: {low} to {high} m, median {middle} m')
     else:
         table = Table('label', 'class', COUNTED[data.task], 'share')
-        total = sum(data.counts)
-        for i, (name, count) in enumerate(zip(data.classes, data.counts, strict=True)):
+        total = sum(kept)
+        for i, (name, count) in enumerate(zip(data.classes, kept, strict=True)):
             table.add_row(str(i), name, f'{count:,}', f'{count / total:.1%}')
         console.print(table)
-    for note in data.notes:
+    for note in [*data.notes, *notes]:
         console.print(f'Note: {note}')
 
 
@@ -66,14 +66,18 @@ def main() -> None:
     args = parse_args()
 
     from snnet_mm.datasets.folders import TASKS, read_folder
+    from snnet_mm.datasets.kept import compare_kept
+    from snnet_mm.tasks import import_parts_for
     from snnet_mm.training.new_project import write_project
+    from snnet_mm.utils import load_config
 
     classes = [*chain.from_iterable(x.split(',') for x in args.classes)]
     data = read_folder(args.folder, args.task, [x for x in classes if x], args.out)
     values = write_project(data, args.out, args.backbone, args.weights, args.force)
-    guessed = '' if args.task else ' (by the layout; --task sets another)'
-    print(f'Task: {TASKS[data.task]}{guessed}')
-    print_findings(data)
+    cfg = load_config(args.out)
+    import_parts_for(cfg)
+    print(f'Task: {TASKS[data.task]}')
+    print_findings(data, *compare_kept(data, cfg))
     trained = Path('work_dirs', args.out.stem, f'iter_{values["iters"]}.pth')
     height, width = values['size']
     print(f"""Wrote {args.out}: {width}x{height} pixels, {values['iters']} iterations

@@ -66,6 +66,7 @@ def of_bundle(args: argparse.Namespace) -> tuple[Callable, str, tuple, dict, Cal
     if args.budget is not None:
         runtime.set_budget(args.budget)
     costs = runtime.front() if args.deadline else {}
+    args.channels = manifest['input']['shape'][1]
     about = manifest['task'], tuple(manifest['classes'])
     return (
         runtime.predict_batch,
@@ -77,6 +78,7 @@ def of_bundle(args: argparse.Namespace) -> tuple[Callable, str, tuple, dict, Cal
 
 def of_checkpoint(args: argparse.Namespace) -> tuple:
     """Return predictor, task, classes, costs and stitch setter of a checkpoint."""
+    from snnet_mm.anchors import image_channels
     from snnet_mm.costs import cost_table
     from snnet_mm.inference.init_inferencer import init_inferencer, predict_arrays
     from snnet_mm.inference.init_model import init_model, space_of
@@ -106,6 +108,7 @@ def of_checkpoint(args: argparse.Namespace) -> tuple:
             costs = {
                 i: table[i].flops for i in sorted(ids, key=lambda i: table[i].flops)
             }
+    args.channels = image_channels(model)
     call = partial(predict_arrays, init_inferencer(model))
     classes = tuple((model.dataset_meta or {}).get('classes') or ())
     return call, task_of(model).name, classes, costs, partial(set_stitch, model)
@@ -119,6 +122,7 @@ def predict_on_ray(args: argparse.Namespace) -> None:
     from snnet_mm.serving import predict_folder_on_ray, start_ray
 
     _, *about, _, _ = of_bundle(args)
+    check(args.channels == 3, '--ray', args.ray, 'models of images of three channels')
     settings = args.source, args.out, args.batch_size, args.ray
     # Ray Data needs one CPU in addition to those of the workers.
     start_ray(args.ray + 1, args.address)
@@ -168,6 +172,7 @@ def main() -> None:
             shard,
             deadline,
             lambda done, total: progress.update(bar, completed=done, total=total),
+            args.channels,
         )
     report(done, args.out)
 

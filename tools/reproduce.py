@@ -202,7 +202,7 @@ def command(job: Job, args: argparse.Namespace, checkpoint: str = '') -> list[st
         return [*script, *given, str(args.gpus), *options]
     if args.launcher == 'slurm':
         script = ['env', f'GPUS={args.gpus}', 'bash', f'{tools}/slurm_{tool}.sh']
-        return [*script, args.partition, job.name[:30], *given, *options]
+        return [*script, args.partition, job.name, *given, *options]
     return [sys.executable, f'{tools}/{tool}.py', *given, *options]
 
 

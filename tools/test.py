@@ -36,7 +36,7 @@ def add_stitch_arguments(parser: argparse.ArgumentParser) -> None:
     what = """stitches to test: 'all', 'anchors', 'pareto' (of --results), or ids such
         as 0,5,12; by default what the config says"""
     chosen.add_argument('--stitch-id', help=what)
-    what = """test the best stitch within a budget such as 120G, 60M or 25ms; several
+    what = """test the best stitch within a budget such as 120G, 50%% or 25ms; several
         budgets with commas; measured best with --results, else a guess"""
     chosen.add_argument('--budget', help=what)
     what = """test at these input sizes, such as 126x182 168x238, the largest of which

@@ -92,6 +92,9 @@ def main() -> None:
     check(frame is not None, 'video', args.video, known)
     runtime = StitchRuntime(args.bundle)
     manifest, legend = runtime.manifest, {}
+    channels = manifest['input']['shape'][1]
+    three = 'a bundle for images of three channels'
+    check(channels == 3, 'bundle', f'{args.bundle}, of {channels} channels', three)
     classes, palette = manifest['classes'], manifest['palette']
     if args.stitch_id is not None:
         runtime.set_stitch(args.stitch_id)

@@ -78,6 +78,9 @@ def write_page(args: argparse.Namespace, scripts: Path) -> None:
     """Write the page with its bundle, images and scripts to the output folder."""
     manifest = read_manifest(args.bundle)
     task = manifest['task']
+    channels = manifest['input']['shape'][1]
+    three = 'a bundle for images of three channels'
+    check(channels == 3, 'bundle', f'{args.bundle}, of {channels} channels', three)
     check(task in TASKS, 'bundle', f'{args.bundle}, of {task}', f'a bundle of {TASKS}')
     files = [file for stitch in manifest['stitches'] for file in stitch['files']]
     files = [file for file in files if file['format'] == 'onnx']

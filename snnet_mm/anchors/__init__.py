@@ -10,6 +10,7 @@ from .base import (
 )
 from .branch_view import BranchView, Unit
 from .branches import Branch
+from .channels import image_channels
 from .low_rank import LowRankUpdate
 from .mm_anchor import MMAnchor, mm_family
 from .plain_vit import PlainViT

@@ -435,18 +435,28 @@ def _resized_positions(net: nn.Module, table: Tensor, grid: tuple) -> Tensor:
     return resize_pos_embed(table, *sizes)
 
 
+FAMILIES = MMSegViT, MMPretrainViT, MMSwin, MMResNet, MMConvNeXt, MMMiT
+
+
 def mm_family(net: nn.Module) -> type[MMAnchor]:
     """Return the anchor class that mirrors the ``forward`` of a backbone.
 
     Raises:
         ValueError: If there is none; the message lists the supported backbones.
     """
-    families = [MMSegViT, MMPretrainViT, MMSwin, MMResNet, MMConvNeXt, MMMiT]
     owner = next(c for c in type(net).__mro__ if 'forward' in vars(c))
     package = owner.__module__.partition('.')[0]
-    for family in families:
+    for family in FAMILIES:
         if (package, owner.__name__) in family.mirrors:
             return family
-    known = sorted({f'{p}.{name}' for f in families for p, name in f.mirrors})
+    known = sorted({f'{p}.{name}' for f in FAMILIES for p, name in f.mirrors})
     allowed = f'an anchor of snnet_mm, or one with the forward of: {", ".join(known)}'
     raise refusal('model.backbone.type', type(net).__name__, allowed)
+
+
+def is_known(net: nn.Module) -> bool:
+    """Return whether :func:`mm_family` supports a backbone."""
+    try:
+        return bool(mm_family(net))
+    except ValueError:
+        return False

@@ -50,6 +50,7 @@ class PlainViT(TokenAnchor):
             with ``embed_dims``, ``depth``, ``num_heads`` and ``mlp_ratio`` (default 4).
         img_size: Image side in pixels, or height and width, of the position embedding,
             which is resampled for other sizes. Default: 224.
+        in_channels: Channels of the images. Default: 3.
         pos_embed_prefix: Whether the position embedding covers prefix tokens (ViT) or
             patches alone (DeiT3).
         pos_embed_antialias: Whether to resample positions with antialiasing; False for
@@ -77,6 +78,7 @@ class PlainViT(TokenAnchor):
         arch: str | dict = 'small',
         img_size: int | Sequence[int] = 224,
         patch_size: int = 16,
+        in_channels: int = 3,
         cls_token: bool = True,
         num_registers: int = 0,
         abs_pos_embed: bool = True,
@@ -109,7 +111,8 @@ class PlainViT(TokenAnchor):
         self.num_embedded_prefix = self.num_prefix if embedded else 0
         local = window_size, global_blocks, decomposed_rel_pos
         self._check_windows(rel_pos_bias, *local)
-        proj = nn.Conv2d(3, dim, patch_size, patch_size)
+        check(is_whole(in_channels, 1), 'in_channels', in_channels, '1 or more')
+        proj = nn.Conv2d(in_channels, dim, patch_size, patch_size)
         self.patch_embed = nn.Sequential(OrderedDict(proj=proj))
         length = self.grid[0] * self.grid[1] + self.num_embedded_prefix
         numbers = dict(cls_token=int(cls_token), reg_token=num_registers)

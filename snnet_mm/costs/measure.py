@@ -12,6 +12,7 @@ from rich.progress import track
 from torch import nn
 
 from snnet_mm.models import find_stitched_backbone, set_stitch, unwrapped
+from snnet_mm.runtime.device import processor
 from snnet_mm.stitching import Setup, middle_stitches
 from snnet_mm.utils import check, refusal
 
@@ -164,7 +165,8 @@ def measuring_setup(model: nn.Module, batch: int) -> Setup:
     """Describe the device, batch size and data type of a measurement."""
     weight = next(model.parameters())
     threads = torch.get_num_threads()
-    device = f'{weight.device.type}, {threads} thread{"s" * (threads > 1)}'
+    kind = processor() if weight.device.type == 'cpu' else weight.device.type
+    device = f'{kind}, {threads} thread{"s" * (threads > 1)}'
     if weight.is_cuda:
         device = torch.cuda.get_device_name(weight.device)
     return Setup(device, batch, str(weight.dtype).removeprefix('torch.'))

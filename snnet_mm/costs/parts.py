@@ -13,7 +13,7 @@ from mmengine.logging import print_log
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from snnet_mm.anchors import BranchView
+from snnet_mm.anchors import BranchView, image_channels
 from snnet_mm.models import (
     StitchedBackbone,
     find_stitched_backbone,
@@ -28,7 +28,7 @@ from .sizes import is_size
 
 T = TypeVar('T')
 Forward = Callable[[nn.Module, Tensor], object]
-SIZE = 'height and width of the images, in pixels'
+SIZE = 'height and width of the images, in pixels (option: --shape)'
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ def size_of_images(model: nn.Module, loader: DataLoader, seed: int) -> tuple[int
 def empty_images(
     model: nn.Module, input_size: Sequence[int] | None, batch: int
 ) -> Tensor:
-    """Return images ``(B, 3, H, W)`` of any content, on the weights' device and dtype.
+    """Return images ``(B, C, H, W)`` of any content, on the weights' device and dtype.
 
     ``input_size`` is height and width in pixels, by default :func:`preprocessed_size`.
     If a module defines ``empty_inputs(batch, size)``, return its result instead.
@@ -185,7 +185,8 @@ def empty_images(
     for module in model.modules():
         if hasattr(type(module), 'empty_inputs'):
             return module.empty_inputs(batch, size)
-    return next(model.parameters()).new_zeros(batch, 3, *size)
+    channels = image_channels(unwrapped(model))
+    return next(model.parameters()).new_zeros(batch, channels, *size)
 
 
 @contextmanager

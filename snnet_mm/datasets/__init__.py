@@ -6,6 +6,7 @@ from .folder_check import (
     check_data_folders,
     naming_empty_data,
 )
+from .paired import PairedDataset
 from .repeat_aug import InfiniteRepeatAugSampler
 from .seeded import SeededDataset, SeededIndex, SeededSampler
 from .toy_scenes import ToyInstances, ToyLabels, ToyObjects, ToyScenes

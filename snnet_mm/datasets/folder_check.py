@@ -5,18 +5,25 @@ import os.path as osp
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from snnet_mm.utils import check
+from snnet_mm.utils import check, dicts_in
 
+ONE_NAME = "a list of names; a tuple of one name needs a comma, ('car',)"
 EMPTY = 'need at least one array to concatenate'  # mmengine's error without images
 
 
 def check_data_folders(dataloader: Mapping | None, key: str) -> None:
     """Raise if a dataloader's local folders or annotation file are missing or empty.
 
+    Class names must be a list.
+
     mmdet's instance configs inherit a ``seg`` prefix, which is checked only if the
     pipeline loads its maps.
     """
     dataset = (dataloader or {}).get('dataset', {})
+    for part in dicts_in(dataset):
+        metainfo = part.get('metainfo')
+        classes = metainfo.get('classes') if isinstance(metainfo, Mapping) else None
+        check_class_names(classes, f'{key}.dataset')
     root, prefixes = dataset.get('data_root') or '', dataset.get('data_prefix', {})
     check_annotation_file(dataset, f'{key}.dataset', root)
     # The single prefix of a classification data set has no name.
@@ -32,6 +39,12 @@ def check_data_folders(dataloader: Mapping | None, key: str) -> None:
             keys += f'.{name}' if name else ''
             ok = osp.isdir(folder) and os.listdir(folder)
             check(ok, keys, folder, 'a folder with data in it, or a link to one')
+
+
+def check_class_names(classes: object, key: str) -> None:
+    """Raise if class names are a text, unless it is a file of names, as mm allows."""
+    right = not isinstance(classes, str) or osp.isfile(classes)
+    check(right, f'{key}.metainfo.classes', classes, ONE_NAME)
 
 
 def check_annotation_file(config: Mapping | None, key: str, root: str = '') -> None:

@@ -1,24 +1,60 @@
 """Find the images in folders, and decode them to detect damaged files."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 from PIL import Image
 
 from snnet_mm.runtime.folder import SUFFIXES
 
 ORIENTATION = 0x0112  # EXIF tag; values from 5 on swap rows and columns
+BITS_PER_SAMPLE = 258  # TIFF tag
+# Suffixes of images and label maps that training does not read.
+OTHER_SUFFIXES = (
+    *('.avif', '.cr2', '.dcm', '.dng', '.exr', '.gif', '.heic', '.heif', '.jfif'),
+    *('.jp2', '.jpe', '.mat', '.nef', '.npy', '.npz', '.pgm', '.svg', '.tga'),
+)
 Size = tuple[int, int]
 
 
-def find_images(folder: Path) -> Iterator[Path]:
-    """Yield all images below a folder, sorted by path."""
+class ImageFacts(NamedTuple):
+    """Height and width as loaded for training, how it is turned, and its maximum.
+
+    ``highest`` is the highest value as loaded, of images of more than 8 bits only.
+    """
+
+    size: Size
+    orientation: int = 1
+    highest: int | None = None
+
+
+def is_hidden(name: str) -> bool:
+    """Return whether a file or folder is none of the user's data."""
+    return name.startswith('.') or name in ('__MACOSX', '@eaDir')
+
+
+def find_files(folder: Path, suffixes: Sequence[str]) -> Iterator[Path]:
+    """Yield all visible files below a folder with one of the suffixes, sorted."""
     for path in sorted(folder.rglob('*')):
-        if path.suffix.lower() in SUFFIXES and not path.name.startswith('.'):
+        hidden = any(map(is_hidden, path.relative_to(folder).parts))
+        if path.suffix.lower() in suffixes and not hidden and path.is_file():
             yield path
+
+
+def find_images(folder: Path) -> Iterator[Path]:
+    """Yield all visible images below a folder, sorted by path."""
+    return find_files(folder, SUFFIXES)
+
+
+def unread(*folders: Path) -> list[str]:
+    """Return a note on files whose format training does not read."""
+    found = [p.name for folder in folders for p in find_files(folder, OTHER_SUFFIXES)]
+    formats = f'expected one of {", ".join(SUFFIXES)}'
+    return note(f'files are left out, by their format ({formats})', found)
 
 
 @contextmanager
@@ -32,13 +68,69 @@ def opened(path: Path) -> Iterator[Image.Image]:
 
 
 def read_size(path: Path) -> Size:
-    """Return height and width as loaded for training; decode the whole image."""
+    """Return height and width as loaded for training, from the header alone."""
     with opened(path) as image:
-        width, height = image.size
-        turned = image.getexif().get(ORIENTATION, 1) >= 5
-        image.draft('RGB', (width // 8, height // 8))  # decodes a JPEG faster
+        return _turned(image)[0]
+
+
+def read_image(path: Path) -> ImageFacts:
+    """Return facts of an image as loaded for training; decode the whole image."""
+    with opened(path) as image:
+        size, orientation = _turned(image)
+        deep = _is_deep(image, path)
+        image.draft('RGB', [side // 8 for side in image.size])  # decodes a JPEG faster
         image.load()
-    return (width, height) if turned else (height, width)
+    return ImageFacts(size, orientation, _highest(path) if deep else None)
+
+
+def _turned(image: Image.Image) -> tuple[Size, int]:
+    """Return the size as loaded by OpenCV, and the EXIF orientation that it applies."""
+    orientation = image.getexif().get(ORIENTATION, 1)
+    orientation = 1 if image.format == 'WEBP' else orientation  # not turned
+    return (image.size if orientation >= 5 else image.size[::-1]), orientation
+
+
+def _is_deep(image: Image.Image, path: Path) -> bool:
+    """Return whether the samples of an image have more than 8 bits."""
+    if image.format == 'PNG':
+        with path.open('rb') as file:
+            return file.read(25)[24] > 8
+    bits = image.tag_v2.get(BITS_PER_SAMPLE, ()) if image.format == 'TIFF' else ()
+    return image.mode[0] in 'IF' or max(bits or (8,)) > 8
+
+
+def _highest(path: Path) -> int:
+    """Return the highest value of an image as mm loads it."""
+    import cv2
+
+    pixels = cv2.imdecode(np.fromfile(path, np.uint8), cv2.IMREAD_COLOR)
+    if pixels is None:
+        raise ValueError(f'{path} has a format that training cannot read: save 8 bits')
+    return int(pixels.max())
+
+
+def image_notes(facts: Mapping[Path, ImageFacts], turned: Sequence[int]) -> list[str]:
+    """Return notes on images whose labels or values training may read otherwise.
+
+    Args:
+        facts: Facts of every image.
+        turned: EXIF orientations that training applies to the image, and that the
+            labels do not show to be applied to them.
+    """
+    rotated = [p.name for p, fact in facts.items() if fact.orientation in turned]
+    deep = {p.name: f.highest for p, f in facts.items() if f.highest is not None}
+    top = max(deep.values(), default=255)
+    if top < 2:
+        raise ValueError(
+            f'{len(deep)} images of more than 8 bits are black in training, which '
+            f'reads the upper 8 bits, such as {[*deep][0]}: stretch them to 8 bits'
+        )
+    what = 'images have an EXIF orientation, which training applies to the image and '
+    what += 'not to its label; if labels were drawn on unturned pixels, save the '
+    what += 'images without it'
+    dim = 'images have more than 8 bits, of which training reads the upper 8, values '
+    dim += f'up to {top} of 255; stretch them to 8 bits if that is dark'
+    return note(what, rotated) + note(dim, [*deep])
 
 
 def read_all(read: Callable, items: Sequence[tuple]) -> list:

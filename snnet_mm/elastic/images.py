@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from snnet_mm.costs import window_of
 from snnet_mm.datasets.image_files import SUFFIXES, find_images
 from snnet_mm.utils import check, digest, is_whole, refusal, register
-from snnet_mm.utils.configs import inference_pipeline, innermost
+from snnet_mm.utils.configs import inference_pipeline, innermost, innermost_parts
 
 MAX_BATCH = 8
 
@@ -150,6 +150,12 @@ def _training_images(cfg: Config) -> dict:
     loader = cfg.get('train_dataloader')
     wanted = 'one, or unlabelled images (option: --images FOLDER)'
     check(loader, 'train_dataloader', loader, wanted)
-    config = deepcopy(dict(innermost(loader.dataset)))
-    config['pipeline'] = deepcopy(innermost(cfg.test_dataloader.dataset).pipeline)
-    return config
+    pipeline = innermost(cfg.test_dataloader.dataset).pipeline
+    parts = deepcopy([*map(dict, innermost_parts(loader.dataset))])
+    for part in parts:
+        part['pipeline'] = deepcopy(pipeline)
+    if len(parts) == 1:
+        return parts[0]
+    # Classes and colours may differ: only images are read.
+    ignored = loader.dataset.get('ignore_keys') or ['classes', 'palette']
+    return dict(type='ConcatDataset', datasets=parts, ignore_keys=ignored)

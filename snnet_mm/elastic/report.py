@@ -10,7 +10,7 @@ from mmengine.runner import Runner
 from rich.table import Table
 from torch import nn
 
-from snnet_mm.evaluation import draw_sample, plot_images
+from snnet_mm.evaluation import as_picture, draw_sample, plot_images
 from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.stitching import UNITS, StitchResults
 from snnet_mm.tasks import task_of
@@ -87,7 +87,7 @@ def draw_predictions(runner: Runner, titles: Mapping[int, str], path: Path) -> N
     number = min(NUM_PICTURES, total)
     for i in (n * total // number for n in range(number)):
         item, row = dataset[i], []
-        image = item['inputs'].numpy()[::-1].transpose(1, 2, 0).copy()
+        image = as_picture(item['inputs'].numpy().transpose(1, 2, 0))[..., ::-1].copy()
         for stitch in titles:
             set_stitch(runner.model, stitch)
             samples = [item['data_samples'].clone()]

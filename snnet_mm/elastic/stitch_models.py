@@ -11,7 +11,7 @@ from mmengine.config import Config
 from mmengine.model import BaseModule
 from torch import Tensor, nn
 
-from snnet_mm.anchors import Anchor, check_tokens_correspond
+from snnet_mm.anchors import Anchor, check_tokens_correspond, image_channels
 from snnet_mm.costs import cost_table, whole_model_cost
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.stitching import CostTable
@@ -137,7 +137,8 @@ def read_trained(
     size = next(filter(None, sizes), None)
     wanted = 'height and width of images, which no preprocessor pads to a size'
     check(size, '--shape', size, wanted)
-    images = torch.randn(1, 3, *size, generator=torch.Generator().manual_seed(0))
+    shape = 1, image_channels(elastic), *size
+    images = torch.randn(shape, generator=torch.Generator().manual_seed(0))
     check_equal(net, elastic, images)
     backbone = dict(conversion.backbone, out_indices=elastic.backbone.out_indices)
     flops = whole_model_cost(anchor, size)[0].flops

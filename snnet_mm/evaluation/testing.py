@@ -52,17 +52,19 @@ def run_at_all_sizes(loop: StitchTestLoop) -> dict[str, float]:
     name = f'partial_test_{digest([identity, asked])}.pth'
     partial = PartialResults(Path(runner.work_dir, name), loop.resume, runner.logger)
     metrics, reports = {}, []
-    for size in sizes or (None,):
-        try:
-            reports.append(OneSize(loop, size, partial).run())
-        except NoMetricsError as error:
-            runner.logger.warning(f'No report is written: {error}')
-            continue
-        at = f'{size_name(size)}/' if size else ''
-        for row in reports[-1].stitches:
-            named = row.metrics.items()
-            metrics |= {f'{at}stitch_{row.id}/{name}': value for name, value in named}
-    set_input_size(runner.model, None)
+    try:
+        for size in sizes or (None,):
+            try:
+                reports.append(OneSize(loop, size, partial).run())
+            except NoMetricsError as error:
+                runner.logger.warning(f'No report is written: {error}')
+                continue
+            at = f'{size_name(size)}/' if size else ''
+            for row in reports[-1].stitches:
+                found = row.metrics.items()
+                metrics |= {f'{at}stitch_{row.id}/{name}': v for name, v in found}
+    finally:
+        set_input_size(runner.model, None)
     loop.reports = reports
     if len(reports) > 1 and is_main_process():
         report_sizes(reports, loop.out_dir)

@@ -5,12 +5,18 @@ from collections.abc import Sequence
 from mmengine.config import Config
 from torch import nn
 
+from snnet_mm.anchors import image_channels
 from snnet_mm.costs import size_name, window_of
-from snnet_mm.runtime.manifest import TASKS
+from snnet_mm.runtime.manifest import AS_LOADED, TASKS
 from snnet_mm.tasks import task_of
 from snnet_mm.tasks.base import Predictions, as_tuple
 from snnet_mm.utils import check, is_number
-from snnet_mm.utils.configs import inference_pipeline, model_config, takes_rgb
+from snnet_mm.utils.configs import (
+    inference_pipeline,
+    model_config,
+    step_name,
+    takes_rgb,
+)
 
 INPUT, OUTPUT = 'images', 'predictions'
 
@@ -29,25 +35,28 @@ def describe_graphs(
     preprocessor = model_config(cfg).get('data_preprocessor') or {}
     task, meta = described_task(model), getattr(model, 'dataset_meta', None) or {}
     pipeline = inference_pipeline(cfg) if cfg.get('test_dataloader') else ()
-    channels, tensors = 'RGB' if takes_rgb(cfg) else 'BGR', as_tuple(predictions)
+    number, tensors = image_channels(model), as_tuple(predictions)
+    reversed_ = number == 3 and takes_rgb(cfg)
+    channels = ('RGB' if reversed_ else 'BGR') if number == 3 else AS_LOADED
     loaded = dict(dtype='float32', range=[0, 255])
     batch = 1 if task_of(model).takes_one(model) else 'batch'
-    images = dict(name=INPUT, shape=[batch, 3, *size], channels=channels, **loaded)
+    images = dict(name=INPUT, shape=[batch, number, *size], channels=channels, **loaded)
     images |= {key: preprocessor.get(key) for key in ('mean', 'std')}
     after = task_of(model).caller_steps(model, size)
-    filled = _padding(pipeline) if task == 'detection' else None
+    filled = _padding(pipeline, number) if task == 'detection' else None
     if filled is not None:  # mm treats padding by the pipeline as image content
-        pipeline = [step for step in pipeline if _kind(step) != 'Pad']
+        pipeline = [step for step in pipeline if step_name(step) != 'Pad']
         after = [step | dict(within='graph') for step in after]
-    before = [*_steps_before(pipeline), dict(step='channels', order=channels)]
+    before = [*_steps_before(pipeline, number), dict(step='channels', order=channels)]
     padded = preprocessor.get('test_cfg') or {}
     fills = any(step.get('fills') for step in after)
     padded = dict(size=size) if task == 'detection' and not fills else padded
     if padded:  # mm pads after normalisation
         empty = preprocessor.get('pad_value', preprocessor.get('pad_val', 0))
-        mean, scale = (images[key] or [n] * 3 for key, n in (('mean', 0), ('std', 1)))
+        mean, scale = (images[key] or [n] for key, n in (('mean', 0), ('std', 1)))
+        mean, scale = (x * number if len(x) == 1 else x for x in (mean, scale))
         value = [m + empty * s for m, s in zip(mean, scale, strict=True)]
-        value = value if filled is None else filled[:: -1 if takes_rgb(cfg) else 1]
+        value = value if filled is None else filled[:: -1 if reversed_ else 1]
         more = {key: padded.get(key) for key in ('size', 'size_divisor')}
         before.append(dict(step='pad', value=value, **more))
     before += _passes(model, size)
@@ -81,12 +90,12 @@ def described_task(model: nn.Module) -> str:
     return name if name in TASKS else 'classification'
 
 
-def _steps_before(pipeline: Sequence[dict]) -> list[dict]:
+def _steps_before(pipeline: Sequence[dict], channels: int) -> list[dict]:
     """Convert a test pipeline to steps of the manifest, with sizes height first."""
     steps = []
     for step in pipeline:
         more = {key: value for key, value in step.items() if key != 'type'}
-        name = _kind(step)
+        name = step_name(step)
         known = name == 'Resize' and 'scale' in more
         # Pillow interpolates differently, and runtimes support only one resize step.
         known = known and more.get('backend', 'cv2') == 'cv2'
@@ -99,25 +108,24 @@ def _steps_before(pipeline: Sequence[dict]) -> list[dict]:
         elif name == 'LoadImageFromFile':
             colour = more.get('color_type', 'color')
             key = 'test_dataloader.dataset.pipeline.color_type'
-            check(colour != 'grayscale', key, colour, 'images of three channels')
+            grey = f'images of {channels} channels, which the model takes'
+            check(channels == 1 or colour != 'grayscale', key, colour, grey)
             if more.get('to_float32'):  # resizing floats and bytes differs
                 steps.append(dict(step=name, to_float32=True))
-        elif not name.startswith(('Load', 'Pack')):
+        elif not name.startswith('Pack'):
             steps.append(dict(step=name, **more))
     return steps
 
 
-def _kind(step: dict) -> str:
-    return getattr(step['type'], '__name__', step['type']).rpartition('.')[2]
-
-
-def _padding(pipeline: Sequence[dict]) -> list[float] | None:
+def _padding(pipeline: Sequence[dict], channels: int) -> list[float] | None:
     """Return the pixel with which a pipeline pads images, right and below, if any."""
     for step in pipeline:
-        if _kind(step) == 'Pad' and step.get('padding_mode', 'constant') == 'constant':
+        constant = step.get('padding_mode', 'constant') == 'constant'
+        if step_name(step) == 'Pad' and constant:
             value = step.get('pad_val', 0)
             value = value.get('img', 0) if isinstance(value, dict) else value
-            return [float(v) for v in ([value] * 3 if is_number(value) else value)]
+            values = [value] * channels if is_number(value) else value
+            return [float(v) for v in values]
     return None
 
 

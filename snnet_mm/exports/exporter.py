@@ -18,6 +18,7 @@ from mmengine.logging import print_log
 from mmengine.registry import init_default_scope
 from torch import nn
 
+from snnet_mm.anchors import image_channels
 from snnet_mm.costs import cost_table, preprocessed_size, size_name, window_of
 from snnet_mm.costs.parts import empty_images
 from snnet_mm.models import find_stitched_backbone, set_stitch
@@ -33,7 +34,7 @@ from snnet_mm.utils import (
     machine,
     write_json,
 )
-from snnet_mm.utils.configs import takes_rgb
+from snnet_mm.utils.configs import graph_order
 
 from .comparison import (
     check_parity,
@@ -99,8 +100,9 @@ class StitchExporter:
         if results is not None:
             results.check_space(self.space)
         # ``images`` are BGR, as mm loads them; graphs may take RGB.
-        self.images, source = sample_images(cfg, NUM_IMAGES, self.size)
-        self.graph_images = self.images.flip(1) if takes_rgb(cfg) else self.images
+        shape = NUM_IMAGES, image_channels(model), *self.size
+        self.images, source = sample_images(cfg, shape)
+        self.graph_images = graph_order(cfg, self.images)
         self.compared_on = f'{NUM_IMAGES} {source}'
 
     def export_stitch(

@@ -17,7 +17,7 @@ from snnet_mm.models import SingleStitch
 from snnet_mm.tasks import task_of
 from snnet_mm.tasks.base import Predictions
 from snnet_mm.utils import check, isolated_rng
-from snnet_mm.utils.configs import innermost, model_config, takes_rgb
+from snnet_mm.utils.configs import graph_order, innermost, model_config
 
 from .comparison import load_images
 from .description import INPUT
@@ -130,4 +130,4 @@ class StitchBuild:
         size = tuple(self.images.shape[2:])
         with isolated_rng(0):
             images = load_images(DATASETS.build(dataset), number, size)
-        return images.flip(1) if takes_rgb(self.cfg) else images
+        return graph_order(self.cfg, images)

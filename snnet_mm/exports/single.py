@@ -27,9 +27,9 @@ from snnet_mm.tasks.base import Predictions
 from snnet_mm.utils import atomic_path, load_config, load_weights_only
 from snnet_mm.utils.configs import (
     dicts_in,
+    graph_order,
     inference_pipeline,
     model_config,
-    takes_rgb,
 )
 from snnet_mm.utils.registered_names import check_named
 from snnet_mm.utils.timm_models import licence_of, origin_of
@@ -161,8 +161,8 @@ def load_checkpoint(path: Path, options: Mapping) -> Callable[[Tensor], Predicti
     """Open a file of :func:`save_single` to predict images as graphs take them."""
     model = load_single(path)
     # mm loads BGR.
-    flip = takes_rgb(load_config(path.with_suffix('.py')))
-    return lambda images: predict_loaded(model, images.flip(1) if flip else images)
+    cfg = load_config(path.with_suffix('.py'))
+    return lambda images: predict_loaded(model, graph_order(cfg, images))
 
 
 def merged_state(model: nn.Module) -> dict[str, Tensor]:

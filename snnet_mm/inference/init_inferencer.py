@@ -8,18 +8,20 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 from mmengine.infer import BaseInferencer
-from mmengine.registry import init_default_scope
+from mmengine.registry import TRANSFORMS, init_default_scope
 from mmengine.structures import BaseDataElement
 from torch import nn
 
-from snnet_mm.evaluation import draw_sample
+from snnet_mm.anchors import image_channels
+from snnet_mm.evaluation import as_picture, draw_sample
 from snnet_mm.runtime import Detections, Panoptic
 from snnet_mm.runtime.folder import SUFFIXES as IMAGE_SUFFIXES
 from snnet_mm.tasks import TASKS, task_of
-from snnet_mm.utils import check
-from snnet_mm.utils.configs import inference_pipeline
+from snnet_mm.utils import check, refusal
+from snnet_mm.utils.configs import inference_pipeline, step_name
 
 
 def init_inferencer(model: nn.Module) -> BaseInferencer:
@@ -42,11 +44,27 @@ def init_inferencer(model: nn.Module) -> BaseInferencer:
     for key in ('test_dataloader', 'visualizer'):
         check(cfg.get(key), key, cfg.get(key), 'one, for an inferencer')
     module, name = task.inferencer
-    members = dict(
-        _init_model=lambda *_: model,
-        _inputs_to_list=lambda _, inputs: list_images(inputs),
-    )
-    inferencer_class = type(name, (getattr(import_module(module), name),), members)
+    base, channels = getattr(import_module(module), name), image_channels(model)
+    (loader, *steps), files = inference_pipeline(cfg), channels == 3
+    if not files or step_name(loader) != 'LoadImageFromFile':
+        # mm's inferencers read files in three channels only, so they get arrays.
+        read = TRANSFORMS.build(loader)
+        loader, files = dict(type='LoadImageFromFile'), False
+
+    def inputs_to_list(_: object, inputs: Any) -> list[str | np.ndarray]:
+        listed = list_images(inputs, channels)
+        if files:
+            return listed
+        return [read_by(read, i) if isinstance(i, str) else i for i in listed]
+
+    def visualize(self: BaseInferencer, inputs: list, *args, **kwargs) -> object:
+        inputs = inputs if files else [*map(as_picture, inputs)]
+        return base.visualize(self, inputs, *args, **kwargs)
+
+    members = dict(_init_model=lambda *_: model, _inputs_to_list=inputs_to_list)
+    members |= dict(visualize=visualize, channels=channels)
+    inferencer_class = type(name, (base,), members)
+    cfg.test_dataloader.dataset.pipeline = [loader, *steps]
     if task.name == 'classification':
         model._config = cfg  # which mmpretrain's inferencer reads
         inferencer = inferencer_class(model, classes=model.dataset_meta['classes'])
@@ -54,7 +72,6 @@ def init_inferencer(model: nn.Module) -> BaseInferencer:
         inferencer.visualizer = visualization.UniversalVisualizer()
         import_module('mmpretrain.utils.progress').disable_progress_bar = True
         return inferencer
-    cfg.test_dataloader.dataset.pipeline = inference_pipeline(cfg)
     inferencer = inferencer_class(cfg, device=next(model.parameters()).device.type)
     inferencer.show_progress = False  # not every package takes it as an argument
     return inferencer
@@ -88,7 +105,7 @@ def inferencer_of(model: nn.Module) -> BaseInferencer:
 
 def draw_prediction(
     inferencer: Any,
-    image: np.ndarray,
+    image: str | np.ndarray,
     opacity: float = 0.5,
     with_labels: bool | None = None,
     score_thr: float = 0.3,
@@ -96,12 +113,15 @@ def draw_prediction(
 ) -> np.ndarray:
     """Predict an image and draw the prediction with mm's visualizer.
 
-    ``image`` is any input of :func:`as_bgr`. The inferencers draw correctly on files,
-    but read arrays as BGR and draw them as RGB. By default, class names are written on
-    detections, but not on segmentations. ``legend`` receives the names and colours of
-    the classes that a segmentation contains, largest first, for :func:`add_legend`.
+    ``image`` is a file, or an array as in :func:`as_bgr`. The inferencers draw
+    correctly on files, but read arrays as BGR and draw them as RGB. By default, class
+    names are written on detections, but not on segmentations. ``legend`` receives the
+    names and colours of the classes that a segmentation contains, largest first, for
+    :func:`add_legend`.
     """
-    image = as_bgr(image)
+    (image,) = inferencer._inputs_to_list(image)
+    shown = cv2.imread(image) if isinstance(image, str) else image
+    check(shown is not None, 'img', image, 'image files')
     (sample,) = _samples(inferencer(image, return_datasamples=True))
     visualizer, settings = inferencer.visualizer, {}
     visualizer.dataset_meta, visualizer.alpha = inferencer.model.dataset_meta, opacity
@@ -118,7 +138,7 @@ def draw_prediction(
         areas = sample.pred_sem_seg.data.flatten().bincount()
         ids = areas.argsort(descending=True)[: areas.count_nonzero()].tolist()
         legend |= {meta['classes'][i]: meta['palette'][i] for i in ids}
-    rgb = np.ascontiguousarray(image[..., ::-1].round(), np.uint8)
+    rgb = np.ascontiguousarray(as_picture(shown)[..., ::-1])
     draw_sample(visualizer, 'image', rgb, sample, draw_gt=False, **settings)
     return visualizer.get_image()[..., ::-1]
 
@@ -128,13 +148,16 @@ def predict_arrays(
 ) -> list[np.ndarray | Detections]:
     """Predict uint8 RGB images ``(H, W, 3)``; images of equal size form one batch.
 
+    Images of other numbers of channels are in the order in which mm loads them.
+
     Predictions have the format of :meth:`StitchRuntime.predict_batch`.
     """
     groups, predicted = defaultdict(list), [None] * len(images)
     for i, image in enumerate(images):
         groups[image.shape].append(i)
     for members in groups.values():
-        arrays = [as_bgr(images[i][..., ::-1]) for i in members]
+        reverse = slice(None, None, -1 if inferencer.channels == 3 else 1)
+        arrays = [as_bgr(images[i][..., reverse], inferencer.channels) for i in members]
         settings = dict(batch_size=len(arrays), return_datasamples=True)
         found = predictions_of(inferencer(arrays, **settings))
         for i, prediction in zip(members, found, strict=True):
@@ -173,7 +196,17 @@ def _prediction(sample: BaseDataElement) -> np.ndarray | Detections | Panoptic:
     return sample.get(key).data[0].cpu().numpy()
 
 
-def list_images(inputs: Any) -> list[str | np.ndarray]:
+def read_by(loader: Any, file: str) -> np.ndarray:
+    """Read an image ``(H, W, C)`` with the loader of a pipeline."""
+    try:
+        image = loader(dict(img_path=file))['img']
+    except (AssertionError, OSError) as error:
+        can = f'files that {type(loader).__name__} can read ({error})'
+        raise refusal('inputs', file, can) from error
+    return image[..., None] if image.ndim == 2 else image
+
+
+def list_images(inputs: Any, channels: int = 3) -> list[str | np.ndarray]:
     """List the images of a file, array, folder, or list of files and arrays."""
     if isinstance(inputs, (str, os.PathLike)) and Path(inputs).is_dir():
         files = sorted(Path(inputs).iterdir())
@@ -188,18 +221,25 @@ def list_images(inputs: Any) -> list[str | np.ndarray]:
         is_array = isinstance(image, np.ndarray)
         is_path = isinstance(image, (str, os.PathLike))
         check(is_array or (is_path and Path(image).is_file()), 'inputs', image, allowed)
-        listed.append(as_bgr(image) if is_array else os.fspath(image))
+        listed.append(as_bgr(image, channels) if is_array else os.fspath(image))
     return listed
 
 
-def as_bgr(array: np.ndarray) -> np.ndarray:
+def as_bgr(array: np.ndarray, channels: int = 3) -> np.ndarray:
     """Convert an array to a BGR image ``(H, W, 3)`` of values from 0 to 255.
+
+    Images of another number of channels must have it, and keep type and values.
 
     Grey becomes three equal channels; the alpha of BGRA is dropped. Integers become
     uint8, floats float32. 16-bit integers, and floats from 0 to 1, raise an error: only
     the user knows which value is white.
     """
     image = array[..., None] if array.ndim == 2 else array
+    if channels != 3:
+        fits = image.ndim == 3 and image.size and image.shape[-1] == channels
+        found, allowed = f'an array of shape {array.shape}', f'(H, W, {channels})'
+        check(fits, 'inputs', found, f'arrays {allowed} with pixels, or a list')
+        return np.ascontiguousarray(image)
     fits = image.ndim == 3 and image.size and image.shape[-1] in (1, 3, 4)
     allowed = 'arrays (H, W), (H, W, 1), (H, W, 3) BGR and (H, W, 4) BGRA with pixels'
     check(fits, 'inputs', f'an array of shape {array.shape}', f'{allowed}, or a list')

@@ -117,14 +117,24 @@ def list_images(source: str | os.PathLike, out: str | os.PathLike) -> list[Image
     ]
 
 
-def read_image(path: Path | BinaryIO) -> np.ndarray:
-    """Read an image as uint8 RGB ``(H, W, 3)``, oriented by its EXIF data."""
+def read_image(path: Path | BinaryIO, channels: int = 3) -> np.ndarray:
+    """Read an image as uint8 RGB ``(H, W, 3)``, oriented by its EXIF data.
+
+    With one channel it is grey ``(H, W, 1)``, with four BGRA ``(H, W, 4)``, as mm loads
+    images unchanged.
+    """
     from PIL import Image, ImageOps
 
     with Image.open(path) as image:
         if image.mode[0] in 'IF':
             raise ValueError(f'mode {image.mode}; allowed: 8 bits per channel')
-        return np.asarray(ImageOps.exif_transpose(image).convert('RGB'))
+        image = ImageOps.exif_transpose(image)
+        if channels == 4:
+            if image.mode != 'RGBA':
+                raise ValueError(f'mode {image.mode}; allowed: RGBA')
+            return np.asarray(image)[..., [2, 1, 0, 3]]
+        pixels = np.asarray(image.convert('RGB' if channels == 3 else 'L'))
+        return pixels.reshape(*pixels.shape[:2], channels)
 
 
 def predict_folder(
@@ -137,6 +147,7 @@ def predict_folder(
     shard: tuple[int, int] = (1, 1),
     deadline: Deadline | None = None,
     report: Callable[[int, int], object] = lambda done, total: None,
+    channels: int = 3,
 ) -> Summary:
     """Predict all images that have no prediction in ``out`` yet.
 
@@ -154,12 +165,15 @@ def predict_folder(
         batch_size: Images per call.
         shard: ``(i, n)`` for every n-th image starting at the i-th, counted from 1.
         deadline: Switches stitches between batches.
+        channels: Channels of the images: 1, 3 or 4. Default: 3.
         report: Called with the finished and the total number of images of the shard.
     """
     index, number = shard
     right = is_whole(number, 1) and is_whole(index, 1) and index <= number
     check(right, '--shard', f'{index}/{number}', '1/n to n/n')
     check(is_whole(batch_size, 1), '--batch-size', batch_size, 'whole numbers from 1')
+    wanted = '1, 3 or 4 of image files; StitchRuntime and sn.predict take any arrays'
+    check(channels in (1, 3, 4), 'in_channels', channels, wanted)
     images = list_images(source, out)
     suffix = f'_{index}of{number}' if number > 1 else ''
     store = _store(task, out, suffix)
@@ -170,10 +184,11 @@ def predict_folder(
     begin, done = time.perf_counter(), before
     report(done, len(own))
     with ThreadPoolExecutor(1) as reader:  # reads the next batch meanwhile
-        reading = [reader.submit(_read, batch) for batch in batches[:1]]
+        reading = [reader.submit(_read, batch, channels) for batch in batches[:1]]
         for n, batch in enumerate(batches, start=1):
             pixels = reading.pop().result()
-            reading = [reader.submit(_read, batch) for batch in batches[n : n + 1]]
+            later = batches[n : n + 1]
+            reading = [reader.submit(_read, batch, channels) for batch in later]
             found, rows = _predict(predict, pixels), []
             for image, read, result in zip(batch, pixels, found, strict=True):
                 if isinstance(result, Exception):
@@ -209,10 +224,10 @@ def _store(task: str, out: str | os.PathLike, suffix: str) -> '_Maps':
     return (_Maps if task in ('segmentation', 'depth') else _Records)(out, suffix)
 
 
-def _read(images: Sequence[ImageFile]) -> list[np.ndarray | Exception]:
+def _read(images: Sequence[ImageFile], channels: int) -> list[np.ndarray | Exception]:
     def attempt(path: Path) -> np.ndarray | Exception:
         try:
-            return read_image(path)
+            return read_image(path, channels)
         except Exception as error:  # decoders raise arbitrary exceptions
             return error
 

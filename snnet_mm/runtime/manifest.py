@@ -14,6 +14,7 @@ MANIFEST = 'manifest.json'
 VERSION = 4  # of the layout; the first layout had none
 DIGITS = 8  # hex digits of the digest in a file name
 TASKS = 'segmentation', 'depth', 'detection', 'classification'
+AS_LOADED = 'loaded'  # order of channels, of images that have not three
 MOST_PIXELS = 2**14  # maximum height and width of an image
 MADE_BY = 'tools/export_stitch.py writes such folders'
 
@@ -93,8 +94,9 @@ LAYOUT = dict(
     version=_one_of(VERSION),
     task=_one_of(*TASKS),
     input=LOADED
-    | dict(name=TEXT, shape=(BATCH, _one_of(3), *SIZE), channels=_one_of('RGB', 'BGR'))
-    | dict(mean=Maybe(RGB), std=Maybe((POSITIVE,) * 3)),
+    | dict(name=TEXT, shape=(BATCH, FROM_1, *SIZE))
+    | dict(channels=_one_of('RGB', 'BGR', AS_LOADED))
+    | dict(mean=Maybe([NUMBER]), std=Maybe([POSITIVE])),
     outputs=[dict(name=TEXT, dtype=_one_of('float32'), shape=[DIMENSION])],
     caller=dict(before=[dict(step=TEXT)], after=[dict(step=TEXT)]),
     classes=[TEXT],

@@ -36,8 +36,9 @@ class StitchRuntime:
     Resizing, sliding windows and postprocessing follow the model's test pipeline, so
     predictions equal the predictions of mm's inferencer. If mm would run an image at
     another size than the graph's, as in a pipeline without ``Resize``, the image is
-    resized to the graph's size and predictions differ. Calls are thread-safe: each runs
-    the stitch that is active when it begins.
+    resized to the graph's size and predictions differ. So is an image that is smaller
+    than the windows of a graph, or larger than the padded images of a detector. Calls
+    are thread-safe: each runs the stitch that is active when it begins.
 
     A graph is opened when its stitch is selected, not in the next call. If its SHA-256
     digest differs from the manifest read at construction, for example after another
@@ -168,6 +169,8 @@ class StitchRuntime:
         self, image: np.ndarray
     ) -> np.ndarray | Detections | Panoptic | tuple[np.ndarray, ...]:
         """Predict an image ``(H, W, 3)`` of uint8 RGB.
+
+        Images of other numbers of channels are in the order in which mm loads them.
 
         Returns:
             Class indices ``(H, W)`` for segmentors, metres ``(H, W)`` for depth models,
@@ -309,7 +312,7 @@ class StitchRuntime:
         return {key: times[name] for key, name in names.items()}
 
     def _measure(self, key: Key) -> float:
-        shape = *self._image_size, 3
+        shape = *self._image_size, self._steps.channels
         noise = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
         run, times = self._session(key), []
         for _ in range(1 + REPEATS):

@@ -20,7 +20,8 @@ class Steps:
     """Resizing, windows and postprocessing for a graph, as in mm's test pipeline."""
 
     def __init__(self, manifest: Mapping) -> None:
-        self.size = tuple(manifest['input']['shape'][2:])
+        _, self.channels, *size = manifest['input']['shape']
+        self.size = tuple(size)
         self.before, self.after = (
             {step['step']: step for step in manifest['caller'][key]}
             for key in ('before', 'after')
@@ -34,9 +35,13 @@ class Steps:
         """Raise if the array is not an image or needs unsupported preprocessing."""
         is_array = isinstance(image, np.ndarray)
         found = f'{image.dtype} {image.shape}' if is_array else type(image).__name__
-        fits = is_array and image.dtype == np.uint8 and image.ndim == 3
-        fits = fits and image.shape[2] == 3 and image.size
-        check(fits, 'image', found, 'uint8 arrays (H, W, 3) of RGB with pixels')
+        # Steps that are left to the caller may give floats.
+        kinds = (np.uint8, np.float32) if self.left else (np.uint8,)
+        fits = is_array and image.dtype in kinds and image.ndim == 3
+        fits = fits and image.shape[2] == self.channels and image.size
+        order = 'RGB' if self.channels == 3 else 'channels as mm loads them'
+        allowed = f'uint8 arrays (H, W, {self.channels}) of {order} with pixels'
+        check(fits, 'image', found, allowed)
         steps = ', '.join(sorted(self.left))
         allowed = f'{self.size}, after steps that are left to the caller: {steps}'
         check(not steps or image.shape[:2] == self.size, 'image', found, allowed)
@@ -54,7 +59,7 @@ class Steps:
         return predicted
 
     def _prepare(self, image: np.ndarray) -> tuple[np.ndarray, tuple[int, int]]:
-        """Return the graph's input ``(3, H, W)`` and the size before padding."""
+        """Return the graph's input ``(C, H, W)`` and the size before padding."""
         pixels = resize_image(image, self._fit(image.shape[:2]))
         if self.before['channels']['order'] == 'BGR':
             pixels = pixels[..., ::-1]
@@ -62,7 +67,7 @@ class Steps:
         return filled, pixels.shape[:2]
 
     def _raw(self, run: Run, pixels: np.ndarray) -> Iterable:
-        """Return the maps or scores of each image of a batch ``(B, 3, H, W)``."""
+        """Return the maps or scores of each image of a batch ``(B, C, H, W)``."""
         if self.objects:
             return zip(*run(pixels), strict=True)
         return self._maps(run, pixels) if 'resize' in self.after else run(pixels)[0]
@@ -104,16 +109,14 @@ class Steps:
             allowed = f'what has pixels once resized, not {fitted}'
             check(min(fitted), 'image', size, allowed)
         height, width = self._padded(fitted)
-        found = f'{size}, resized {fitted}'
         if 'windows' in self.before:
-            large = height >= self.size[0] and width >= self.size[1]
-            allowed = f'what is {self.size} or larger once resized, for the windows'
-            check(large, 'image', found, allowed)
+            if height < self.size[0] or width < self.size[1]:
+                return tuple(map(max, fitted, self.size))
         elif (height, width) != self.size:
-            padded = self.objects and 'pad' in self.before
-            allowed = f'what is {self.size} or smaller once resized'
-            check(not padded, 'image', found, allowed)
-            return self.size
+            if not (self.objects and 'pad' in self.before):
+                return self.size
+            factor = min(of / side for of, side in zip(self.size, fitted, strict=True))
+            return tuple(max(int(side * factor), 1) for side in fitted)
         return fitted
 
     def _padded(self, size: tuple[int, int]) -> tuple[int, int]:
@@ -129,7 +132,7 @@ class Steps:
         size = self._padded(pixels.shape[:2])
         if pixels.shape[:2] == size:
             return pixels
-        filled = np.empty((*size, 3), np.float32)
+        filled = np.empty((*size, self.channels), np.float32)
         filled[:] = self.before['pad']['value']
         filled[: len(pixels), : pixels.shape[1]] = pixels
         return filled

@@ -111,6 +111,9 @@ class Worker:
         self, bundle: str, threads: int | None = None, precision: str | None = None
     ) -> None:
         self._runtime = StitchRuntime(bundle, threads, 1000, precision)
+        channels = self._runtime.manifest['input']['shape'][1]
+        wanted = 'a bundle for images of three channels'
+        check(channels == 3, 'bundle', f'{bundle}, of {channels} channels', wanted)
         for key in self._runtime.front():  # the folder may be removed later
             self._runtime.set_stitch(*key[::-1])
         self._thread, self._numbers = ThreadPoolExecutor(1), itertools.count()

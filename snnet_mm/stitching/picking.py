@@ -1,11 +1,13 @@
 """Choice of the best stitch, size and precision within a budget, with a prior."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from snnet_mm.runtime.budgets import UNITS, Budget, parse_budget
 from snnet_mm.utils import check
+from snnet_mm.utils.machine import devices
 
 from .cost_table import CostTable
 from .results import StitchResults, check_comparable, variant_of
@@ -38,11 +40,13 @@ def pick(
     budget: str | Budget,
     costs: CostTable | None = None,
     results: StitchResults | Sequence[StitchResults] | None = None,
+    on: Sequence[str] | None = None,
 ) -> Choice:
     """Choose the best stitch within a budget among all given sizes and precisions.
 
     Without results, :func:`prior_scores` ranks the stitches, which is a guess. Ties go
-    to the cheapest stitch, then to the first table.
+    to the cheapest stitch, then to the first table. Milliseconds that another device
+    measured are used with a warning.
 
     Args:
         space: The stitching space.
@@ -50,6 +54,7 @@ def pick(
             of the FLOPs of the largest stitch in the tables.
         costs: Costs of the stitches; by default those in the results.
         results: Results; without ``costs`` also several, one per size and precision.
+        on: Names of devices that the stitch may run on. Default: those of this machine.
     """
     budget = budget if isinstance(budget, Budget) else parse_budget(budget)
     results = listed(results)
@@ -73,6 +78,8 @@ def pick(
     if not found:
         raise ValueError('; '.join(errors))
     _, best, reason, priced, where = max(found, key=lambda of: of[0])
+    if budget.cost == 'latency':
+        _warn_of_other(priced, devices() if on is None else on)
     return Choice(best, *variant_of(priced), f'{reason}; {where}' if where else reason)
 
 
@@ -110,6 +117,17 @@ def _best(
     what = f'stitch {best} ({space.describe(space[best])}, {unit.budget(column[best])})'
     reason = f'budget {budget} {budget.meaning}: {what}, by {evidence}'
     return (sign * scores[best], -priced.column('flops')[best]), best, reason
+
+
+def _warn_of_other(priced: CostTable | StitchResults, on: Sequence[str]) -> None:
+    """Warn if none of some devices measured the milliseconds."""
+    measured = priced.setup.device if priced.setup else 'an unknown device'
+    if not measured.startswith(tuple(on)):
+        logging.getLogger('snnet_mm').warning(
+            f'Warning: milliseconds of this budget were measured on {measured}, not on '
+            f'{" or ".join(on)}; tools/analysis_tools/stitch_table.py CONFIG --latency '
+            'measures them here (option: --costs)'
+        )
 
 
 def _where(one: CostTable | StitchResults, of: Sequence[StitchResults]) -> str:

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from .base import ImageStatistics, Task, label_divergence, register_task
 
-MIN_SIDE = 256  # pixels of the shorter side of a drawn image
+# Pixels of the shorter side of a drawn image, and of the longer one if enlarged.
+MIN_SIDE, MOST_SIDE = 256, 4096
 
 
 @register_task
@@ -56,5 +57,7 @@ class Classification(Task):
         **settings,
     ) -> None:
         """Draw on an image resized to fit text."""
-        side = max(MIN_SIDE, min(image.shape[:2]))
+        low, high = sorted(image.shape[:2])
+        # Matplotlib draws at most 2 ** 16 pixels a side.
+        side = max(min(MIN_SIDE, MOST_SIDE * low // high), low)
         visualizer.visualize_cls(image, sample, name=name, resize=side, **settings)

@@ -12,6 +12,8 @@ from unittest.mock import patch
 import torch
 from torch import Tensor, nn
 
+from snnet_mm.anchors import image_channels
+
 from .base import class_names, is_method
 from .detector_heads import are_plain, choose, pool, propose, sides_of
 
@@ -53,6 +55,10 @@ class WholeDetector(ABC):
     @abstractmethod
     def step(self, size: tuple[int, int]) -> dict:
         """Return the caller's step for images of a size."""
+
+    def _empty_image(self, size: tuple[int, int]) -> Tensor:
+        channels = image_channels(self.model)
+        return next(self.model.parameters()).new_zeros(1, channels, *size)
 
 
 class DenseDetector(WholeDetector):
@@ -120,7 +126,7 @@ class DenseDetector(WholeDetector):
 
     @torch.no_grad()
     def step(self, size: tuple[int, int]) -> dict:
-        image = next(self.model.parameters()).new_zeros(1, 3, *size)
+        image = self._empty_image(size)
         (boxes, *_), levels = self._decode(self.model.extract_feat(image), (1, 1))
         chosen = self.head.test_cfg
         return objects_step(
@@ -158,7 +164,7 @@ class YOLOX(DenseDetector):
 
     @torch.no_grad()
     def step(self, size: tuple[int, int]) -> dict:
-        image = next(self.model.parameters()).new_zeros(1, 3, *size)
+        image = self._empty_image(size)
         number, chosen = self.predict(image)[0].shape[1], self.head.test_cfg
         return objects_step(
             [number],

@@ -69,13 +69,31 @@ def checked_runner(
     empty = naming_empty_data(*loaders)
     guard = guard_checkpoints(trust)
     _keep_config(cfg, mode)
-    with lock, guard, closing_process_group(), suggesting_types(), empty:
+    small = _naming_small_batches(cfg)
+    with lock, guard, closing_process_group(), suggesting_types(), empty, small:
         runner = build_runner(cfg, mode, verbose)
         # mm's own checkpoint hook validates nothing.
         runner.register_hook(
             WeightCheckHook() if mode == 'test' else MonitorCheckHook()
         )
         yield runner
+
+
+@contextmanager
+def _naming_small_batches(cfg: Config) -> Iterator[None]:
+    """Add config keys to torch's error for batch norms with one value per channel."""
+    try:
+        yield
+    except ValueError as error:
+        if 'Expected more than 1 value per channel' not in str(error):
+            raise
+        size = (cfg.get('train_dataloader') or {}).get('batch_size')
+        raise ValueError(
+            f'a batch norm sees one value per channel, of which it cannot train: '
+            f'batches have {size} image{"s" * (size != 1)}, the last one may have one. '
+            'Take 2 or more (config key: train_dataloader.batch_size) and leave out '
+            'the incomplete batch (train_dataloader.drop_last=True)'
+        ) from error
 
 
 def _keep_config(cfg: Config, mode: str) -> None:

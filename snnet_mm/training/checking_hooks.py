@@ -13,6 +13,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from snnet_mm.costs import count_parameters
+from snnet_mm.datasets.kept import check_objects
 from snnet_mm.models import StitchedBackbone, unwrapped
 from snnet_mm.tasks import known
 from snnet_mm.utils import check, is_whole, isolated_rng, register
@@ -26,10 +27,11 @@ NUM_SAMPLES = 16  # training samples whose labels are checked
 
 @register(HOOKS)
 class LabelCheckHook(Hook):
-    """Checks the labels of some samples and ``num_classes`` of heads before training.
+    """Checks labels, class names and ``num_classes`` of heads before training.
 
     A label outside the classes raises an index error on a CPU and a device assert on a
-    GPU. Metrics silently ignore it.
+    GPU. Metrics silently ignore it. Class names that are not in a COCO file leave its
+    objects out.
     """
 
     def before_train(self, runner: Runner) -> None:
@@ -39,6 +41,9 @@ class LabelCheckHook(Hook):
         classes = getattr(dataset, 'metainfo', {}).get('classes')
         if classes is None:
             return
+        check_objects(dataset, 'train_dataloader.dataset')
+        if (val := getattr(runner, 'val_loop', None)) is not None:
+            check_objects(val.dataloader.dataset, 'val_dataloader.dataset')
         model = unwrapped(runner.model)
         head = getattr(model, 'decode_head', None)
         head = head[-1] if isinstance(head, nn.ModuleList) else head
@@ -49,7 +54,7 @@ class LabelCheckHook(Hook):
                 data = dataset[i]
                 sample = data.get('data_samples', ()) if isinstance(data, dict) else ()
                 if 'gt_instances' in sample:
-                    break  # mmdet derives the labels from the classes
+                    break  # mmdet derives the labels from the names, checked above
                 elif 'gt_sem_seg' in sample:
                     labels, ignored = sample.gt_sem_seg.data.unique(), [ignored_label]
                     path = sample.get('seg_map_path', 'a sample')

@@ -15,7 +15,11 @@ from yapf.yapflib.yapf_api import FormatCode
 
 from snnet_mm.anchors.plain_vit import ARCHITECTURES
 from snnet_mm.anchors.timm_anchor import TIMM_FAMILIES
-from snnet_mm.datasets.folders import LabelledFolder, Split, annotation_file
+from snnet_mm.datasets.labelled_folder import (
+    LabelledFolder,
+    Split,
+    annotation_file,
+)
 from snnet_mm.utils import atomic_path, check, check_file
 from snnet_mm.utils.timm_models import create_timm_model
 
@@ -100,7 +104,7 @@ def _data_values(
     data: LabelledFolder, files: Mapping[str, Path | None]
 ) -> dict[str, Any]:
     """Write annotation files; return the config variables that describe the data."""
-    values = {k: v for k, v in data.facts.items() if k.endswith('suffix')}
+    values = {}
     for split, part in data.splits.items():
         values[split] = part.dataset
         if (path := files[split]) is not None:

@@ -8,13 +8,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import cv2
-import numpy as np
 import torch
 from mmengine.config import Config
 from mmengine.dataset import BaseDataset, ConcatDataset
 from mmengine.evaluator import Evaluator
 from mmengine.registry import RUNNERS
-from mmengine.runner import Runner, autocast
+from mmengine.runner import Runner, TestLoop, autocast
 from PIL import Image
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
@@ -25,7 +24,8 @@ from snnet_mm.datasets import (
     check_data_folders,
     naming_empty_data,
 )
-from snnet_mm.evaluation import draw_sample
+from snnet_mm.datasets.folder_check import EMPTY
+from snnet_mm.evaluation import as_picture, draw_sample
 from snnet_mm.evaluation.broken_images import name_broken_images
 from snnet_mm.evaluation.metric_buffers import MetricBuffers
 from snnet_mm.models import unwrapped
@@ -38,6 +38,8 @@ from .checking_hooks import check_heads
 LOADER, DATA, EVALUATOR = 'test_dataloader', 'test_dataloader.dataset', 'test_evaluator'
 # Images whose sizes are read for a batch of several sizes.
 NUM_SIZES = 200
+# In samples of tasks with classes.
+CLASSES = 'gt_sem_seg', 'gt_label', 'gt_instances', 'pred_sem_seg', 'pred_label'
 # What pipelines and metrics call labels.
 LABELS = re.compile(r"gt_\w+|seg_map_path|depth_map_path|'instances'")
 
@@ -66,15 +68,16 @@ def try_test(cfg: Config, model: nn.Module) -> None:
         cfg.test_cfg = dict(type='TestLoop', **fp16)
         kind = RUNNERS.get(cfg.get('runner_type', 'Runner'))
         trial = type(kind.__name__, (kind,), dict(build_model=lambda *_: model))
-        with suggesting_types(), naming_empty_data(LOADER):
+        with _naming('the setup', 'custom_hooks, default_hooks'), suggesting_types():
             runner = trial.from_cfg(cfg)
-            evaluator = runner.test_loop.evaluator
-        check_saved(evaluator, EVALUATOR, number=2)
-        MetricBuffers(evaluator, [0])
+        with naming_empty_data(LOADER):
+            evaluator = _built_loop(runner).evaluator
         for metric in evaluator.metrics:
             writes = getattr(metric, 'format_only', False)
             wanted = 'False, as results of budgets are compared'
             check(not writes, f'{EVALUATOR}.format_only', writes, wanted)
+        check_saved(evaluator, EVALUATOR, number=2)
+        MetricBuffers(evaluator, [0])
         try_images(runner, Path(folder))
 
 
@@ -96,13 +99,12 @@ def try_images(runner: Runner, drawn: Path | None = None) -> None:
     # Retrievers prepare a gallery first; FlexibleRunners build their model later.
     if not isinstance(model, nn.Module) or hasattr(model, 'prototype'):
         return
-    loop = runner.test_loop
+    loop = _built_loop(runner)
     loader, evaluator = loop.dataloader, copy.copy(loop.evaluator)
     evaluator.metrics = [copy.copy(metric) for metric in evaluator.metrics]
     for metric in evaluator.metrics:
         metric.results = []
     check(len(loader.dataset), DATA, 0, '1 image or more')
-    _check_classes(model, loader.dataset)
     _check_annotations(loader.dataset, evaluator)
     name_broken_images(loader.dataset)
     training = model.training
@@ -110,12 +112,19 @@ def try_images(runner: Runner, drawn: Path | None = None) -> None:
     with torch.no_grad(), isolated_rng(runner.seed), autocast(enabled=loop.fp16):
         for indices in _chosen(loader):
             batch, samples = _predicted(model, loader, indices)
+            if any(name in samples[0] for name in CLASSES):
+                _check_classes(model, loader.dataset)
             with _naming('the metrics', f'{EVALUATOR}, {DATA}'):
                 evaluator.process(samples, batch)
         if drawn is not None:
             with _naming('the visualizer', f'visualizer, {DATA}.metainfo'):
                 _draw(runner, batch['inputs'][0], samples[0], drawn)
     model.train(training)
+
+
+def _built_loop(runner: Runner) -> TestLoop:
+    with _naming('the setup', f'{LOADER}, {EVALUATOR}, test_cfg'), suggesting_types():
+        return runner.test_loop
 
 
 def _predicted(
@@ -142,9 +151,14 @@ def _predicted(
 
 @contextmanager
 def _naming(what: str, keys: str) -> Iterator[None]:
-    """Turn errors into a ValueError that names config keys, unless it does."""
+    """Turn errors into a ValueError that names config keys, unless they name any.
+
+    Missing files and packages stay as they are.
+    """
     try:
         yield
+    except (OSError, ImportError):
+        raise
     except Exception as error:
         text = str(error).strip().partition('\n')[0]
         if found := LABELS.search(str(error)):
@@ -154,7 +168,7 @@ def _naming(what: str, keys: str) -> Iterator[None]:
                 f'labelled test set, and LoadAnnotations in its pipeline (config keys: '
                 f'{keys}); tools/image_demo.py predicts images without labels'
             ) from error
-        if 'config key' in str(error):
+        if 'config key' in str(error) or EMPTY in str(error):
             raise
         kind = type(error).__name__
         raise ValueError(
@@ -176,9 +190,9 @@ def _chosen(loader: DataLoader) -> Iterator[list[int]]:
     for n in range(min(total, NUM_SIZES)):
         i = n * total // min(total, NUM_SIZES)
         path = BaseDataset.get_data_info(dataset, i).get('img_path')
-        # What cannot be read is named where it is loaded.
-        with suppress(OSError, TypeError), Image.open(path) as image:
-            by_size.setdefault(image.size, i)
+        if path is not None:  # what cannot be read is named where it is loaded
+            with suppress(OSError), Image.open(path) as image:
+                by_size.setdefault(image.size, i)
     yield [*dict.fromkeys([*by_size.values(), *range(number)])][:number]
 
 
@@ -239,7 +253,7 @@ def _check_images(leaf: Dataset, images: Mapping, metric: str) -> None:
 
 
 def _draw(runner: Runner, image: Tensor, sample: object, folder: Path) -> None:
-    pixels = np.ascontiguousarray(image.numpy()[::-1].transpose(1, 2, 0))
+    pixels = as_picture(image.numpy().transpose(1, 2, 0))[..., ::-1].copy()
     height, width = sample.get('ori_shape', pixels.shape[:2])
     pixels = cv2.resize(pixels, (width, height))
     runner.visualizer.dataset_meta = runner.test_loop.dataloader.dataset.metainfo

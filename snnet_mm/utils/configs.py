@@ -14,7 +14,7 @@ from mmengine.config import Config, ConfigDict
 from mmengine.device import get_device
 from mmengine.runner import Runner
 from mmengine.utils import get_installed_path
-from torch import nn
+from torch import Tensor, nn
 
 from snnet_mm.runtime.checks import check, is_number, is_whole, refusal
 
@@ -179,23 +179,37 @@ def model_config(cfg: Config) -> dict:
     return model
 
 
+def innermost_parts(dataset: ConfigDict) -> list[ConfigDict]:
+    """Unwrap the config of a data set down to all that have a pipeline."""
+    if 'pipeline' in dataset:
+        return [dataset]
+    inner = dataset.get('datasets') or [dataset.dataset]
+    return [part for each in inner for part in innermost_parts(each)]
+
+
 def innermost(dataset: ConfigDict) -> ConfigDict:
-    """Unwrap the config of a data set down to the one that has the pipeline."""
-    while 'pipeline' not in dataset:
-        dataset = dataset.get('dataset') or dataset.datasets[0]
-    return dataset
+    """Unwrap the config of a data set down to the first that has a pipeline."""
+    return innermost_parts(dataset)[0]
 
 
 def inference_pipeline(cfg: Config) -> list[dict]:
     """Return the test pipeline without annotations, starting from image files."""
-    steps = [dict(type='LoadImageFromFile')]
+    loaders, steps = [], []
     for step in deepcopy(innermost(cfg.test_dataloader.dataset).pipeline):
-        kind = getattr(step['type'], '__name__', step['type']).rpartition('.')[2]
-        if kind.startswith('LoadImage'):
-            steps[0] = step
-        elif not kind.startswith('Load'):
+        kind = step_name(step)
+        if not kind.startswith('Load'):
             steps.append(step)
-    return steps
+        elif 'Annotation' not in kind and 'Proposals' not in kind:
+            loaders.append(step)
+    # Loaders of images from other formats, such as LoadSingleRSImageFromFile.
+    usual = (step for step in loaders if step_name(step).startswith('LoadImage'))
+    default = next(iter(loaders), dict(type='LoadImageFromFile'))
+    return [next(usual, default), *steps]
+
+
+def step_name(step: Mapping) -> str:
+    """Return the class name of a step of a pipeline."""
+    return getattr(step['type'], '__name__', step['type']).rpartition('.')[2]
 
 
 def takes_rgb(cfg: Config) -> bool:
@@ -203,6 +217,14 @@ def takes_rgb(cfg: Config) -> bool:
     preprocessor = model_config(cfg).get('data_preprocessor') or {}
     keys = 'bgr_to_rgb', 'rgb_to_bgr', 'to_rgb'  # the first two both swap channels
     return any(preprocessor.get(key) for key in keys)
+
+
+def graph_order(cfg: Config, images: Tensor) -> Tensor:
+    """Return loaded images ``(B, C, H, W)`` with their channels as graphs take them.
+
+    mm's preprocessors only reverse channels of images that have three.
+    """
+    return images.flip(1) if takes_rgb(cfg) and images.shape[1] == 3 else images
 
 
 def set_length(

@@ -14,7 +14,8 @@ NOISE = re.compile(
     'batch augmentations are enabled|NMS is not compiled|prefix is not set in metric|'
     'draw is False|HardDiskBackend|is not the main process|'
     'since its requires_grad=False|Failed to search registry|'
-    'is out of (?:the )?local scope|When align_corners=|Loads checkpoint by'
+    'is out of (?:the )?local scope|When align_corners=|Loads checkpoint by|'
+    r'^(?:loading annotations into memory|Done \(t=|creating index|index created!)'
 )
 
 

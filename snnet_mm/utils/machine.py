@@ -1,8 +1,16 @@
 """The machine on which results were measured."""
 
 import os
+import sys
 
 from snnet_mm.runtime.device import processor
+
+
+def devices() -> list[str]:
+    """Return the names of the processor and, if torch is loaded, of all GPUs."""
+    names, torch = [processor()], sys.modules.get('torch')
+    count = torch.cuda.device_count() if torch else 0
+    return names + [torch.cuda.get_device_name(i) for i in range(count)]
 
 
 def machine() -> dict:

@@ -1,6 +1,7 @@
 """Small folders of labelled images in common layouts."""
 
 import json
+import zlib
 
 import numpy as np
 import yaml
@@ -11,7 +12,7 @@ def write(path, pixels):
     """Write an array as an image, or noise of a size (height, width)."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(pixels, tuple):
-        rng = np.random.default_rng(len(path.name))
+        rng = np.random.default_rng(zlib.crc32(str(path).encode()))
         pixels = rng.integers(0, 255, (*pixels, 3), np.uint8)
     Image.fromarray(pixels).save(path)
 
@@ -62,7 +63,7 @@ def write_coco(root, splits=('train', 'val'), number=5, **kwargs):
             write(root / split / image['file_name'], (40, 60))
         content = dict(
             images=images,
-            annotations=[box(i, i, **kwargs) for i in range(number - 1)],
+            annotations=[box(i + 1, i, **kwargs) for i in range(number - 1)],
             categories=[dict(id=7, name='car'), dict(id=3, name='person')],
         )
         path = root / f'annotations/instances_{split}.json'

@@ -11,6 +11,7 @@ from snnet_mm.costs import (
 )
 from snnet_mm.costs.tracing import is_unknown
 from snnet_mm.models import StitchingLayer
+from snnet_mm.runtime.device import processor
 from snnet_mm.stitching import Setup
 
 DEPTHS, SIZE = (3, 7), (32, 48)
@@ -140,7 +141,7 @@ def test_the_model_is_run_as_shipped_on_what_was_asked_for(build_snnet, monkeypa
     assert [c.stitch_id for c in found.checks] == [0, 1, 3, 6, 7, 8]
     images = {(tuple(x.shape), x.dtype) for x in images if not is_unknown(x)}
     assert images == {((3, 3, *SIZE), torch.float64)}
-    assert measuring_setup(net, 3) == Setup('cpu, 1 thread', 3, 'float64')
+    assert measuring_setup(net, 3) == Setup(f'{processor()}, 1 thread', 3, 'float64')
     assert dict(net.stitching_layers) == layers
     assert net.active_stitch is active
     assert all(m.training for m in net.modules())

@@ -46,6 +46,18 @@ def test_folders_of_maps_count_where_they_are_loaded(root):
             check_data_folders(loader(root, [step], **prefixes), 'train_dataloader')
 
 
+def test_class_names_are_no_text(root):
+    data = loader(root)['dataset']
+    data['metainfo'] = dict(classes='car')
+    message = "classes='car'; allowed: a list .*val_dataloader.dataset.metainfo.classes"
+    for dataset in (data, dict(type='RepeatDataset', dataset=data)):
+        with pytest.raises(ValueError, match=message):
+            check_data_folders(dict(dataset=dataset), 'val_dataloader')
+    (root / 'names.txt').write_text('car')  # mm reads it
+    data['metainfo'] = dict(classes=str(root / 'names.txt'))
+    check_data_folders(dict(dataset=data), 'val_dataloader')
+
+
 @pytest.mark.parametrize('name', ['empty.json', 'nothing.json'])
 def test_annotation_files(root, name):
     path = root / 'empty.json'

@@ -27,9 +27,10 @@ def folder(tmp_path):
     return tmp_path
 
 
-def draw(folder, *args, **kwargs):
+def draw(folder, *args, train_dataloader=None, **kwargs):
     dataset = dict(type='BaseSegDataset', pipeline=PIPELINE)
     cfg = Config(dict(default_scope='mmseg', test_dataloader=dict(dataset=dataset)))
+    cfg.train_dataloader = train_dataloader
     model = SimpleNamespace(
         parameters=lambda: iter([torch.zeros(1)]),
         data_preprocessor=lambda batch, training: dict(
@@ -81,3 +82,14 @@ def test_folders_of_equal_images_have_one_digest(folder, tmp_path_factory):
     assert digest_of_images(other) == digest_of_images(folder)
     (other / 'a' / '03.png').rename(other / 'a' / '99.png')
     assert digest_of_images(other) != digest_of_images(folder)
+
+
+def test_images_of_all_parts_of_a_training_set(folder):
+    parts = [
+        dict(type='UnlabelledImages', folder=str(folder / part), pipeline=[])
+        for part in 'ab'
+    ]
+    data = dict(type='RepeatDataset', times=2)
+    data['dataset'] = dict(type='ConcatDataset', datasets=parts)
+    found = sum(numbers(draw(None, 100, train_dataloader=dict(dataset=data))), [])
+    assert found == [*range(13)]

@@ -197,3 +197,14 @@ def test_batch_samplers(toy_cfg):
     toy_cfg.test_dataloader.sampler = dict(type='DefaultSampler', shuffle=False)
     metrics = runner_of(toy_cfg, [0, 4], limit=2).test()
     assert 0 < metrics['stitch_0/mIoU'] < 100
+
+
+def test_sizes_end_with_a_test_that_fails(toy_cfg, monkeypatch):
+    def fail(*args):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr('snnet_mm.evaluation.testing.run_one_pass', fail)
+    runner = runner_of(toy_cfg, [0], sizes=[[32, 32]])
+    with pytest.raises(ZeroDivisionError):
+        runner.test()
+    assert find_stitched_backbone(runner.model).input_size is None

@@ -43,7 +43,7 @@ def test_steps_of_a_pipeline(toy_cfg, build, steps, found):
 def test_grey_images_are_refused(toy_cfg, build):
     cfg = toy_cfg(sizes=SHORT)
     cfg.test_dataloader.dataset.pipeline[:0] = [dict(LOAD, color_type='grayscale')]
-    with pytest.raises(ValueError, match="color_type='grayscale'; .*three channels"):
+    with pytest.raises(ValueError, match="color_type='grayscale'; .*of 3 channels"):
         describe_graphs(cfg, build(cfg), (64, 64), torch.zeros(1, 6, 64, 64))
 
 

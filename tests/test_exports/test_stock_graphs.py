@@ -111,7 +111,7 @@ def test_the_export_that_make_elastic_prints(path, size, data, tmp_path):
     network = init_model(cfg, None, device='cpu')
     torch.save(dict(state_dict=network.state_dict()), tmp_path / 'network.pth')
     files, folder, lines = ['network.py', 'network.pth'], tmp_path / 'my folder', []
-    options = dict(budgets=1, num_images=2, device='cpu', say=lines.append)
+    options = dict(budgets='60%', num_images=2, device='cpu', say=lines.append)
     make_elastic(*(tmp_path / file for file in files), folder, **options)
     (export,) = (line for line in lines if 'export_stitch.py' in line)
     done = run_tool('export_stitch.py', *shlex.split(export)[2:])

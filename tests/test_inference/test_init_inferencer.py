@@ -198,6 +198,7 @@ def test_predictions_of_every_kind_of_sample():
     arrays = [np.zeros((4 + (i == 1), 6, 3), np.uint8) for i in range(4)]
     for i, array in enumerate(arrays):
         array[..., 0] = i  # red
+    inferencer.channels = 3
     found = predict_arrays(inferencer, arrays)
     assert batches == [[(4, 6, 3)] * 3, [(5, 6, 3)]]
     assert np.array_equal(found[0], np.zeros((4, 6)))

@@ -5,6 +5,7 @@ import pytest
 import small_results
 
 from snnet_mm.runtime import BudgetController
+from snnet_mm.runtime.device import processor
 from snnet_mm.stitching import (
     Cost,
     CostTable,
@@ -280,3 +281,28 @@ def test_the_best_pair_within_a_budget(budget, pair):
         choice = pick(SPACE, budget, results=results)
         assert choice[:2] == pair
         assert choice.reason.endswith('images of {}x{}'.format(*pair[1]))
+
+
+@pytest.mark.parametrize(
+    ('device', 'on', 'words'),
+    [
+        (f'{processor()}, 2 threads', None, None),
+        ('a board', None, f'measured on a board, not on {processor()}; tools'),
+        (
+            f'{processor()}, 2 threads',
+            ['H100'],
+            f'{processor()}, 2 threads, not on H100',
+        ),
+        (None, ['H100', 'A100'], 'an unknown device, not on H100 or A100; '),
+    ],
+)
+def test_milliseconds_of_another_device_are_named(caplog, device, on, words):
+    setup = device and Setup(device, 1, 'float32')
+    measured = replace(RESULTS, setup=setup)
+    chosen = pick(SPACE, '6ms', results=measured, on=on).id
+    assert chosen == pick(SPACE, '6ms', results=measured, on=[str(device)]).id
+    said = [m for m in caplog.messages if m.startswith('Warning: milliseconds')]
+    assert len([m for m in said if words and words in m]) == (words is not None)
+    caplog.clear()
+    pick(SPACE, '6G', results=measured, on=on)  # FLOPs are equal everywhere
+    assert caplog.messages == []

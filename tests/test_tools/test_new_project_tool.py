@@ -10,10 +10,14 @@ def test_a_folder_becomes_a_config(run_here, tmp_path):
     write(tmp_path / 'data/images/train/x.jpg', (40, 60))
     out = tmp_path / 'my_model.py'
     args = (tmp_path / 'data', '--out', out, '--backbone', 'vit_tiny_patch16_224')
+    with pytest.raises(SystemExit):
+        run_here('new_project.py', *args)
+    args += '--task', 'seg'
     printed = run_here('new_project.py', *args, '--classes', 'sky,road', 'car')
     lines = [' '.join(line.split()) for line in printed.splitlines()]
-    assert lines[0] == 'Task: segmentation (by the layout; --task sets another)'
-    assert lines[1].startswith('Images: 10 train (images/train), 3 val (images/val)')
+    assert lines[0] == 'Task: segmentation'
+    folders = '10 train (images/train, masks/train), 3 val (images/val, masks/val)'
+    assert lines[1].startswith(f'Images: {folders}')
     assert '│ 0 │ sky │ 10,400 │ 33.3% │' in lines
     assert '│ 2 │ car │ 0 │ 0.0% │' in lines
     assert any('left out: x' in line for line in lines)
@@ -31,7 +35,7 @@ def test_a_folder_becomes_a_config(run_here, tmp_path):
 def test_a_config_inside_its_data_is_written_again(run_here, tmp_path):
     write_coco(tmp_path, ['all'])
     args = tmp_path, '--out', tmp_path / 'mine.py', '--force'
-    args += '--backbone', 'vit_tiny_patch16_224'
+    args += '--backbone', 'vit_tiny_patch16_224', '--task', 'det'
     first, again = (run_here('new_project.py', *args) for _ in range(2))
     assert 'Images: 4 train (all), 1 val (all)' in first
     assert again == first

@@ -102,6 +102,8 @@ def test_commands_of_a_table_are_printed(call):
         assert re.match(r'env GPUS=4 bash \S*tools/slurm_train.sh gpu ', line)
         assert name in line
         assert line.endswith('--resume')
+    jobs = {line.split(' gpu ')[1].split()[0] for line in trains}
+    assert len(jobs) == len(trains)  # names that tell runs apart
     assert sum('--stitch-id all' in line for line in lines) == 4
     first, second = call('SN-Netv2 table 2', '--small', '--job', '0', '--dry-run')
     assert 'configs/camvid/setr-naive_vit-fast_' in first

@@ -71,3 +71,20 @@ def test_what_is_missing_is_named_before_anything_is_built(cfg, mode, setting, w
     with pytest.raises(ValueError, match=words), checked_runner(cfg, mode):
         pass
     assert not [*Path(cfg.work_dir).glob('2*')]  # mmengine's folder of a run
+
+
+@pytest.mark.parametrize('size', [1, 2])
+def test_a_batch_norm_with_one_value_names_the_batch_size(cfg, size):
+    """The last of three images is alone; a network of stride 8 gives maps of 1x1."""
+    cfg.train_dataloader.update(batch_size=size)
+    cfg.train_dataloader.dataset.num_scenes = 3
+    cfg.train_dataloader.sampler = dict(type='DefaultSampler', shuffle=False)
+    cfg.train_cfg = dict(type='EpochBasedTrainLoop', max_epochs=1)
+    cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
+    head = dict(type='PSPHead', pool_scales=(1,), norm_cfg=dict(type='BN'))
+    cfg.model.decode_head = dict(
+        head, in_channels=32, in_index=-1, channels=8, num_classes=6
+    )
+    words = f'batches have {size} image.*batch_size.*drop_last=True'
+    with pytest.raises(ValueError, match=words), checked_runner(cfg, 'train') as runner:
+        runner.train()

@@ -1,3 +1,4 @@
+import json
 import math
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -5,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from mmengine.hooks import RuntimeInfoHook
-from mmengine.logging import MessageHub
+from mmengine.logging import MessageHub, MMLogger
 from mmengine.runner import Runner
 from mmengine.structures import BaseDataElement
 from PIL import Image
@@ -13,6 +14,7 @@ from torch import nn
 from torch.utils.data import ConcatDataset
 
 from snnet_mm.costs import count_parameters
+from snnet_mm.datasets.kept import check_objects
 from snnet_mm.training import LabelCheckHook, LossCheckHook, TrainableParamsHook
 
 
@@ -51,6 +53,58 @@ def test_labels_and_classes_of_a_sample(kind, label, num_classes, message):
     model.decode_head = Part(num_classes)
     with pytest.raises(ValueError, match=message) if message else nullcontext():
         look_at(sample, model, classes=tuple('abcdef'))
+
+
+class Boxes(list):
+    """A data set of images with boxes, as mmdet's."""
+
+    def get_data_info(self, index):
+        return dict(instances=self[index])
+
+
+def check_boxes(tmp_path, classes, *names, **instance):
+    """Check data of one box, of a COCO file with categories of these names."""
+    content = dict(categories=[dict(id=i, name=n) for i, n in enumerate(names, 3)])
+    (tmp_path / 'some.json').write_text(json.dumps(content))
+    data = Boxes([[dict(ignore_flag=0, **instance)] if instance else []])
+    data.ann_file, data.metainfo = str(tmp_path / 'some.json'), dict(classes=classes)
+    data.cat_ids = [i for i, name in enumerate(names, 3) if name in classes]
+    check_objects(ConcatDataset([data]), 'val_dataloader.dataset')
+
+
+@pytest.mark.parametrize(
+    ('classes', 'names', 'message'),
+    [
+        (['car', 'dog'], ['car', 'dog'], None),
+        (['car'], ['dog', 'car'], None),
+        (
+            ['Car'],
+            ['car', 'dog'],
+            r"\['Car'\]; allowed: .* did you mean 'car'",
+        ),
+        (['car', 'bus'], ['car', 'dog'], r"=\['bus'\]; allowed: 'car', 'dog'"),
+        (['car', 'dog'], ['car', 'dog', 'car'], 'names of one category each in .*some'),
+        ('car', ['car'], r"classes='car'; allowed: a list .* a comma, \('car',\)"),
+    ],
+)
+def test_class_names_that_do_not_fit_the_file(tmp_path, classes, names, message):
+    with pytest.raises(ValueError, match=message) if message else nullcontext():
+        check_boxes(tmp_path, classes, *names, bbox=[1, 2, 3, 4])
+
+
+def test_data_without_an_object_that_is_kept(tmp_path):
+    for some in ({}, dict(ignore_flag=1)):
+        data = Boxes([[some]] if some else [[]])
+        with pytest.raises(ValueError, match='no object is kept .*val_dataloader'):
+            check_objects(ConcatDataset([data]), 'val_dataloader.dataset')
+    check_objects(ConcatDataset([data, Boxes([[dict(ignore_flag=0)]])]), 'any')
+
+
+def test_the_order_of_class_names_is_the_files(tmp_path, caplog):
+    logger = MMLogger.get_instance('order')
+    logger.addHandler(caplog.handler)
+    check_boxes(tmp_path, ['dog', 'car'], 'car', 'dog', bbox=[1, 2, 3, 4])
+    assert "has the order of classes ['car', 'dog']" in caplog.text
 
 
 @pytest.mark.parametrize(

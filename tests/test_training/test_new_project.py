@@ -15,6 +15,7 @@ from mmengine.registry import MODELS
 from mmengine.runner import Runner
 
 from snnet_mm.datasets.folders import read_folder
+from snnet_mm.datasets.kept import count_kept
 from snnet_mm.training import new_project
 from snnet_mm.training.new_project import input_size, write_project
 from snnet_mm.utils import load_config
@@ -67,7 +68,9 @@ def test_the_backbone_has_the_maps_of_the_network_in_timm(name, kind, out, monke
             parameter.normal_(std=0.1)
     torch.save(vit.state_dict(), out.with_suffix('.pth'))
     weights = str(out.with_suffix('.pth'))
-    backbone = write_project(read_folder(out.parent), out, name, weights)['backbone']
+    backbone = write_project(read_folder(out.parent, 'seg'), out, name, weights)[
+        'backbone'
+    ]
     assert backbone['type'] == kind
     if kind == 'TimmAnchor':
         backbone['model_args'] = narrow
@@ -103,7 +106,8 @@ def test_the_config_trains_and_is_evaluated(task, out, narrow, tmp_path):
     make, rate, metric, evaluator = TASKS[task]
     polygon = ['1 0.1 0.1 0.9 0.1 0.9 0.9'] if task == 'masks' else []
     make(tmp_path / 'data', *polygon)
-    values = write_project(read_folder(tmp_path / 'data'), out, TINY, narrow)
+    kind = 'det' if task == 'masks' else task
+    values = write_project(read_folder(tmp_path / 'data', kind), out, TINY, narrow)
     assert (values['iters'], values['head_rate']) == (600, rate)
     out.write_text(out.read_text().replace('\niters = 600', '\niters = 2'))
     cfg = load_config(out)
@@ -114,6 +118,8 @@ def test_the_config_trains_and_is_evaluated(task, out, narrow, tmp_path):
     cfg.work_dir, cfg.visualizer = str(tmp_path / 'work'), None
     for loader in (cfg.train_dataloader, cfg.val_dataloader):
         loader.update(num_workers=0, persistent_workers=False, batch_size=2)
+    total = dict(det=8, masks=8, cls=20, seg=13 * 2400, depth=5 * 2400)
+    assert count_kept(cfg).total() == total[task]
     runner = Runner.from_cfg(cfg)
     runner.train()
     parts = {id(p): n.split('.')[0] for n, p in runner.model.named_parameters()}
@@ -133,10 +139,10 @@ def test_the_config_trains_and_is_evaluated(task, out, narrow, tmp_path):
 
 def test_values(out, narrow, tmp_path):
     write_masks(tmp_path / 'data', 'images masks', '')
-    data = read_folder(tmp_path / 'data')
+    data = read_folder(tmp_path / 'data', 'seg')
     values = write_project(data, out, TINY, narrow)
     cfg = load_config(out)
-    listed = out.with_name('mine_val.txt').read_text().split()
+    listed = out.with_name('mine_val.txt').read_text().splitlines()
     assert listed == data.splits['val'].annotations
     assert cfg.val_dataloader.dataset.ann_file == str(out.with_name('mine_val.txt'))
     assert cfg.model.decode_head.num_classes == 2
@@ -163,7 +169,7 @@ def test_values(out, narrow, tmp_path):
 )
 def test_sizes(task, shape, patch, size, tmp_path):
     write_masks(tmp_path)
-    data = read_folder(tmp_path)
+    data = read_folder(tmp_path, 'seg')
     data.task = task
     data.sizes.clear()
     data.sizes[shape] = 3
@@ -183,7 +189,7 @@ def test_wrong_arguments(settings, message, out, tmp_path):
     write_masks(tmp_path)
     with pytest.raises(ValueError, match=message):
         write_project(
-            read_folder(tmp_path), **(dict(out=out, backbone=TINY) | settings)
+            read_folder(tmp_path, 'seg'), **(dict(out=out, backbone=TINY) | settings)
         )
     assert not out.exists()
 
@@ -191,7 +197,7 @@ def test_wrong_arguments(settings, message, out, tmp_path):
 @pytest.mark.parametrize('name', ['mine.py', 'mine_val.txt'])
 def test_existing_files_stay(out, narrow, tmp_path, name):
     write_masks(tmp_path / 'data')
-    data = read_folder(tmp_path / 'data')
+    data = read_folder(tmp_path / 'data', 'seg')
     out.parent.mkdir()
     out.with_name(name).write_text('mine = 1')
     with pytest.raises(ValueError, match=rf'{name}.*a new file, or --force'):
@@ -208,7 +214,7 @@ def test_images_and_masks_as_they_are_loaded(out, narrow, tmp_path):
     for path in list((tmp_path / 'data/masks').rglob('*.png')):
         path.unlink()
         write(path.with_name(f'{path.stem}_L.png'), halves(low=255, high=2))
-    data = read_folder(tmp_path / 'data', classes=['a', 'b', 'c'])
+    data = read_folder(tmp_path / 'data', 'seg', ['a', 'b', 'c'])
     write_project(data, out, TINY, narrow)
     cfg = load_config(out)
     runner = Runner.from_cfg(

@@ -1,7 +1,8 @@
 import pytest
-from mmengine.config import Config
+from mmengine.config import Config, ConfigDict
 
 from snnet_mm.utils import load_config, set_length
+from snnet_mm.utils.configs import innermost, innermost_parts
 
 
 def write(folder, **texts):
@@ -178,3 +179,11 @@ def test_options_that_something_may_read(tmp_path, options):
         for part in key.split('.'):
             node = node[part]
         assert node == value
+
+
+def test_all_parts_of_a_concatenated_data_set():
+    a, b, c = (dict(type='A', pipeline=[i]) for i in range(3))
+    nested = dict(type='RepeatDataset', dataset=dict(datasets=[b, dict(dataset=c)]))
+    dataset = ConfigDict(type='ConcatDataset', datasets=[a, nested])
+    assert innermost_parts(dataset) == [a, b, c]
+    assert innermost(dataset) == a

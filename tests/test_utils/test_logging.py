@@ -31,6 +31,7 @@ def test_only_warnings_reach_the_terminal(tmp_path):
         [f'a\n{NOISE}', '\n', 'b\n'],
         [f'{NOISE}\n', 'a\n', 'b\n', f'{NOISE}'],
         ['a\nb', '\n', f'{NOISE}', '\n'],
+        ['loading annotations into memory...\nDone (t=0.00s)\n', 'a\nb\n'],
     ],
 )
 def test_only_noisy_lines_are_dropped(texts):

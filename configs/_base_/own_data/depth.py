@@ -1,13 +1,13 @@
 # Template of `tools/new_project.py --task depth`: the tool replaces the lines above the
 # rule with its findings.
 data_root = 'data/my_data'
-image_suffix = '.jpg'
-label_suffix = '.png'
 train = dict(
-    ann_file='', data_prefix=dict(img_path='images/train', seg_map_path='depth/train')
+    ann_file='train.txt',
+    data_prefix=dict(img_path='images/train', depth_map_path='depth/train'),
 )
 val = dict(
-    ann_file='', data_prefix=dict(img_path='images/val', seg_map_path='depth/val')
+    ann_file='val.txt',
+    data_prefix=dict(img_path='images/val', depth_map_path='depth/val'),
 )
 depth_scale = 1e-3
 max_depth = 10
@@ -59,9 +59,7 @@ model = dict(
     test_cfg=dict(mode='whole', flip=True),
 )
 
-dataset = dict(
-    data_root=data_root, img_suffix=image_suffix, seg_map_suffix=label_suffix
-)
+dataset = dict(data_root=data_root)
 train_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(type='LoadDepthMap', depth_rescale_factor=depth_scale),
@@ -91,7 +89,7 @@ train_dataloader = dict(
     sampler=dict(type='SeededSampler', shuffle=True),
     dataset=dict(
         type='SeededDataset',
-        of='DepthDataset',
+        of='PairedDataset',
         pipeline=train_pipeline,
         **train,
         **dataset,
@@ -102,7 +100,7 @@ val_dataloader = dict(
     num_workers=2,
     persistent_workers=True,
     sampler=dict(type='DefaultSampler', shuffle=False),
-    dataset=dict(type='DepthDataset', pipeline=test_pipeline, **val, **dataset),
+    dataset=dict(type='PairedDataset', pipeline=test_pipeline, **val, **dataset),
 )
 test_dataloader = val_dataloader
 val_evaluator = dict(type='RunningDepthMetric', min_depth=1e-3, max_depth=max_depth)

@@ -1,13 +1,13 @@
 # Template of `tools/new_project.py --task seg`: the tool replaces the lines above the
 # rule with its findings.
 data_root = 'data/my_data'
-image_suffix = '.jpg'
-label_suffix = '.png'
 train = dict(
-    ann_file='', data_prefix=dict(img_path='images/train', seg_map_path='masks/train')
+    ann_file='train.txt',
+    data_prefix=dict(img_path='images/train', seg_map_path='masks/train'),
 )
 val = dict(
-    ann_file='', data_prefix=dict(img_path='images/val', seg_map_path='masks/val')
+    ann_file='val.txt',
+    data_prefix=dict(img_path='images/val', seg_map_path='masks/val'),
 )
 classes = ['road', 'car']
 palette = [[128, 64, 128], [0, 0, 142]]
@@ -51,12 +51,7 @@ model = dict(
     test_cfg=dict(mode='whole'),
 )
 
-dataset = dict(
-    data_root=data_root,
-    metainfo=dict(classes=classes, palette=palette),
-    img_suffix=image_suffix,
-    seg_map_suffix=label_suffix,
-)
+dataset = dict(data_root=data_root, metainfo=dict(classes=classes, palette=palette))
 train_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(type='LoadAnnotations'),
@@ -85,7 +80,7 @@ train_dataloader = dict(
     sampler=dict(type='SeededSampler', shuffle=True),
     dataset=dict(
         type='SeededDataset',
-        of='BaseSegDataset',
+        of='PairedDataset',
         pipeline=train_pipeline,
         **train,
         **dataset,
@@ -96,7 +91,7 @@ val_dataloader = dict(
     num_workers=2,
     persistent_workers=True,
     sampler=dict(type='DefaultSampler', shuffle=False),
-    dataset=dict(type='BaseSegDataset', pipeline=test_pipeline, **val, **dataset),
+    dataset=dict(type='PairedDataset', pipeline=test_pipeline, **val, **dataset),
 )
 test_dataloader = val_dataloader
 val_evaluator = dict(type='IoUMetric', iou_metrics=['mIoU'])

@@ -14,7 +14,7 @@ from snnet_mm.utils import atomic_path
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-CELL_WIDTH = 2.8  # inches
+CELL_WIDTH, MOST_TALL = 2.8, 4  # inches; height of a cell over its width
 FAST, SLOW = '#e8a22f', '#3a76cc'  # colours of anchors, also in tools/web/index.html
 FONT = cv2.FONT_HERSHEY_SIMPLEX
 
@@ -31,6 +31,21 @@ def save_figure(figure: Figure, path: str | os.PathLike, dpi: int = 130) -> None
     """Write a figure atomically; the suffix of the path determines the format."""
     with atomic_path(path) as temporary:
         figure.savefig(temporary, dpi=dpi)
+
+
+def as_picture(image: np.ndarray) -> np.ndarray:
+    """Return an image ``(H, W, C)`` as a picture ``(H, W, 3)`` of uint8.
+
+    Of more channels the first three are kept, of one or two the first is repeated.
+    Values above 255 or below 0, and other than integers, are scaled to the range.
+    """
+    picture = image[..., [0, 1, 2] if image.shape[2] > 2 else [0, 0, 0]]
+    if picture.dtype != np.uint8:
+        low, high = float(picture.min()), float(picture.max())
+        if low < 0 or not 1 < high <= 255:
+            picture = (picture - low) * (255 / (high - low or 1))
+        picture = picture.round()
+    return np.ascontiguousarray(picture, np.uint8)
 
 
 def plot_images(
@@ -50,7 +65,8 @@ def plot_images(
     """
     from matplotlib.patches import Patch  # see new_figure
 
-    shares = [row[0].shape[0] / row[0].shape[1] for row in rows]
+    # Very tall images are shrunk: a figure has at most 2 ** 16 pixels a side.
+    shares = [min(row[0].shape[0] / row[0].shape[1], MOST_TALL) for row in rows]
     figure = new_figure(CELL_WIDTH * len(titles), CELL_WIDTH * sum(shares) + 0.4)
     size = len(rows), len(titles)
     grid = figure.subplots(*size, squeeze=False, height_ratios=shares)

@@ -12,6 +12,8 @@ from torch import Tensor
 
 from snnet_mm.tasks import task_of
 
+from .figures import as_picture
+
 
 class PredictionDrawer:
     """Draws ground truth and prediction side by side.
@@ -53,11 +55,12 @@ class PredictionDrawer:
             folder = Path(self.out_dir, f'stitch_{stitch_id}', group)
             folder.mkdir(parents=True, exist_ok=True)
             file = str(folder / f'{path.stem}.png')
-            if path.is_file():
+            image = None
+            if path.is_file() and len(loaded) in (1, 3, 4):
                 image = cv2.imread(str(path), cv2.IMREAD_COLOR_RGB)
-            else:
-                image = loaded.numpy()[:: 1 if self.rgb else -1].transpose(1, 2, 0)
-                image = np.ascontiguousarray(image)
+            if image is None:  # no file, or one that OpenCV cannot read
+                image = as_picture(loaded.numpy().transpose(1, 2, 0))
+                image = np.ascontiguousarray(image[..., :: 1 if self.rgb else -1])
                 height, width = sample.get('ori_shape', image.shape[:2])
                 image = cv2.resize(image, (width, height))
             name = f'{path.name}, stitch {stitch_id}'

@@ -17,6 +17,7 @@ from snnet_mm.anchors import (
     TokenState,
     check_outputs,
     check_tokens_correspond,
+    image_channels,
     layer_depth_among,
 )
 from snnet_mm.stitching import (
@@ -281,6 +282,9 @@ def build_anchors(anchors: Sequence[dict | Anchor]) -> list[Anchor]:
         wanted = 'widths in order, fast -> slow'
         check(staged or widths[0] <= widths[1], 'backbone.anchors', widths, wanted)
         check_tokens_correspond(fast, slow)
+        channels = image_channels(fast), image_channels(slow)
+        key = 'backbone.anchors.in_channels'
+        check(channels[0] == channels[1], key, channels, 'images of equal channels')
     return built
 
 

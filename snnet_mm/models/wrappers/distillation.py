@@ -206,6 +206,9 @@ def renormalise(
     """
     mean, std, reverses = _normalisation(source)
     target_mean, target_std, target_reverses = _normalisation(target)
+    numbers = {len(x) for x in (images[0], mean, target_mean)} - {1}
+    wanted = 'a teacher of images with as many channels as the model takes'
+    check(len(numbers) < 2, 'model.teacher', sorted(numbers), wanted)
     if reverses != target_reverses:
         images, mean, std = images.flip(1), mean.flip(0), std.flip(0)
     # In float64, so that equal normalisations cancel to the identity.

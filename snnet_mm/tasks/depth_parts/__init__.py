@@ -1,6 +1,5 @@
 """Depth estimation with DPT, based on mmsegmentation's classes."""
 
-from .dataset import DepthDataset
 from .dpt import (
     DPTDepthEstimator,
     DPTDepthHead,

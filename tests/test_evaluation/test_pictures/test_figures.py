@@ -1,6 +1,8 @@
+import cv2
 import numpy as np
+import pytest
 
-from snnet_mm.evaluation import add_legend, plot_images
+from snnet_mm.evaluation import add_legend, as_picture, plot_images
 
 
 def test_images_stand_in_rows_and_columns_over_a_legend(tmp_path, drawn_axes):
@@ -29,3 +31,21 @@ def test_names_and_colours_are_under_the_picture():
     assert legend[24, 8].tolist() == [7, 6, 5]
     assert (legend[:16, 16:].min(axis=-1) < 80).sum() > 20  # the name
     assert np.array_equal(add_legend(picture, {}), picture)
+
+
+def test_very_tall_images_fit_into_a_figure(tmp_path):
+    rows = [[np.zeros((3000, 1, 3), np.uint8)], [np.zeros((1, 3000, 3), np.uint8)]]
+    plot_images(rows, ['image'], tmp_path / 'images.png')
+    height, width = cv2.imread(str(tmp_path / 'images.png')).shape[:2]
+    assert 3 < height / width < 5
+
+
+@pytest.mark.parametrize('channels', [1, 2, 3, 4, 6])
+def test_images_as_pictures(channels):
+    image = np.arange(2 * 2 * channels, dtype=np.uint8).reshape(2, 2, channels)
+    shown = as_picture(image)
+    kept = [0, 1, 2] if channels > 2 else [0, 0, 0]
+    assert np.array_equal(shown, image[..., kept])
+    floats = np.float32(image) * 1000 - 500
+    scaled = (floats[..., kept] - floats[..., kept].min()) / np.ptp(floats[..., kept])
+    assert np.array_equal(as_picture(floats), (255 * scaled).round())

@@ -2,9 +2,13 @@ import cv2
 import numpy as np
 import pytest
 import torch
-from mmengine.structures import BaseDataElement
+from mmengine.structures import BaseDataElement, InstanceData
 
-from snnet_mm.evaluation.pictures.prediction_drawer import PredictionDrawer
+from snnet_mm.evaluation.pictures.prediction_drawer import (
+    PredictionDrawer,
+    draw_sample,
+)
+from snnet_mm.utils.configs import drawable
 
 
 class Recorder:
@@ -65,3 +69,20 @@ def test_images_loaded_as_rgb_keep_their_channels(tmp_path):
     ((_, image, settings),) = visualizer.drawn
     np.testing.assert_array_equal(image, IMAGE)
     assert settings['out_file'] == str(tmp_path / 'stitch_3/7.png')
+
+
+@pytest.mark.ops
+def test_boxes_have_the_colours_of_a_palette_in_lists():
+    mmdet = pytest.importorskip('mmdet.visualization')
+    visualizer = mmdet.DetLocalVisualizer()
+    meta = dict(classes=('car', 'sky'), palette=[[0, 9, 0], [200, 0, 50]])
+    visualizer.dataset_meta = meta | drawable(meta)
+    found = dict(bboxes=[[10.0, 40, 50, 60]], scores=[0.9], labels=[1])
+    found = InstanceData(**{k: torch.tensor(v) for k, v in found.items()})
+    image = np.full((80, 80, 3), 255, np.uint8)
+    sample = BaseDataElement(pred_instances=found)
+    draw_sample(visualizer, 'a', image, sample, draw_gt=False)
+    drawn = visualizer.get_image().astype(int)
+    nearest = np.abs(drawn - (200, 0, 50)).sum(-1).min(1)
+    assert nearest[60] < 120  # the lower edge, of which some is the background's
+    assert nearest[70] > 300

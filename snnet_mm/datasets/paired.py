@@ -1,0 +1,33 @@
+"""Data set of images and label maps that a file lists in pairs."""
+
+import os.path as osp
+
+from mmengine.dataset import BaseDataset
+from mmengine.fileio import list_from_file
+from mmengine.registry import DATASETS
+
+from snnet_mm.utils import check, register
+
+
+@register(DATASETS)
+class PairedDataset(BaseDataset):
+    """Images and label maps with any names.
+
+    Every line of ``ann_file`` has one path for each key of ``data_prefix``, in this
+    order, relative to its folder and separated by tabs. The keys are those of mmseg's
+    transforms: ``img_path`` and ``seg_map_path``, or ``depth_map_path``.
+    """
+
+    def load_data_list(self) -> list[dict]:
+        """Return the paths in every line, for mmseg's transforms."""
+        infos = []
+        for line in list_from_file(self.ann_file):
+            names = line.split('\t')
+            right = len(names) == len(self.data_prefix)
+            allowed = f'lines of a path for each of {[*self.data_prefix]}'
+            check(right, 'dataset.ann_file', f'{self.ann_file}: {line}', allowed)
+            pairs = zip(self.data_prefix.items(), names, strict=True)
+            paths = {key: osp.join(prefix, name) for (key, prefix), name in pairs}
+            unused = dict(label_map=None, reduce_zero_label=False, seg_fields=[])
+            infos.append(paths | unused)
+        return infos

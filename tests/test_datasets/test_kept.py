@@ -1,0 +1,61 @@
+import numpy as np
+import pytest
+from labelled_folders import halves, write, write_coco, write_masks
+from mmengine.config import Config
+
+from snnet_mm.datasets.folders import read_folder
+from snnet_mm.datasets.kept import compare_kept, count_kept
+
+
+def config(data, root, kind, scope, *transforms):
+    """Return a config of the data of a folder, whose lists are written there."""
+    loaders = {}
+    for split, part in data.splits.items():
+        settings = dict(part.dataset)
+        if isinstance(part.annotations, list):
+            (root / f'{split}.txt').write_text('\n'.join(part.annotations))
+            settings['ann_file'] = f'{split}.txt'
+        inside = dict(type=kind, data_root=str(root), **settings)
+        inside['metainfo'] = dict(classes=data.classes)
+        inside['pipeline'] = [dict(type=name, **kwargs) for name, kwargs in transforms]
+        # Its length, an augmentation and wrappers do not count.
+        dataset = dict(type='RepeatDataset', times=3, dataset=inside)
+        loaders[f'{split}_dataloader'] = dict(dataset=dataset)
+    return Config(dict(default_scope=scope, **loaders))
+
+
+def test_pixels_as_loaded_for_training(tmp_path):
+    pytest.importorskip('mmseg')
+    write_masks(tmp_path)
+    write(tmp_path / 'masks/train/0.png', halves(high=2, dtype=np.uint16))
+    data = read_folder(tmp_path, 'seg')
+    transforms = (
+        ('LoadImageFromFile', {}),
+        ('LoadAnnotations', {}),
+        ('RandomFlip', dict(prob=1.0)),
+    )
+    cfg = config(data, tmp_path, 'PairedDataset', 'mmseg', *transforms)
+    assert count_kept(cfg) == {0: 13 * 800, 1: 12 * 1600, 2: 1600}
+    assert compare_kept(data, cfg) == ([13 * 800, 12 * 1600, 1600], [])
+    data.counts[2] = 9
+    kept, (note,) = compare_kept(data, cfg)
+    assert kept == [13 * 800, 12 * 1600, 1600]
+    assert note == (
+        '1 classes have other counts in training than in the files: '
+        'class_2: 1600 instead of 9'
+    )
+
+
+def test_objects_that_mmdet_keeps(tmp_path):
+    pytest.importorskip('mmdet')
+    write_coco(tmp_path, segmentation=[[0, 0, 9, 0, 9, 9]])
+    data = read_folder(tmp_path, 'det')
+    load = ('LoadAnnotations', dict(with_bbox=True, with_mask=True))
+    cfg = config(
+        data, tmp_path, 'CocoDataset', 'mmdet', ('LoadImageFromFile', {}), load
+    )
+    assert compare_kept(data, cfg) == ([8, 0], [])
+    cfg.train_dataloader.dataset.dataset.metainfo.classes = ['person']
+    kept, (note,) = compare_kept(data, cfg)
+    assert kept == [4, 0]
+    assert note.endswith('car: 4 instead of 8')

@@ -1,0 +1,39 @@
+import pytest
+from labelled_folders import write_depth
+from mmengine.registry import DATASETS, init_default_scope
+
+from snnet_mm.datasets import PairedDataset
+
+pytest.importorskip('mmseg')
+
+
+def build(root, lines):
+    (root / 'list.txt').write_text(lines)
+    return DATASETS.build(
+        dict(
+            type=PairedDataset.__name__,
+            data_root=str(root),
+            data_prefix=dict(img_path='rgb', depth_map_path='depth'),
+            ann_file='list.txt',
+            pipeline=[
+                dict(type='LoadImageFromFile'),
+                dict(type='LoadDepthMap', depth_rescale_factor=1e-3),
+            ],
+        )
+    )
+
+
+def test_images_and_depth_maps_of_a_list(tmp_path):
+    import snnet_mm.tasks.depth_parts  # noqa: F401
+
+    init_default_scope('mmseg')
+    write_depth(tmp_path, 3)
+    (tmp_path / 'depth/0.png').rename(tmp_path / 'depth/a b.png')
+    dataset = build(tmp_path, '2.png\t2.png\n0.png\ta b.png\n')
+    names = [info['depth_map_path'].removeprefix(str(tmp_path)) for info in dataset]
+    assert names == ['/depth/2.png', '/depth/a b.png']
+    depth = dataset[1]['gt_depth_map']
+    assert depth[0, 0] == pytest.approx(1)
+    assert depth[0, -1] == pytest.approx(4.2)
+    with pytest.raises(ValueError, match=r'list.txt: 2.png.*lines of a path for each'):
+        build(tmp_path, '2.png\n')

@@ -103,23 +103,26 @@ def part_costs(model: nn.Module, input_size: tuple[int, int]) -> dict[Part, Cost
     """
     model, size = unwrapped(model), tuple(input_size)
     count = partial(_count_parts, model, size)
-    (flops, params), _ = _counted_scope(model, size, count)
+    (flops, params, _), _ = _counted_scope(model, size, count)
     return {part: Cost(flops[part], params(part)) for part in flops}
 
 
 def _count(model: nn.Module, size: tuple[int, int], run: Forward) -> dict[int, Cost]:
-    flops, params = _count_parts(model, size, run)
+    flops, params, stitches = _count_parts(model, size, run)
     return {
         i: Cost(sum(flops[p] for p in parts), params(*parts))
-        for i, parts in parts_by_stitch(model).items()
+        for i, parts in stitches.items()
     }
 
 
 @torch.no_grad()
 def _count_parts(
     model: nn.Module, size: tuple[int, int], run: Forward
-) -> tuple[dict[Part, int], Callable[..., int]]:
-    """Return FLOPs by part, and a function that counts parameters of given parts."""
+) -> tuple[dict[Part, int], Callable[..., int], dict[int, set[Part]]]:
+    """Return FLOPs by part, a function that counts parameters of parts, and the parts.
+
+    The last are those that each stitch runs in eval mode, by stitch id.
+    """
     model = without_content(model)
     backbone = find_stitched_backbone(model)
     flops: dict[Part, int] = {}
@@ -142,12 +145,13 @@ def _count_parts(
             if isinstance(layer, NarrowBranch)
         }
         run_parts(model, empty_images(model, size, batch=1), count, run)
+        stitches = parts_by_stitch(model)
 
     def params(*parts: Part) -> int:
         used = set().union(*(held[part] for part in parts))
         return sum(numbers[n] for n in used) + sum(shared.get(p, 0) for p in parts)
 
-    return flops, params
+    return flops, params, stitches
 
 
 @torch.no_grad()

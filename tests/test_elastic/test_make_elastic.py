@@ -152,6 +152,7 @@ def test_images_of_a_folder_of_any_sizes_without_labels(
     # No training set is needed.
     cfg = Config.fromfile(trained()[0])
     cfg.train_dataloader = cfg.train_cfg = cfg.optim_wrapper = None
+    cfg.param_scheduler = None
     cfg.test_dataloader.dataset.pipeline = [
         dict(type='LoadImageFromFile'),
         dict(type='Resize', scale=(64, 64), keep_ratio=True),

@@ -154,7 +154,8 @@ def test_fit_in_turn_equals_lstsq_of_what_reaches_each_layer(elastic, staged):
     net, images = elastic(out_indices=(2, 3)), torch.randn(24, 3, 32, 32)
     if staged:
         anchor = disturb(MODELS.build(resnet('resnet50', out_indices=(15,))))
-        chains = [' '.join(f'{i}:0' for i in s) for s in ((2, 5, 6, 14), (4, 5, 9, 10))]
+        skipped = (2, 5, 6, 10, 11, 12, 14, 15), (1, 2, 4, 5, 6, 8, 9, 10, 12, 14, 15)
+        chains = [' '.join(f'{i}:0' for i in blocks) for blocks in skipped]
         net, images = elastic(chains, anchor), torch.randn(40, 3, 64, 64)
     view, rounds = net.view, []
     whole = [view.embed(images)]
@@ -189,7 +190,7 @@ def test_sums_in_single_precision_are_close_to_exact_ones():
     x, y = paired_activations(10000, 16, 8)
     x, y = (5 * x + 20).float(), (y - 30).float()
     exact, fast = (fitted(x, y, ridge=1e-4, exact=e).x_to_y() for e in (True, False))
-    assert_close(fast, exact, 1e-4)
+    assert_close(fast, exact, 1e-3)
     assert not torch.equal(fast[0], exact[0])
 
 
@@ -206,7 +207,7 @@ def test_chains_fitted_alone_or_in_a_stream_get_equal_maps(elastic):
     fit_in_turn(net, images.split(5), ids=[2])
     for name, value in net.stitching_layers.state_dict().items():
         if name.startswith(('skip2', 'narrow2')):
-            assert_close(value, maps[name], 1e-4)
+            assert_close(value, maps[name], 1e-3)
         else:
             assert not value.any()
     with pytest.raises(ValueError, match='images to fit the stitching layers to'):

@@ -44,8 +44,8 @@ from .comparison import (
 from .description import check_windows, describe_graphs
 from .formats import FORMATS, Written
 from .graph import StitchBuild
-from .onnx_files import share_weights
 from .request import PYTORCH, ExportRequest, judge
+from .shared_weights import share_weights
 from .single import anchors_of, single_stitch
 from .verification import Verified, results_by_kind, verify
 

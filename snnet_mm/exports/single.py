@@ -113,7 +113,10 @@ def anchors_of(cfg: Config, model: nn.Module) -> list[dict]:
     return [
         dict(name=name, depth=depth, weights=weights, licence=licence_of(weights))
         for name, depth, weights in zip(
-            space.anchor_names, [a.depth for a in backbone.anchors], origins, strict=True
+            space.anchor_names,
+            [a.depth for a in backbone.anchors],
+            origins,
+            strict=True,
         )
     ]
 

@@ -302,8 +302,10 @@ class StitchExporter:
             about = dict(id=i, kind=stitch.kind, route=self.space.describe(stitch))
             about |= dict(flops=cost.flops, params=cost.params, files=written)
             about['left_out'] = left_out[i]
-            run = (s for s in stitch.segments if s.begin < s.end)
-            about |= dict(segments=[[names[a], *blocks] for a, *blocks in run])
+            branches = self.space.branches(stitch)
+            run = stitch.segments if branches is None else ()  # else they count branches
+            run = [[names[a], i, j] for a, i, j in run if i < j]
+            about |= dict(segments=run, branches=branches)
             stitches.append(about | dict(metrics=metrics.get(i, {})))
         return dict(
             version=VERSION,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from .checks import is_number, is_whole
 
 MANIFEST = 'manifest.json'
-VERSION = 4  # of the layout; the first layout had none
+VERSION = 5  # of the layout; the first layout had none
 DIGITS = 8  # hex digits of the digest in a file name
 TASKS = 'segmentation', 'depth', 'detection', 'classification'
 MOST_PIXELS = 2**14  # maximum height and width of an image
@@ -81,6 +81,7 @@ STITCH = dict(
     flops=POSITIVE,
     params=COUNT,
     segments=[(TEXT, COUNT, FROM_1)],
+    branches=Maybe([(COUNT, COUNT, FROM_1)]),
     metrics={str: NUMBER},
     files=[
         GRAPH

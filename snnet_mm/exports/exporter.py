@@ -313,6 +313,7 @@ class StitchExporter:
             ranked_by=ranked_by,
             compared_on=self.compared_on,
             space=self.space.fingerprint,
+            largest_flops=max(self.costs.column('flops').values()),
             anchors=anchors_of(self.cfg, self.model),
             stitches=stitches,
             weights=weights,

@@ -103,6 +103,7 @@ LAYOUT = dict(
     ranked_by=Maybe(dict(metric=TEXT, higher_is_better=FLAG)),
     compared_on=TEXT,
     space=TEXT,
+    largest_flops=POSITIVE,
     anchors=[dict(name=TEXT, depth=FROM_1)],
     stitches=[STITCH],
     weights=Maybe(FILE),

@@ -64,6 +64,7 @@ MANIFEST = dict(
     ranked_by=dict(metric='mIoU', higher_is_better=True),
     compared_on='2 test images',
     space='a fingerprint',
+    largest_flops=107,
     anchors=[dict(name='fast', depth=2), dict(name='slow', depth=3)],
     stitches=[
         stitch_of(0, [['fast', 0, 2]]),

@@ -19,8 +19,8 @@ from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.runtime import StitchRuntime
 from snnet_mm.utils import load_weights_only
 
-# Narrow and skipped branches of four blocks, each of two heads and 32 neurons.
-CHAINS = ['1:1/24 2:2/12 3:0/32', '1:1/16 2:0/0 3:0/24']
+# Narrow and skipped branches of four blocks, each of two heads and 128 neurons.
+CHAINS = ['1:1/96 2:2/48 3:0/128', '1:1/64 2:0/0 3:0/96']
 
 
 @pytest.fixture(scope='module')
@@ -70,7 +70,7 @@ def test_a_chain_is_a_model_of_its_own(elastic, exporter, logits, tmp_path):
     anchor = single.backbone.anchors[0]
     head = anchor.block_dims[0] // 2
     shapes = [len(anchor.get_parameter(name)) for name in widths]
-    assert shapes == [3 * head, 24]
+    assert shapes == [3 * head, 96]
 
 
 def _head(model):
@@ -99,14 +99,14 @@ def test_a_bundle_holds_each_narrow_layer_once(elastic, exporter, tmp_path):
     onnx = pytest.importorskip('onnx')
     pytest.importorskip('onnxruntime')
     exporter.out_dir = tmp_path
-    manifest = exporter.export_bundle((0, 1, 2), ['onnx'], ['fp32', 'int8'])
+    manifest = exporter.export_bundle((1, 2), ['onnx'], ['fp32', 'int8'])
     for stitch in manifest['stitches']:
         fp32, int8 = (file['max_difference'] for file in stitch['files'])
         assert fp32 < 1e-4 < int8 < 1
-    assert [s['segments'] for s in manifest['stitches']] == [[], [], []]
+    assert [s['segments'] for s in manifest['stitches']] == [[], []]
     branches = [[n for _, n, _ in s['branches']] for s in manifest['stitches']]
-    assert branches[1:] == [[2, 32, 1, 24, 2, 12, 0, 32], [2, 32, 1, 16, 0, 0, 0, 24]]
-    assert manifest['stitches'][2]['branches'][3] == [1, 16, 32]
+    assert branches == [[2, 128, 1, 96, 2, 48, 0, 128], [2, 128, 1, 64, 0, 0, 0, 96]]
+    assert manifest['stitches'][1]['branches'][3] == [1, 64, 128]
     places = {}
     for i, precision in product((1, 2), ('fp32', 'int8')):
         path = path_of(tmp_path, f'stitch_{i}_64x64_{precision}.onnx')
@@ -119,10 +119,11 @@ def test_a_bundle_holds_each_narrow_layer_once(elastic, exporter, tmp_path):
     for precision, key in (('fp32', name), ('int8', f'{name}_quantized')):
         (begin, wide), (same, narrow) = (places[i, precision, key] for i in (1, 2))
         assert same == begin
-        assert narrow * 24 == wide * 16
+        assert narrow * 96 == wide * 64
     runtime = StitchRuntime(tmp_path, threads=1)
-    share = exporter.costs[1].flops / exporter.costs[0].flops
-    assert runtime.set_budget(f'{100 * share + 0.1:.1f}%') == 1
-    assert runtime.set_budget(f'{100 * share - 0.1:.1f}%') == 2
+    # Percent are of the network, as for the model, though the bundle lacks it.
+    share = 100 * exporter.costs[1].flops / exporter.costs[0].flops
+    assert runtime.set_budget(f'{share + 0.1:.1f}%') == 1
+    assert runtime.set_budget(f'{share - 0.1:.1f}%') == 2
     image = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
     assert runtime(image).shape == (64, 64)

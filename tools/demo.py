@@ -7,6 +7,7 @@ all budgets.
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,6 +66,7 @@ def load_config(args: argparse.Namespace) -> Config:
 def main() -> None:
     args, start = parse_args(), time.time()
 
+    import torch
     from mmengine.config import Config
 
     from snnet_mm import register  # noqa: F401
@@ -72,6 +74,8 @@ def main() -> None:
     from snnet_mm.training import build_runner
     from snnet_mm.utils import guard_checkpoints
 
+    if 'OMP_NUM_THREADS' not in os.environ:
+        torch.set_num_threads(1)  # more threads slow down such a small network
     cfg = load_config(args)
     print('Training a network, as any mm config does', flush=True)
     training = Config(cfg.to_dict())

@@ -45,8 +45,8 @@ from .comparison import (
 from .description import check_windows, describe_graphs
 from .formats import FORMATS, PRECISIONS, Written
 from .graph import StitchBuild
-from .onnx_files import share_weights
 from .request import PYTORCH, ExportRequest, judge
+from .shared_weights import share_weights
 from .single import anchors_of, single_stitch
 from .verification import Verified, results_by_kind, verify
 
@@ -310,8 +310,10 @@ class StitchExporter:
             about = dict(id=i, kind=stitch.kind, route=self.space.describe(stitch))
             about |= dict(flops=cost.flops, params=cost.params, files=written)
             about['left_out'] = left_out[i]
-            run = (s for s in stitch.segments if s.begin < s.end)
-            about |= dict(segments=[[names[a], *blocks] for a, *blocks in run])
+            branches = self.space.branches(stitch)
+            run = stitch.segments if branches is None else ()  # else they count branches
+            run = [[names[a], i, j] for a, i, j in run if i < j]
+            about |= dict(segments=run, branches=branches)
             stitches.append(about | dict(metrics=metrics.get(i, {})))
         return dict(
             version=VERSION,
@@ -319,6 +321,7 @@ class StitchExporter:
             ranked_by=ranked_by,
             compared_on=self.compared_on,
             space=self.space.fingerprint,
+            largest_flops=max(self.costs.column('flops').values()),
             anchors=anchors_of(self.cfg, self.model),
             stitches=stitches,
             weights=weights,

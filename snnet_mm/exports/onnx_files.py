@@ -1,22 +1,17 @@
-"""Graphs as ONNX files, whose weights may be shared in one safetensors file."""
+"""Graphs as ONNX files."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import warnings
-from collections.abc import Sequence
-from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from safetensors.numpy import save
 
-from snnet_mm.runtime.bundle import describe_file, name_by_content
 from snnet_mm.utils import atomic_path, check, refusal
 from snnet_mm.utils.logging import errors_only
 
@@ -25,11 +20,6 @@ from .graph import StitchBuild
 
 if TYPE_CHECKING:
     import onnx_ir
-
-# Constants of up to this size that are not weights, such as shapes and scales, stay in
-# the graph: onnxruntime needs their values for shape inference.
-SMALL = 64
-WEIGHTS = 'weights.safetensors'  # of a bundle; a digest is added to the name
 
 
 def to_onnx(build: StitchBuild) -> onnx_ir.Model:
@@ -133,51 +123,6 @@ def save_onnx(model: onnx_ir.Model, path: str | os.PathLike) -> None:
 
     with atomic_path(path) as temporary:
         ir.save(model, temporary)
-
-
-def share_weights(files: Sequence[Path]) -> dict:
-    """Move the weights of ONNX files to one file beside them, without duplicates.
-
-    Returns the entry of the weights file in the manifest.
-    """
-    import onnx_ir as ir
-    from onnx_ir.passes.common import DeduplicateInitializersPass
-
-    arrays, stored, graphs = {}, {}, {}  # by name; names by content; by path
-    for file in files:
-        # All int8 zero points are equal.
-        merge = DeduplicateInitializersPass(size_limit=2**31)
-        graphs[file] = model = merge(ir.load(file)).model
-        for value in list(model.graph.initializers.values()):
-            array = value.const_value.numpy()
-            # Only names of weights from a checkpoint contain dots.
-            if array.size <= SMALL and '.' not in value.name:
-                continue
-            content = _digest(array)
-            if content not in stored:
-                # Another graph may use the name of this constant for a node output.
-                base = value.name if '.' in value.name else 'constant'
-                numbered = (f'{base}@{n}' if n > 1 else base for n in count(1))
-                stored[content] = next(n for n in numbered if n not in arrays)
-                arrays[stored[content]] = np.ascontiguousarray(array)
-            value.name = stored[content]
-    content = save(arrays)
-    name = name_by_content(WEIGHTS, hashlib.sha256(content).hexdigest())
-    weights = files[0].with_name(name)
-    weights.write_bytes(content)
-    # A safetensors file begins with the length of its header, in 8 bytes.
-    start = 8 + int.from_bytes(content[:8], 'little')
-    header = json.loads(content[8:start])
-    for file, model in graphs.items():
-        for key in header.keys() & model.graph.initializers.keys():
-            value = model.graph.initializers[key]
-            begin, end = header[key]['data_offsets']
-            about = dict(dtype=value.const_value.dtype, shape=value.const_value.shape)
-            about |= dict(name=key, base_dir=weights.parent)
-            place = name, start + begin, end - begin
-            value.const_value = ir.ExternalTensor(*place, **about)
-        save_onnx(model, file)
-    return describe_file(weights)
 
 
 def _digest(array: np.ndarray) -> bytes:

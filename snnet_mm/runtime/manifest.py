@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from .checks import is_number, is_whole
 
 MANIFEST = 'manifest.json'
-VERSION = 4  # of the layout; the first layout had none
+VERSION = 5  # of the layout; the first layout had none
 DIGITS = 8  # hex digits of the digest in a file name
 TASKS = 'segmentation', 'depth', 'detection', 'classification'
 AS_LOADED = 'loaded'  # order of channels, of images that have not three
@@ -82,6 +82,7 @@ STITCH = dict(
     flops=POSITIVE,
     params=COUNT,
     segments=[(TEXT, COUNT, FROM_1)],
+    branches=Maybe([(COUNT, COUNT, FROM_1)]),
     metrics={str: NUMBER},
     files=[
         GRAPH
@@ -104,6 +105,7 @@ LAYOUT = dict(
     ranked_by=Maybe(dict(metric=TEXT, higher_is_better=FLAG)),
     compared_on=TEXT,
     space=TEXT,
+    largest_flops=POSITIVE,
     anchors=[dict(name=TEXT, depth=FROM_1)],
     stitches=[STITCH],
     weights=Maybe(FILE),

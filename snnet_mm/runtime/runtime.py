@@ -105,7 +105,7 @@ class StitchRuntime:
 
         ``'25ms'`` bounds the time of a call on this device, for images of
         ``image_size``, ``'2G'`` the multiply-accumulates, ``'50%'`` these relative to
-        the largest stitch of the bundle, and ``'3M'`` the parameters.
+        the largest stitch of the model, and ``'3M'`` the parameters.
 
         Every file is ranked by its own metric (``--verify-on`` at export). A file
         counts as equal to its stitch in PyTorch if the 95 % interval of their
@@ -120,7 +120,7 @@ class StitchRuntime:
                 budget. Default: raise a ValueError.
         """
         wanted = parse_budget(budget, 'budget')
-        cost, limit = wanted.of(self._column('flops').values())
+        cost, limit = wanted.of([self.manifest['largest_flops']])
         known = 'latency', 'flops', 'params'
         check(cost in known, 'budget', budget, "'25ms', '2G', '50%' and '3M'")
         check(fallback in (None, 'cheapest'), 'fallback', fallback, (None, 'cheapest'))

@@ -78,9 +78,8 @@ def candidates(runtime: StitchRuntime, settings: Mapping[str, Any]) -> dict:
         check(right, 'stitches', ids, f'a list of some of {known}, the Pareto front')
         front = {key: ms for key, ms in front.items() if key[1] in ids}
     if budget is not None:
-        about = runtime.stitches
-        flops = (stitch['flops'] for stitch in about.values())
-        cost, limit = parse_budget(budget, 'budget').of(flops)
+        about, largest = runtime.stitches, runtime.manifest['largest_flops']
+        cost, limit = parse_budget(budget, 'budget').of([largest])
         check(cost != 'memory', 'budget', budget, "'25ms', '2G', '50%' and '3M'")
         costs = {key: about[key[1]].get(cost, ms) for key, ms in front.items()}
         allowed = 'what buys the fastest stitch'

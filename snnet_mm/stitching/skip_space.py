@@ -112,6 +112,10 @@ class SkipSpace(StitchingSpace):
         check(known, 'backbone.out_indices', block, f'blocks 0 to {max(self._ends)}')
         return super().map_sources(self._ends[block], anchor)
 
+    def branches(self, stitch: Stitch) -> list[tuple[int, int, int]]:
+        steps = zip(self.blocks, self.plans[stitch.id], self.widths, strict=True)
+        return [(block, *units) for block, *units in steps if block is not None]
+
     def describe(self, stitch: Stitch) -> str:
         """Return the plan of a chain as text, or ``'network'``."""
         if stitch.kind == ANCHOR_KIND:

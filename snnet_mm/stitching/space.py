@@ -147,6 +147,13 @@ class StitchingSpace:
         """Return whether a stitch has the map of an entry of :meth:`map_sources`."""
         return stitch.runs(place)
 
+    def branches(self, stitch: Stitch) -> list[tuple[int, int, int]] | None:
+        """Return block, running units and all units of every branch of a stitch.
+
+        None in spaces of whole blocks.
+        """
+        return None
+
     def describe(self, stitch: Stitch) -> str:
         """Return a readable route, such as ``'fast[0:4] > slow[8:24]'``."""
         return describe_route(stitch.segments, len(self.depths))

@@ -33,11 +33,11 @@ def stitch_of(i, segments):
     about = dict(
         id=i, kind='FS', route='a route', flops=100 + i, params=10, left_out=[]
     )
-    return about | dict(segments=segments, metrics=dict(mIoU=41), files=[file_of(i)])
+    return about | dict(segments=segments, branches=None, metrics=dict(mIoU=41), files=[file_of(i)])
 
 
 MANIFEST = dict(
-    version=4,
+    version=5,
     task='segmentation',
     input=dict(
         LOADED, name='images', shape=['batch', 3, 32, 64], channels='RGB',
@@ -64,6 +64,7 @@ MANIFEST = dict(
     ranked_by=dict(metric='mIoU', higher_is_better=True),
     compared_on='2 test images',
     space='a fingerprint',
+    largest_flops=107,
     anchors=[dict(name='fast', depth=2), dict(name='slow', depth=3)],
     stitches=[
         stitch_of(0, [['fast', 0, 2]]),

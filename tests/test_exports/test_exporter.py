@@ -61,7 +61,7 @@ def test_the_manifest_tells_costs_metrics_and_how_to_feed(toy_cfg, build, tmp_pa
     stitch = dict(id=3, kind='FS', route='fast[0:2] > slow[4:5]', metrics=dict(mIoU=7))
     stitch['left_out'] = []
     stitch |= dict(flops=costs[3].flops, params=costs[3].params)
-    stitch |= dict(segments=[['fast', 0, 2], ['slow', 4, 5]])
+    stitch |= dict(segments=[['fast', 0, 2], ['slow', 4, 5]], branches=None)
     measured = {3: dict(mIoU=7, mAcc=math.nan), 1: dict(mIoU=8, mAcc=9)}
     results = StitchResults.collect(space, costs, measured)
     exporter = StitchExporter(cfg, model, tmp_path, results=results)
@@ -75,6 +75,7 @@ def test_the_manifest_tells_costs_metrics_and_how_to_feed(toy_cfg, build, tmp_pa
     assert manifest['input']['mean'] == [123.675, 116.28, 103.53]
     assert manifest['compared_on'] == '2 test images'
     assert manifest['space'] == space.fingerprint
+    assert manifest['largest_flops'] == costs[1].flops
     origin = dict(stitch=3, route=stitch['route'], space=space.fingerprint)
     meta = torch.load(tmp_path / 'stitch_3.pth', weights_only=True)['meta']
     assert meta['exported_from'] == origin

@@ -122,8 +122,11 @@ function drawRoute(svg, stitch) {
     for (const [key, value] of Object.entries(settings)) part.setAttribute(key, value);
     part.textContent = text; // names are of the bundle's maker: never markup
     svg.append(part);
+    return part;
   };
   svg.replaceChildren();
+  svg.setAttribute('aria-label', `Route of stitch ${stitch.id}: ${stitch.route}`);
+  if (stitch.branches) return drawBranches(add, stitch.branches, anchors[0]);
   anchors.forEach(({ name, depth }, row) => {
     const y = 2 + row * high, width = 350 / depth;
     for (let i = 0; i < depth; i++) add('rect', { x: 45 + i * width, y, width: width - 2, rx: 2,
@@ -131,7 +134,22 @@ function drawRoute(svg, stitch) {
     add('text', { y: (row + 0.6) * high }, name);
   });
   add('polyline', { points: points.join(' ') });
-  svg.setAttribute('aria-label', `Route of stitch ${stitch.id}: ${stitch.route}`);
+}
+
+// A column for each block, with a cell for each branch, filled by its share of units.
+function drawBranches(add, branches, { name, depth }) {
+  const width = 350 / depth, cells = new Map();
+  for (const branch of branches) cells.set(branch[0], [...(cells.get(branch[0]) ?? []), branch]);
+  for (const [block, parts] of cells) parts.forEach(([, units, all], row) => {
+    const height = 66 / parts.length - 2, y = 2 + row * (height + 2);
+    const place = { x: 45 + block * width, width: width - 2, rx: 1 };
+    const share = height * units / all;
+    const cell = add('rect', { ...place, y, height, class: 'cell' });
+    cell.append(add('title', {}, `block ${block}: ${units} of ${all}`));
+    const fill = { ...place, y: y + height - share, height: share, 'pointer-events': 'none' };
+    if (units) add('rect', { ...fill, class: units < all ? 'part' : 'on' });
+  });
+  add('text', { y: 38 }, name);
 }
 
 async function loadImage(url) {

@@ -1,0 +1,129 @@
+"""Chains of an elastic network as models of their own, and in bundles."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from manifests import path_of
+from mmengine.config import Config
+from mmengine.registry import init_default_scope
+from old_torch import writes_onnx
+from torch.testing import assert_close
+from trained_toys import write_trained
+
+from snnet_mm.elastic.convert import convert_model
+from snnet_mm.exports import StitchExporter
+from snnet_mm.inference.init_model import init_model
+from snnet_mm.models import find_stitched_backbone, set_stitch
+from snnet_mm.runtime import StitchRuntime
+from snnet_mm.utils import load_weights_only
+
+# Narrow and skipped branches of four blocks, each of two heads and 128 neurons.
+CHAINS = ['1:1/96 2:2/48 3:0/128', '1:1/64 2:0/0 3:0/96']
+
+
+@pytest.fixture(scope='module')
+def elastic(tmp_path_factory):
+    """The config, a trained network, and its elastic version with random chains."""
+    files = write_trained('seg', tmp_path_factory.mktemp('trained'))
+    cfg = Config.fromfile(files[0])
+    network = init_model(cfg, files[1], device='cpu').eval()
+    conversion = convert_model(cfg, network)
+    model = conversion.build(cfg, CHAINS, network)
+    torch.manual_seed(0)
+    backbone = find_stitched_backbone(model)
+    for order in backbone.unit_orders.values():
+        order.index.copy_(torch.randperm(len(order.index)))
+    for parameter in backbone.stitching_layers.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    backbone.stitching_initialized.fill_(True)
+    model.dataset_meta = network.dataset_meta
+    return conversion.config(cfg, CHAINS, (64, 64)), network, model.eval()
+
+
+@pytest.fixture(scope='module')
+def exporter(elastic, tmp_path_factory):
+    cfg, _, model = elastic
+    init_default_scope(cfg.default_scope)
+    return StitchExporter(cfg, model, tmp_path_factory.mktemp('out'))
+
+
+@torch.no_grad()
+def test_a_chain_is_a_model_of_its_own(elastic, exporter, logits, tmp_path):
+    cfg, network, model = elastic
+    images = torch.randn(2, 3, 64, 64)
+    whole, numbers = logits(network, images), []
+    for i in (0, 1, 2):
+        exporter.out_dir = tmp_path / str(i)
+        exporter.out_dir.mkdir()
+        exporter.export_stitch(i, ['mm'])
+        path = exporter.out_dir / f'stitch_{i}.pth'
+        single = init_model(path.with_suffix('.py'), path, device='cpu')
+        set_stitch(model, i)
+        found = logits(single, images)
+        assert_close(found, logits(model, images), rtol=1e-5, atol=1e-5)
+        assert torch.equal(found, whole) is (i == 0)
+        numbers.append(sum(p.numel() for p in single.backbone.parameters()))
+    assert numbers == [exporter.costs[i].params - _head(single) for i in (0, 1, 2)]
+    widths = [f'blocks.{i}.{n}.weight' for i, n in ((1, 'attn.qkv'), (3, 'mlp.fc1'))]
+    anchor = single.backbone.anchors[0]
+    head = anchor.block_dims[0] // 2
+    shapes = [len(anchor.get_parameter(name)) for name in widths]
+    assert shapes == [3 * head, 96]
+
+
+def _head(model):
+    return sum(p.numel() for p in model.decode_head.parameters())
+
+
+@pytest.mark.slow
+def test_an_exported_chain_is_trained_and_tested(exporter, run_here, tmp_path):
+    exporter.out_dir = tmp_path
+    exporter.export_stitch(2, ['mm'])
+    files = tmp_path / 'stitch_2.py', tmp_path / 'stitch_2.pth'
+    more = ('--work-dir', tmp_path / 'run', '--cfg-options', f'load_from={files[1]}')
+    run_here('train.py', files[0], *more, 'train_cfg.max_iters=2')
+    trained = load_weights_only(tmp_path / 'run/iter_2.pth')['state_dict']
+    before = load_weights_only(files[1])['state_dict']
+    assert trained.keys() == before.keys()
+    for name, value in before.items():
+        if name.endswith('weight') and 'running' not in name:
+            assert not torch.equal(trained[name], value), name
+    printed = run_here('test.py', files[0], tmp_path / 'run/iter_2.pth')
+    assert 'mIoU' in printed
+
+
+@writes_onnx
+def test_a_bundle_holds_each_narrow_layer_once(elastic, exporter, tmp_path):
+    onnx = pytest.importorskip('onnx')
+    pytest.importorskip('onnxruntime')
+    exporter.out_dir = tmp_path
+    manifest = exporter.export_bundle((1, 2), ['onnx'], ['fp32', 'int8'])
+    for stitch in manifest['stitches']:
+        fp32, int8 = (file['max_difference'] for file in stitch['files'])
+        assert fp32 < 1e-4 < int8 < 1
+    assert [s['segments'] for s in manifest['stitches']] == [[], []]
+    branches = [[n for _, n, _ in s['branches']] for s in manifest['stitches']]
+    assert branches == [[2, 128, 1, 96, 2, 48, 0, 128], [2, 128, 1, 64, 0, 0, 0, 96]]
+    assert manifest['stitches'][1]['branches'][3] == [1, 64, 128]
+    places = {}
+    for i, precision in product((1, 2), ('fp32', 'int8')):
+        path = path_of(tmp_path, f'stitch_{i}_64x64_{precision}.onnx')
+        graph = onnx.load(path, load_external_data=False).graph
+        for tensor in (t for t in graph.initializer if t.external_data):
+            about = {entry.key: entry.value for entry in tensor.external_data}
+            place = int(about['offset']), int(about['length'])
+            places[i, precision, tensor.name.partition('[')[0]] = place
+    name = 'backbone.anchors.0.blocks.1.mlp.fc1.weight'
+    for precision, key in (('fp32', name), ('int8', f'{name}_quantized')):
+        (begin, wide), (same, narrow) = (places[i, precision, key] for i in (1, 2))
+        assert same == begin
+        assert narrow * 96 == wide * 64
+    runtime = StitchRuntime(tmp_path, threads=1)
+    # Percent are of the network, as for the model, though the bundle lacks it.
+    share = 100 * exporter.costs[1].flops / exporter.costs[0].flops
+    assert runtime.set_budget(f'{share + 0.1:.1f}%') == 1
+    assert runtime.set_budget(f'{share - 0.1:.1f}%') == 2
+    image = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
+    assert runtime(image).shape == (64, 64)

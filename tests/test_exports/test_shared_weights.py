@@ -83,6 +83,30 @@ def test_narrow_layers_are_parts_of_wide_ones(tmp_path):
     assert [node.op_type for node in ir.load(paths[2]).graph] == ['MatMul', 'Add']
 
 
+def test_units_in_another_order_are_gathered(tmp_path):
+    """As of narrow branches, beside the whole one; for any number of them."""
+    rng = np.random.default_rng(0)
+    weight, bias = rng.random((16, 96), 'f4'), rng.random(96, 'f4')
+    order = rng.permutation(96)
+    layers = [np.arange(96), order[:64], order[:32]]
+    paths = [tmp_path / f'{i}.onnx' for i in range(3)]
+    for path, units in zip(paths, layers, strict=True):
+        save_linear(path, weight[:, units], bias[units])
+    weights = share_weights(paths)
+    stored = load_file(tmp_path / weights['name'])
+    np.testing.assert_array_equal(stored.pop('fc1.weight'), weight.T)
+    np.testing.assert_array_equal(stored.pop('fc1.weight_units'), order[:64])
+    np.testing.assert_array_equal(stored.pop('fc1.bias'), bias)
+    np.testing.assert_array_equal(stored.pop('fc1.bias@2'), bias[order[:64]])
+    assert not stored
+    x = rng.random((3, 16), 'f4')
+    for path, units in zip(paths, layers, strict=True):
+        wanted = (x @ weight + bias)[:, units]
+        np.testing.assert_allclose(run(path, x), wanted, rtol=1e-5)
+    kinds = [node.op_type for node in ir.load(paths[2]).graph]
+    assert kinds == ['Gather', 'Transpose', 'MatMul', 'Add']
+
+
 def test_a_weight_with_two_layouts_is_stored_once(tmp_path):
     """As of an embedding that is tied to a linear layer."""
     rng = np.random.default_rng(0)

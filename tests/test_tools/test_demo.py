@@ -27,9 +27,9 @@ def test_a_network_is_trained_made_elastic_and_reported(run_demo, task, name, me
         assert stitch['latency'] > 0
         assert f'{stitch["metrics"][metric]:.4g}' in printed
     last, whole = ('more error', ' ') if task == 'depth' else ("of network's", '100.0%')
-    for name in ('of FLOPs', 'ms', 'GFLOPs', 'params', 'network', last):
+    for name in ('ms', 'GFLOPs', 'params', 'of FLOPs', 'network', last):
         assert name in printed
-    assert re.search(rf'network +│ .* {whole} │', printed)
+    assert re.search(rf'network +│ .* 100% │ .* {whole} │', printed)
     for picture in ('pareto.png', 'predictions.png'):
         assert (work_dir / picture).read_bytes().startswith(b'\x89PNG')
     for words in ('equal bit for bit', 'Next:', 'tools/export_stitch.py', 'Done in'):

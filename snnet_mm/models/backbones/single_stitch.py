@@ -97,6 +97,11 @@ class SingleStitch(BaseModule):
             for j, tap in enumerate(self.maps)
         )
 
+    def train(self, mode: bool = True) -> 'SingleStitch':
+        if self.view:
+            self.view.forget()
+        return super().train(mode)
+
     def get_layer_depth(self, param_name: str, prefix: str = '') -> tuple[int, int]:
         """Return a parameter's level and the level count, for mmpretrain's decay."""
         return layer_depth_among(self.anchors, param_name.removeprefix(prefix))

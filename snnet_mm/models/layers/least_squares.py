@@ -117,7 +117,7 @@ class LeastSquares:
         check(self.num_seen, 'train_dataloader.dataset', self.num_seen, wanted)
         finite = all(total.isfinite().all() for total in self._sums)
         wanted = 'weights and images that give finite activations'
-        check(finite, 'anchors.init_cfg', 'weights of the anchors', wanted)
+        check(finite, 'anchors.init_cfg, checkpoint', 'weights of the anchors', wanted)
         return self._sums
 
 

@@ -201,6 +201,25 @@ def test_every_family_is_itself_at_stitch_0_and_small_as_one_stitch(anchor):
 
 
 @torch.no_grad()
+def test_a_stitch_alone_drops_kept_biases(randomise):
+    """After changes that only averages of weights make, which no version counts."""
+    anchor = VIT | dict(rel_pos_bias=True)
+    backbone = dict(type='ElasticBackbone', anchors=[anchor], chains=['1:1/32'])
+    cfg = Config(dict(model=dict(type='Alone', backbone=backbone)))
+    model, images = randomise(MODELS.build(cfg.model)), torch.randn(2, 3, 32, 32)
+    _, single = single_stitch(cfg, model.eval(), 1)
+    (before,) = single(images)
+    for block in single.backbone.anchors[0].blocks:
+        block.attn.rel_pos_bias.table.data.mul_(5)
+    single.eval()
+    (found,), (wanted,) = single(images), deepcopy(single).train().eval()(images)
+    assert torch.equal(found, wanted)
+    assert (found - before).abs().max() > 0.01
+    name = 'blocks.1.attn.rel_pos_bias.table'
+    assert single.backbone.anchors[0].get_parameter(name).shape[1] == 1
+
+
+@torch.no_grad()
 def test_out_end_is_the_final_state_of_the_network(build):
     net, images = build(out='end'), torch.randn(2, 3, 32, 32)
     wanted = states_of(net.anchors[0], images)[-1].tokens

@@ -15,7 +15,7 @@ from snnet_mm.models import fit_in_turn
 pytest.importorskip('mmseg.models')
 VIT = dict(type='PlainViT', img_size=32, patch_size=8, final_norm=True)
 VIT |= dict(arch=dict(embed_dims=8, depth=2, num_heads=2))
-HEAD = dict(type='FCNHead', in_channels=[8, 8], in_index=[0, 1], channels=4)
+HEAD = dict(type='FCNHead', in_channels=[8, 8], in_index=[0, 1], channels=16)
 HEAD |= dict(num_classes=3, num_convs=1, norm_cfg=None, kernel_size=1)
 HEAD |= dict(input_transform='resize_concat')
 
@@ -31,6 +31,7 @@ def build(randomise):
         model |= dict(decode_head=HEAD, test_cfg=dict(mode='whole'))
         torch.manual_seed(0)
         model = randomise(MODELS.build(dict(deepcopy(model), _scope_='mmseg'))).eval()
+        model.decode_head.conv_seg.weight.data.mul_(10)
         if not weights:
             weights.update(model.state_dict())
         own = {k: v for k, v in weights.items() if 'extra_state' not in k}

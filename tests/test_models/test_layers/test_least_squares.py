@@ -182,7 +182,7 @@ def test_fit_in_turn_equals_lstsq_of_what_reaches_each_layer(elastic, staged):
             weight, bias = solved_by_torch(x, y)
             best = (x @ weight.T + bias - y).norm()
             found = (layer(x.float()) - y).norm()
-            assert_close(found / y.norm(), best / y.norm(), 1e-3)
+            assert_close(found / y.norm(), best / y.norm(), 5e-3 if staged else 1e-3)
             state = layer.map_state(state)
 
 

@@ -91,11 +91,6 @@ def test_docs_are_short_pages_of_short_lines(page):
 
 
 @pages
-def test_pages_are_short(page):
-    assert len(page.read_text().split()) <= (1300 if 'configs' in page.parts else 1200)
-
-
-@pages
 def test_names_of_the_package_exist(page):
     for dotted in set(re.findall(r'`(snnet_mm(?:\.\w+)+)`', page.read_text())):
         module, _, attribute = dotted.rpartition('.')

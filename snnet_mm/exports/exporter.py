@@ -311,7 +311,9 @@ class StitchExporter:
             about |= dict(flops=cost.flops, params=cost.params, files=written)
             about['left_out'] = left_out[i]
             branches = self.space.branches(stitch)
-            run = stitch.segments if branches is None else ()  # else they count branches
+            run = (
+                stitch.segments if branches is None else ()
+            )  # else they count branches
             run = [[names[a], i, j] for a, i, j in run if i < j]
             about |= dict(segments=run, branches=branches)
             stitches.append(about | dict(metrics=metrics.get(i, {})))

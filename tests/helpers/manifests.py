@@ -33,7 +33,9 @@ def stitch_of(i, segments):
     about = dict(
         id=i, kind='FS', route='a route', flops=100 + i, params=10, left_out=[]
     )
-    return about | dict(segments=segments, branches=None, metrics=dict(mIoU=41), files=[file_of(i)])
+    return about | dict(
+        segments=segments, branches=None, metrics=dict(mIoU=41), files=[file_of(i)]
+    )
 
 
 MANIFEST = dict(

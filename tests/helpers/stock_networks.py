@@ -1,11 +1,15 @@
 """Stock configs of the mm packages with narrow backbones: the table of the README."""
 
+from copy import deepcopy
 from importlib.util import find_spec
 from pathlib import Path
 
 from mmengine.config import Config
+from mmengine.registry import MODELS
 from stock_configs import narrow_stock
 from toy import without_weights
+
+from snnet_mm.stitching import write_plan
 
 PLAIN = dict(embed_dims=32, num_layers=4, num_heads=2, img_size=(64, 64))
 DETECTOR = dict(embed_dims=8, depths=(2, 2, 3, 2), num_heads=(1, 2, 2, 4))
@@ -98,3 +102,17 @@ def read_stock(package, stock, backbone, parts, data, work_dir):
     for name, settings in parts.items():
         cfg.model[name].update(settings)
     return cfg
+
+
+def chains_of(conversion):
+    """Return plans without the last branch, of half the units, and of no branches."""
+    view = MODELS.build(deepcopy(conversion.backbone) | dict(chains=[])).view
+    blocks = [None if u.branch is None else u.block for u in view.units]
+    last, free = view.skippable[-1], view.skippable
+    plans = [
+        [0 if i == last else n for i, n in enumerate(view.widths)],
+        [(n + 1) // 2 for n in view.widths],
+        [0 if i in free else n for i, n in enumerate(view.widths)],
+    ]
+    plans = [tuple(plan) for plan in plans if tuple(plan) != view.widths]
+    return [write_plan(plan, blocks) for plan in plans]

@@ -310,9 +310,6 @@ def test_boxes_and_masks_are_those_of_mm(detector, exported_detector):
     assert len(seen) > 10
     assert len({*seen}) > 1
     assert_batches(runtime, [6], partial(assert_allclose, rtol=1e-4, atol=1e-4))
-    runtime._steps.before['resize']['size'] = [64, 80]
-    with pytest.raises(ValueError, match=r'resized \(80, 64\).*allowed: what is \(64'):
-        runtime(np.zeros((100, 80, 3), np.uint8))
 
 
 def test_a_video_of_a_detector_is_drawn(exported_detector, run_here, tmp_path):
@@ -493,7 +490,10 @@ def test_of_equal_files_the_fastest_runs(bundle, factor):
     lost = {('int8', 0): (0.2, [-0.3, -0.1]), ('int8', 2): (0.2, [-0.5, 0.1])}
     runtime = write_verified(bundle, lost | {('int8', 1): (2, [-5, 1])}, factor)
     best = 'int8' if factor < 1 else 'fp32'
-    for stitch, precision in {0: 'fp32', 2: best, 1: 'fp32'}.items():
+    within = {0: 'fp32', 2: best, 1: 'fp32'}
+    if factor < 1:  # stitch 2 in int8 is as fast as stitch 0
+        within.pop(0)
+    for stitch, precision in within.items():
         assert runtime.set_budget(f'{1.001 * MS[stitch]}ms') == stitch
         assert runtime.active_precision == precision
     runtime.hold(fps=1000 / 39)

@@ -146,8 +146,8 @@ def test_what_passes_is_written(exporter, tmp_path, spoil, logits, caplog):
         path = path_of(tmp_path, name)
         assert relative_error(load_export(path)(images), wanted) < 0.1
         graph = onnx.load(path, load_external_data=False).graph
-        stored = [t.name for t in graph.initializer if t.external_data]
-            names |= {name.partition('[')[0] for name in stored}
+        external = [t.name for t in graph.initializer if t.external_data]
+        names |= {name.partition('[')[0] for name in external}
     # Weights of the graph that is left out are left out, too.
     with safe_open(path_of(tmp_path, 'weights.safetensors'), 'np') as stored:
         assert {*stored.keys()} == names

@@ -32,7 +32,8 @@ def test_the_tool_reports_what_it_wrote(run_here, untrained, tmp_path):
     result, printed = export(run_here, *untrained, out)
     (stitch,) = json.loads((out / 'manifest.json').read_text())['stitches']
     files, left_out = stitch.pop('files'), stitch.pop('left_out')
-    assert left_out == [] and stitch.pop('branches') is None
+    assert left_out == []
+    assert stitch.pop('branches') is None
     segments = [f'{name}[{begin}:{end}]' for name, begin, end in stitch.pop('segments')]
     assert ' > '.join(segments) == stitch['route']
     assert {f['format'] for f in files} == {'mm', 'safetensors'}

@@ -105,12 +105,12 @@ def read_stock(package, stock, backbone, parts, data, work_dir):
 
 
 def chains_of(conversion):
-    """Return plans without the last branch, of half the units, and of no branches."""
+    """Return plans without the first branch, of half the units, and of no branches."""
     view = MODELS.build(deepcopy(conversion.backbone) | dict(chains=[])).view
     blocks = [None if u.branch is None else u.block for u in view.units]
-    last, free = view.skippable[-1], view.skippable
+    first, free = view.skippable[0], view.skippable
     plans = [
-        [0 if i == last else n for i, n in enumerate(view.widths)],
+        [0 if i == first else n for i, n in enumerate(view.widths)],
         [(n + 1) // 2 for n in view.widths],
         [0 if i in free else n for i, n in enumerate(view.widths)],
     ]

@@ -1,11 +1,9 @@
 """A residual branch with some of its hidden units, as a stitching layer."""
 
 import torch
-from mmengine.registry import MODELS
 from torch import Tensor, nn
 
 from snnet_mm.anchors import Branch, TokenState
-from snnet_mm.utils import register
 
 
 class UnitOrder(nn.Module):
@@ -22,7 +20,6 @@ class UnitOrder(nn.Module):
         self.register_buffer('index', torch.arange(units))
 
 
-@register(MODELS)
 class NarrowBranch(nn.Linear):
     """A branch with some of its hidden units, ``x + W h_K(x) + b``.
 

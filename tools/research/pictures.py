@@ -1,6 +1,6 @@
 """Redraw the figures of the docs from results in this repository: ``make pictures``.
 
-Photos and the slider of the README need trained weights and are not redrawn.
+Photos need trained weights and are not redrawn.
 """
 
 import json
@@ -14,7 +14,11 @@ PICTURES = ROOT / 'docs' / 'pictures'
 RESULTS = {
     'ade20k_published_pareto': 'setr/published/setr-naive_snnetv2-deit3-s-l_ade20k',
     'dinov2_pareto': 'dinov2/results/stitched_1200_seed0',
-    'elastic_pareto': 'dinov2/results/elastic_1200_seed0_test',
+    'elastic_pareto': 'dinov2/results/branches_600_seed0_test',
+}
+# Fronts drawn beside them, by label.
+OTHERS = {
+    'elastic_pareto': {'whole blocks': 'dinov2/results/blocks_600_seed0_test'},
 }
 
 LOADS = ROOT / 'configs' / 'dinov2' / 'results' / 'serving_fp32.json'
@@ -46,6 +50,10 @@ def plot_loads(path: Path, out: Path) -> None:
     plt.close(figure)
 
 
+def read(name: str) -> StitchResults:
+    return StitchResults.read(ROOT / 'configs' / f'{name}.json')
+
+
 def main() -> None:
     ToolParser(description=__doc__.splitlines()[0]).parse_args()
     from route_plot import plot_routes
@@ -54,8 +62,8 @@ def main() -> None:
 
     plot_routes(TwoWaySpace((6, 12)), PICTURES / 'routes.png')
     for name, results in RESULTS.items():
-        found = StitchResults.read(ROOT / 'configs' / f'{results}.json')
-        plot_pareto(found, PICTURES / f'{name}.png')
+        others = [(k, read(v)) for k, v in OTHERS.get(name, {}).items()]
+        plot_pareto(read(results), PICTURES / f'{name}.png', others=others)
     plot_loads(LOADS, PICTURES / 'serving.png')
     print(f'Wrote {len(RESULTS) + 2} pictures to {PICTURES}')
 

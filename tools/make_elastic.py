@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from snnet_mm.utils import ToolParser, check_file, run_command
+from snnet_mm.utils import ToolParser, check, check_file, run_command
 
 
 def parse_args() -> argparse.Namespace:
@@ -28,6 +28,8 @@ def parse_args() -> argparse.Namespace:
     what = """plan of a budget, such as '0:3/768 1:0/768': heads and neurons of every
         block that is not whole; once for each budget"""
     which.add_argument('--plan', action='append', default=[], help=what)
+    what = 'blocks that each budget keeps whole, such as 0,1,2,4,5 1,4'
+    which.add_argument('--blocks', nargs='+', default=[], help=what)
     what = """iterations that tune the maps on the training images, or on
         --images; the model stays as it is (default: %(default)s)"""
     add('--iters', type=int, default=0, help=what)
@@ -44,6 +46,12 @@ def parse_args() -> argparse.Namespace:
     return args
 
 
+def numbers(text: str) -> list[int]:
+    known = all(n.isdecimal() for n in text.split(','))
+    check(known, '--blocks', text, 'numbers of blocks, such as 0,1,4')
+    return [int(n) for n in text.split(',')]
+
+
 def main() -> None:
     args = parse_args()
 
@@ -57,6 +65,7 @@ def main() -> None:
         images=args.images,
         budgets=args.budgets,
         plans=args.plan,
+        blocks=[numbers(text) for text in args.blocks],
         iters=args.iters,
         rate=args.rate,
         num_images=args.num_images,

@@ -69,6 +69,11 @@ class BranchView:
         return tuple(1 if u.branch is None else u.branch.units for u in self.units)
 
     @property
+    def blocks(self) -> tuple[int | None, ...]:
+        """Block of every step; None for steps that always run."""
+        return tuple(None if u.branch is None else u.block for u in self.units)
+
+    @property
     def skippable(self) -> tuple[int, ...]:
         """The steps that change neither the width nor the stride.
 

@@ -21,7 +21,7 @@ from snnet_mm.evaluation import plot_pareto, wide_console
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import ElasticBackbone, find_stitched_backbone, fit_in_turn
 from snnet_mm.models.backbones.elastic_backbone import space_of_chains
-from snnet_mm.stitching import StitchResults, parse_budget
+from snnet_mm.stitching import StitchResults, parse_budget, write_plan
 from snnet_mm.tasks import task_of
 from snnet_mm.training import try_test
 from snnet_mm.training.build_runner import build_runner
@@ -71,6 +71,7 @@ def make_elastic(
     images: str | os.PathLike | None = None,
     budgets: str | Sequence[str] | None = None,
     plans: Sequence[str] = (),
+    blocks: Sequence[Sequence[int]] = (),
     iters: int = 0,
     rate: float = 1e-4,
     num_images: int | None = None,
@@ -104,6 +105,7 @@ def make_elastic(
             and 25 % of what its branches cost.
         plans: Plans of the chains instead of budgets, such as ``'0:3/768 1:0/768'``:
             heads and neurons of every block that does not run whole.
+        blocks: Blocks that each chain keeps whole, instead of budgets and plans.
         iters: Tuning iterations of maps and projections. The network stays frozen.
         rate: Peak learning rate of tuning.
         num_images: Number of images that maps are fitted on. Default: 64, or 500 for
@@ -138,6 +140,7 @@ def make_elastic(
     folder = check_writable(work_dir, 'option: --work-dir')
     with guard_checkpoints(), work_dir_lock(folder):
         job = _Job(cfg, Path(checkpoint), folder, images, seed, device, say)
+        plans = [*plans, *map(job.plan_of, blocks)]
         chains = job.choose(budgets, plans, num_images)
         job.fit(chains, num_images, whole)
         if iters:
@@ -180,6 +183,16 @@ class _Job:
     def build(self, chains: Sequence[str]) -> nn.Module:
         """Build the elastic model of some chains with the network's weights."""
         return self.conversion.build(self.cfg, chains, self.model)
+
+    def plan_of(self, kept: Sequence[int]) -> str:
+        """Return the plan of a chain that keeps some blocks and skips all others."""
+        depth = self.view.anchor.depth
+        known = {*kept} <= {*range(depth)} and len({*kept}) == len(kept) < depth
+        wanted = f'fewer than all of the blocks 0 to {depth - 1}, each once'
+        check(known, '--blocks', [*kept], wanted)
+        steps = zip(self.view.units, self.view.widths, strict=True)
+        plan = tuple(w if u.branch is None or u.block in kept else 0 for u, w in steps)
+        return write_plan(plan, self.view.blocks)
 
     def choose(
         self,

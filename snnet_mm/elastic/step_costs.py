@@ -98,7 +98,6 @@ class StepCosts:
 
 def probe_chains(view: BranchView) -> list[str]:
     """Return plans of chains whose parts are all that a plan may have."""
-    blocks = [None if u.branch is None else u.block for u in view.units]
     plans = [
         tuple(max(1, min(round(share * width), width - 1)) for width in view.widths)
         for share in SHARES
@@ -108,4 +107,6 @@ def probe_chains(view: BranchView) -> list[str]:
         plans.append(
             tuple(0 if i in skipped else width for i, width in enumerate(view.widths))
         )
-    return [write_plan(p, blocks) for p in dict.fromkeys(plans) if p != view.widths]
+    return [
+        write_plan(p, view.blocks) for p in dict.fromkeys(plans) if p != view.widths
+    ]

@@ -324,6 +324,12 @@ def test_averages_of_weights_in_the_config_do_not_act(trained, quick, tmp_path):
     assert all(torch.equal(value, found[1][key]) for key, value in found[0].items())
 
 
+def test_make_elastic_blocks_keeps_them_whole(trained, quick, tmp_path):
+    quick(*trained(), tmp_path, blocks=[(0, 2), (1,)])
+    chains = Config.fromfile(tmp_path / 'elastic.py').model.backbone.chains
+    assert chains == ['0:2/128 1:0/0 2:2/128 3:0/0', '0:0/0 1:2/128 2:0/0 3:0/0']
+
+
 @pytest.mark.parametrize(
     'options, words',
     [
@@ -337,6 +343,7 @@ def test_averages_of_weights_in_the_config_do_not_act(trained, quick, tmp_path):
         (dict(plans=['4:0/0']), r"plan\[0\]='4:0/0'; allowed: blocks 0 to 3"),
         (dict(plans=['1:0/0', '1:2/128']), r'plan\[1\]=.*fewer units'),
         (dict(plans=['1:2/127'], num_images=1), 'num-images=1; allowed: 20 or more'),
+        (dict(blocks=[(0, 4)]), r'blocks=\[0, 4\]; .*fewer than all of .* 0 to 3'),
         (dict(num_images=0), '--num-images'),
         (dict(iters=-1), '--iters'),
         (dict(iters=1, rate=0.0), '--rate'),

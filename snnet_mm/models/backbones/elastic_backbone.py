@@ -136,7 +136,7 @@ def space_of_chains(
         ids: Stitches to keep besides the network. Default: all.
         key: Config key or option of the chains, for messages.
     """
-    blocks = [None if u.branch is None else u.block for u in view.units]
+    blocks = view.blocks
     plans = [
         read_plan(text, view.widths, blocks, f'{key}[{n}]')
         for n, text in enumerate(chains)

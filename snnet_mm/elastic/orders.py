@@ -40,9 +40,7 @@ def rank_units(sums: tuple[Tensor, Tensor, Tensor], group: int = 1) -> UnitRanki
     mean, of_y = gram[-1, :-1] / number, cross[-1] / number
     gram = gram[:-1, :-1] / number - mean.outer(mean)
     cross = cross[:-1] / number - mean.outer(of_y)
-    guard = RIDGE * gram.diagonal().mean().clamp(min=1e-30)
-    gram.diagonal().add_(guard)
-    inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram))
+    inverse = torch.cholesky_inverse(_factor(gram))
     weights = inverse @ cross
     units = len(gram) // group
     left = torch.arange(units)
@@ -65,6 +63,21 @@ def rank_units(sums: tuple[Tensor, Tensor, Tensor], group: int = 1) -> UnitRanki
         left = left[staying]
         errors[len(left)] = error
     return UnitRanking(left.tolist() + gone, errors)
+
+
+def _factor(gram: Tensor) -> Tensor:
+    """Return the Cholesky factor of a matrix with the least ridge that allows one.
+
+    Sums of few tokens, or of channels whose mean is far above their variance, are
+    singular to rounding.
+    """
+    guard = RIDGE * gram.diagonal().mean().clamp(min=1e-30)
+    failed = True
+    while failed:
+        gram.diagonal().add_(guard)
+        factor, failed = torch.linalg.cholesky_ex(gram)
+        guard = 10 * guard
+    return factor
 
 
 def _losses(inverse: Tensor, weights: Tensor, group: int) -> Tensor:

@@ -59,3 +59,12 @@ def test_rank_units_constant_units_are_last():
     order, errors = ranked(h, y, 1)
     assert order[-1] == 3
     assert all(error == error and error >= 0 for error in errors.values())
+
+
+def test_rank_units_of_singular_sums_is_a_whole_order():
+    h = torch.randn(6, 12, dtype=torch.float64)  # fewer tokens than units
+    h[:, 3:] += 1e4  # rounding of single precision, far above the variance
+    ones = torch.ones(6, 1, dtype=torch.float64)
+    x, y = torch.cat([h, ones], 1).float(), torch.cat([h[:, :2], ones], 1).float()
+    sums = (x.T @ x).double(), (x.T @ y[:, :2]).double(), (y.T @ y).double()
+    assert sorted(rank_units(sums).order) == [*range(12)]

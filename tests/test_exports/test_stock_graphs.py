@@ -26,7 +26,7 @@ pytest.importorskip('onnxruntime')
 pytestmark = writes_onnx
 
 TOLERANCE = 1e-4  # of fp32, relative to the largest prediction if that exceeds 1
-CORRELATION = 0.98  # least of int8 with PyTorch
+CORRELATION = 0.95  # least of int8 with PyTorch
 SIZE = 64, 64
 
 

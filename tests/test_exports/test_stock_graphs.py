@@ -78,7 +78,7 @@ def test_graphs_of_an_elastic_stock_model(
             if file['precision'] == 'fp32':
                 reordered = task.reordered(elastic)
                 check_parity(file['name'], got, wanted, TOLERANCE, reordered)
-            else:
+            elif package != 'mmdet':  # boxes of random heads have any order
                 assert_close_in_int8(got, wanted)
 
 
@@ -107,7 +107,7 @@ def test_the_export_that_make_elastic_prints(path, size, data, tmp_path, monkeyp
     network = init_model(cfg, None, device='cpu')
     torch.save(dict(state_dict=network.state_dict()), tmp_path / 'network.pth')
     files, folder, lines = ['network.py', 'network.pth'], tmp_path / 'my folder', []
-    options = dict(budgets='60%', num_images=2, device='cpu', say=lines.append)
+    options = dict(num_images=2, device='cpu', say=lines.append)
     job = sys.modules[make_elastic.__module__]._Job
     monkeypatch.setattr(job, '_check_tokens', lambda *_: None)  # these are few
     make_elastic(*(tmp_path / file for file in files), folder, **options)

@@ -25,12 +25,9 @@ POLYGON = '1 0.1 0.1 0.9 0.1 0.9 0.9'
 # Task and layout of the data by the name of the test.
 LAYOUTS = {
     'seg': ('seg', write_masks),
-    'seg_without_splits': ('seg', lambda root: write_masks(root, 'images masks', '')),
     'depth': ('depth', write_depth),
     'cls': ('cls', write_classes),
-    'cls_without_splits': ('cls', lambda root: write_classes(root, [''])),
     'coco': ('det', write_coco),
-    'yolo': ('det', write_yolo),
     'yolo_polygons': ('det', lambda root: write_yolo(root, POLYGON)),
 }
 
@@ -81,7 +78,7 @@ def test_printed_commands(task, write, weights, folder, tmp_path):
     config = folder / 'my model.py'
     config.write_text(config.read_text().replace('\niters = 600', '\niters = 2'))
     (elastic,) = following(run(folder, train))
-    test, export, *web = following(run(folder, f'{elastic} --budgets 60%'))
+    test, export, *web = following(run(folder, f'{elastic} --blocks 0,2,4'))
     work = folder / 'work_dirs' / 'my model_elastic'
     assert (work / 'predictions.png').stat().st_size
     assert "'" in test  # quoted

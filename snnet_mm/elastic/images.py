@@ -70,6 +70,11 @@ class ImageBatches:
         return len(self._chosen)
 
     @property
+    def are_all(self) -> bool:
+        """Whether there are no other images."""
+        return len(self._chosen) == len(self._items)
+
+    @property
     def digest(self) -> str:
         """Digest of the data set's config, or of the names and sizes in the folder."""
         return digest([json.dumps(self._source, default=str, sort_keys=True)])

@@ -299,7 +299,7 @@ class _Job:
             order.index.copy_(torch.tensor(self.records[int(step)].order))
 
     def _check_tokens(self, backbone: ElasticBackbone, batches: ImageBatches) -> None:
-        """Raise, or warn, if the images have too few tokens for the widths fitted."""
+        """Warn if the images have few tokens for the widths; raise if others remain."""
         number, unknowns = len(batches), dict[int, int]()
         for name, spec in backbone.space.layers.items():
             step, layer = spec.target.block, backbone.stitching_layers[name]
@@ -310,7 +310,7 @@ class _Job:
         words += f'{self.view.units[step].block}, has {unknowns[step]} unknowns, and '
         words += f'{number} images have {number * self.tokens[step]} tokens (--images)'
         enough = number * self.tokens[step] >= unknowns[step]
-        check(enough, '--num-images', number, words)
+        check(enough or batches.are_all, '--num-images', number, words)
         if number < wanted:
             self.say(f'Warning: --num-images={number}; better {words}')
 

@@ -88,7 +88,7 @@ def test_printed_commands(task, write, weights, folder, tmp_path):
     (serve,) = following(run(folder, export))
     assert serve.endswith(shlex.quote(str(Path('work_dirs/my model_elastic/bundle'))))
     runtime = sn.Runtime(work / 'bundle')
-    assert 0 in runtime.stitches
+    assert runtime.stitches.keys() <= {0, 1}  # the front of a hardly trained network
     assert len(web) == (task in ('seg', 'depth'))
     for page in web:
         scripts = write_scripts(tmp_path)

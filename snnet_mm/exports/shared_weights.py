@@ -154,17 +154,20 @@ def _merged(uses: Iterable[_Use]) -> list[_Tensor]:
     """
     import onnx_ir as ir
 
-    store, indices = _Store(), []
+    store, indices = _Store(), {}
     for use in sorted(uses, key=lambda use: -use.units):
         tensor, index = store.add(use.rows)
         if index is not None:
-            name = f'{use.value.name}_units'
-            value = ir.Value(name=name, const_value=ir.tensor(index, name=name))
-            use.graph.register_initializer(value)
-            indices.append(_Use(use.graph, value))
-            use = use._replace(index=value)
+            # Layers of a graph with the same units share one index.
+            key = id(use.graph), index.tobytes()
+            if key not in indices:
+                name = f'{use.value.name}_units'
+                value = ir.Value(name=name, const_value=ir.tensor(index, name=name))
+                use.graph.register_initializer(value)
+                indices[key] = _Use(use.graph, value)
+            use = use._replace(index=indices[key].value)
         tensor.uses.append(use)
-    for use in sorted(indices, key=lambda use: -use.units):
+    for use in sorted(indices.values(), key=lambda use: -use.units):
         store.add(use.rows)[0].uses.append(use)
     taken: set[str] = set()
     for tensor in store.tensors:

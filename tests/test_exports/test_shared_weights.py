@@ -120,3 +120,26 @@ def test_a_weight_with_two_layouts_is_stored_once(tmp_path):
     x = rng.random((3, 16), 'f4')
     np.testing.assert_allclose(run(path, x), x @ weight.T @ weight, rtol=1e-5)
     assert [*ir.load(path).graph.initializers] == ['linear.weight']
+
+
+def save_sum_of_layers(path, *weights):
+    """Save a graph of the sum of linear layers, with weights ``(C, units)``."""
+    x = ir.Value()
+    constants = [constant(f'fc{n}.weight.T', w) for n, w in enumerate(weights)]
+    first, second = (ir.node('MatMul', [x, weight]) for weight in constants)
+    added = ir.node('Add', [first.outputs[0], second.outputs[0]])
+    save(path, [3, len(weights[0])], [first, second, added], constants)
+
+
+def test_layers_of_the_same_units_share_an_index(tmp_path):
+    rng = np.random.default_rng(0)
+    wide = rng.random((2, 16, 96), 'f4')
+    narrow = wide[..., rng.permutation(96)[:24]]
+    paths = [tmp_path / 'wide.onnx', tmp_path / 'narrow.onnx']
+    save_sum_of_layers(paths[0], *wide)
+    save_sum_of_layers(paths[1], *narrow)
+    weights = share_weights(paths)
+    stored = load_file(tmp_path / weights['name'])
+    assert sorted(a.shape for a in stored.values()) == [(24,), (96, 16), (96, 16)]
+    x = rng.random((3, 16), 'f4')
+    np.testing.assert_allclose(run(paths[1], x), (x @ narrow).sum(0), rtol=1e-5)

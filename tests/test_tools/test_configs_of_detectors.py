@@ -54,6 +54,11 @@ def folder(tmp_path_factory):
             loader.update(num_workers=0, persistent_workers=False)
             dataset = loader.dataset.get('dataset') or loader.dataset
             dataset.num_scenes = 2
+        # Scenes have the size of the network, files need not.
+        *others, pack = cfg.test_dataloader.dataset.pipeline
+        pack.meta_keys = (*pack.meta_keys, 'scale_factor')
+        resize = dict(type='Resize', scale=(64, 64), keep_ratio=False)
+        cfg.test_dataloader.dataset.pipeline = [*others, resize, pack]
         model = init_model(cfg, None, device='cpu')
         torch.save(model.state_dict(), folder / f'{name}.pth')
         cfg.custom_imports = dict(imports=['snnet_mm'], allow_failed_imports=False)

@@ -99,6 +99,8 @@ PRINTED = {
 
 @pytest.mark.slow
 @pytest.mark.ops
+# The legend of 150 classes is wider than pictures of 64 pixels.
+@pytest.mark.filterwarnings('ignore:constrained_layout not applied')
 @pytest.mark.parametrize('path, size', PRINTED.items())
 def test_the_export_that_make_elastic_prints(path, size, data, tmp_path, monkeypatch):
     package, _, stock = path.partition('/')

@@ -75,7 +75,11 @@ def _without_cls_entry(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def fit_pos_embed(
-    weights: Weights, grid: Grid, num_entries: int, loaded_grid: Grid | None = None
+    weights: Weights,
+    grid: Grid,
+    num_entries: int,
+    loaded_grid: Grid | None = None,
+    antialias: bool = False,
 ) -> dict[str, Tensor]:
     """Resize ``pos_embed`` to a grid and convert its entries for prefix tokens.
 
@@ -104,7 +108,7 @@ def fit_pos_embed(
         text = f'pos_embed of {old[0]}x{old[1]} patches, with {num_loaded} entries for '
         text += f'prefix tokens, resized to {grid[0]}x{grid[1]}'
         print_log(text, logger='current')
-    resized = resize_pos_embed(patches, old, grid, num_prefix=0)
+    resized = resize_pos_embed(patches, old, grid, num_prefix=0, antialias=antialias)
     weights['pos_embed'] = torch.cat([entries, resized], dim=1)
     return weights
 

@@ -53,8 +53,9 @@ class PlainViT(TokenAnchor):
         in_channels: Channels of the images. Default: 3.
         pos_embed_prefix: Whether the position embedding covers prefix tokens (ViT) or
             patches alone (DeiT3).
-        pos_embed_antialias: Whether to resample positions with antialiasing; False for
-            the authors' depth model.
+        pos_embed_antialias: Whether to resample positions with antialiasing, on loading
+            and for images of other sizes. Default: False, as in mmsegmentation,
+            detectron2 and the authors' code; timm resamples with antialiasing.
         layer_scale_init: Initial value of LayerScale; None for no LayerScale.
         window_size: Side of ViTDet's attention windows in patches; 0 for global
             attention. Windows require 0 prefix tokens.
@@ -83,7 +84,7 @@ class PlainViT(TokenAnchor):
         num_registers: int = 0,
         abs_pos_embed: bool = True,
         pos_embed_prefix: bool = False,
-        pos_embed_antialias: bool = True,
+        pos_embed_antialias: bool = False,
         qkv_bias: bool = True,
         layer_scale_init: float | None = 1e-6,
         rel_pos_bias: bool = False,
@@ -165,7 +166,9 @@ class PlainViT(TokenAnchor):
         grid = None if img_size is None else grid_of(img_size, self.patch_size)
         if 'pos_embed' in own and 'pos_embed' in weights:
             num_entries = self.num_embedded_prefix
-            weights = fit_pos_embed(weights, self.grid, num_entries, grid)
+            weights = fit_pos_embed(
+                weights, self.grid, num_entries, grid, self.pos_embed_antialias
+            )
         elif 'pos_embed' in own and any('rel_pos_bias.table' in k for k in weights):
             # BEiT has no absolute positions: zeros are exact, random values are not.
             weights['pos_embed'] = torch.zeros_like(own['pos_embed'])

@@ -19,7 +19,7 @@ def grid_of(img_size: int | Sequence[int], patch_size: int) -> Grid:
 
 
 def resize_pos_embed(
-    pos_embed: Tensor, old: Grid, new: Grid, num_prefix: int, antialias: bool = True
+    pos_embed: Tensor, old: Grid, new: Grid, num_prefix: int, antialias: bool = False
 ) -> Tensor:
     """Resample patch entries of a ``(1, num_prefix + rows * columns, C)`` embedding."""
     if old == new:

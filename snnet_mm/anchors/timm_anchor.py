@@ -181,7 +181,7 @@ class TimmAnchor(TokenAnchor):
         if table is None:
             return None
         num_prefix = table.shape[1] - self.grid[0] * self.grid[1]
-        return resize_pos_embed(table, self.grid, grid, num_prefix)
+        return resize_pos_embed(table, self.grid, grid, num_prefix, antialias=True)
 
 
 class EvaAnchor(TimmAnchor):

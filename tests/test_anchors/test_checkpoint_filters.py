@@ -12,6 +12,7 @@ from states import states_of
 from torch.testing import assert_close
 from weights import build_from
 
+from snnet_mm.anchors import PlainViT
 from snnet_mm.anchors.checkpoint_filters import fit_pos_embed, to_our_names
 from snnet_mm.models import find_stitched_backbone
 
@@ -54,7 +55,8 @@ def build(name, **options):
     if 'beit' not in name:
         args['dynamic_img_size'] = True
     arch = dict(embed_dims=32, depth=3, num_heads=4)
-    return randomise(timm.create_model(name, **args)), dict(ours, arch=arch)
+    ours = dict(ours, arch=arch, pos_embed_antialias=True)  # as timm
+    return randomise(timm.create_model(name, **args)), ours
 
 
 def as_published(name, model):
@@ -134,12 +136,21 @@ def test_beit_tables_shared_by_all_blocks(tmp_path, own):
     assert_equal(ours, shared)
 
 
-def test_a_grid_that_is_told_is_believed():
+@pytest.mark.parametrize('antialias', [False, True])
+def test_positions_of_a_given_grid_are_resampled_as_in_forward(antialias):
     loaded = dict(cls_token=torch.randn(1, 1, 4), pos_embed=torch.randn(1, 16, 4))
-    fitted = fit_pos_embed(loaded, (4, 4), 0, loaded_grid=(2, 8))['pos_embed']
+    fitted = fit_pos_embed(loaded, (4, 4), 0, (2, 8), antialias)['pos_embed']
     image = loaded['pos_embed'][0].T.reshape(1, 4, 2, 8)
-    image = F.interpolate(image, size=(4, 4), mode='bicubic', antialias=True)
+    image = F.interpolate(image, size=(4, 4), mode='bicubic', antialias=antialias)
     assert_close(fitted[0], image[0].flatten(1).T)
+    anchor = PlainViT(
+        dict(embed_dims=4, depth=1, num_heads=1),
+        img_size=(2, 8),
+        patch_size=1,
+        pos_embed_antialias=antialias,
+    )
+    anchor.pos_embed.data = loaded['pos_embed']
+    assert torch.equal(anchor._pos_embed_for((4, 4)), fitted)
     with pytest.raises(ValueError, match='neither 3x8 patches .*init_cfg.img_size'):
         fit_pos_embed(loaded, (4, 4), 0, loaded_grid=(3, 8))
 

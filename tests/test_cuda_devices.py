@@ -1,0 +1,135 @@
+"""Every tensor is created on the model's device: runs on fake CUDA tensors."""
+
+from contextlib import contextmanager
+
+import pytest
+import torch
+from config_models import read
+from mmengine.registry import MODELS
+from narrow_configs import SIDE, narrow
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from snnet_mm.costs import cost_table
+from snnet_mm.esta.importance import saliency, trained_parameters
+from snnet_mm.exports.comparison import predict_loaded
+from snnet_mm.models import (
+    ElasticBackbone,
+    find_stitched_backbone,
+    fit_stitching_layers,
+)
+from snnet_mm.models.layers.least_squares import LeastSquares, fit_in_turn
+from snnet_mm.stitching import visiting_order
+
+CUDA = torch.device('cuda:0')
+ARCH = dict(embed_dims=16, depth=2, num_heads=2)
+CONFIGS = (
+    'setr/setr-naive_snnetv2-deit3-s-l_8xb2-160k_ade20k-512x512.py',
+    'dpt/dpt_snnetv2-deit3-s-l_4xb4-24e_nyu-416x544.py',
+    'vitdet/mask-rcnn_snnetv2-deit3-s-l_8xb1-100e_coco-1024x1024.py',
+    'imagenet/snnetv2-deit3-s-l_8xb32-50e_in1k-224x224.py',
+    'imagenet/snnetv1-deit-ti-s-b_8xb128-50e_in1k-224x224.py',
+    'esta/fgvc/esta-augreg-ti-s-b_1xb64-100e_cub-224x224.py',
+)
+
+
+@contextmanager
+def fake_cuda(model):
+    """Replace all weights by fake tensors on a GPU, of which only shapes are known."""
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        for module in model.modules():
+            for tensors in (module._parameters, module._buffers):
+                for name, tensor in tensors.items():
+                    if tensor is not None:
+                        fake = torch.empty(tensor.shape, dtype=tensor.dtype, device=CUDA)
+                        if name in module._parameters:
+                            fake = torch.nn.Parameter(fake, tensor.requires_grad)
+                        tensors[name] = fake
+        yield
+
+
+@pytest.fixture(params=CONFIGS, ids=lambda name: name.split('_8xb')[0])
+def model(request, tmp_path):
+    """A narrow model of each family of configs."""
+    cfg = read(request.param)
+    narrow(cfg, tmp_path, tmp_path)
+    return MODELS.build(cfg.model)
+
+
+def images(device=CUDA):
+    return torch.empty(2, 3, SIDE, SIDE, device=device)
+
+
+def some(ids, number=8):
+    """Return some stitches of every kind."""
+    return ids[:: max(1, len(ids) // number)]
+
+
+def devices(outputs):
+    """Return the devices of all tensors in nested sequences."""
+    if isinstance(outputs, torch.Tensor):
+        return {outputs.device}
+    nested = outputs if isinstance(outputs, (tuple, list)) else ()
+    return set().union(*map(devices, nested))
+
+
+def test_forward_every_kind_of_stitch_stays_on_device(model):
+    backbone = find_stitched_backbone(model)
+    with fake_cuda(model):
+        for mode in True, False:
+            model.train(mode)
+            for i in some(backbone.space.ids):
+                backbone.set_stitch(i)
+                assert devices(backbone(images())) == {CUDA}
+        with backbone.sharing_prefixes(), torch.no_grad():
+            given = images()
+            for i in some(visiting_order([*backbone.space])):
+                backbone.set_stitch(i)
+                assert devices(backbone(given)) == {CUDA}
+
+
+def test_least_squares_both_ways_stays_on_device(model, monkeypatch):
+    # Fake tensors have no values to be checked.
+    monkeypatch.setattr(LeastSquares, '_seen', lambda self: self._sums)
+    backbone = find_stitched_backbone(model)
+    with fake_cuda(model):
+        assert fit_stitching_layers(backbone, [images()]) == 2
+        weights = {t.device for t in backbone.stitching_layers.parameters()}
+        assert weights == {CUDA}
+
+
+def test_cost_table_of_a_model_on_a_gpu_equals_that_on_a_cpu(model):
+    wanted = cost_table(model, (SIDE, SIDE))
+    with fake_cuda(model):
+        assert cost_table(model, (SIDE, SIDE)) == wanted
+
+
+def test_saliency_stays_on_device(model):
+    backbone = find_stitched_backbone(model)
+    with fake_cuda(model):
+        parameters = trained_parameters(model, backbone.active_stitch)
+        for parameter in parameters:
+            parameter.grad = torch.empty_like(parameter)
+        assert saliency(parameters).device == CUDA
+
+
+def test_fits_in_turn_with_narrow_branches_stay_on_device(monkeypatch):
+    files = {}
+    monkeypatch.setattr(torch, 'save', lambda value, file: files.update({file: value}))
+    monkeypatch.setattr(torch, 'load', lambda file, **_: files[file])
+    monkeypatch.setattr(LeastSquares, '_seen', lambda self: self._sums)
+    vit = dict(type='PlainViT', img_size=SIDE, arch=ARCH)
+    backbone = ElasticBackbone([vit], ['0:1/8 1:0/32', '0:2/0 1:0/0'])
+    with fake_cuda(backbone):
+        fit_in_turn(backbone, [images()])
+        assert {t.device for t in backbone.parameters()} == {CUDA}
+        for i in backbone.space.ids:
+            backbone.set_stitch(i)
+            assert devices(backbone(images())) == {CUDA}
+
+
+def test_export_comparison_of_a_model_on_a_gpu_is_on_the_cpu(model):
+    with fake_cuda(model):
+        found = predict_loaded(model, images('cpu'))
+        assert devices(found) == {torch.device('cpu')}
+
+

@@ -80,7 +80,7 @@ default_hooks = dict(
             _delete_=True,
             type='SandwichSampler',
             anchors='slowest',
-            sampler=dict(type='ImportanceSampler', warm_up=391),
+            sampler=dict(type='ImportanceSampler', warm_up=391, num_groups=6),
         )
     )
 )

@@ -5,15 +5,20 @@ of ``configs/`` between their marks, and the page about reproducing. A test comp
 both.
 """
 
+from __future__ import annotations
+
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 from pathlib import Path
 from string import Formatter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
+
+if TYPE_CHECKING:
+    from mmengine.config import Config
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIGS = ROOT / 'configs'
@@ -86,6 +91,22 @@ def flattened(options: str | list) -> Iterator[str]:
     else:
         for option in options:
             yield from flattened(option)
+
+
+def options_of(options: Iterable[str], model: Mapping) -> list[str]:
+    """Return options for a model, whose config key ``MODEL`` stands for."""
+    key = 'model.model' if 'model' in model else 'model'
+    return [option.replace('MODEL', key) for option in options]
+
+
+def merge(cfg: Config, options: Iterable[str]) -> list[str]:
+    """Merge options into a config as tools do; return them without ``MODEL``."""
+    from mmengine.config import DictAction
+
+    options = options_of(options, cfg.model)
+    pairs = (option.split('=', 1) for option in options)
+    cfg.merge_from_dict({k: DictAction._parse_iterable(v) for k, v in pairs})
+    return options
 
 
 def figures(papers: Mapping, name: str) -> str:

@@ -18,7 +18,16 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import NamedTuple
 
-from papers import CONFIGS, ROOT, Run, figures, flattened, read_papers, read_runs
+from papers import (
+    CONFIGS,
+    ROOT,
+    Run,
+    figures,
+    flattened,
+    merge,
+    read_papers,
+    read_runs,
+)
 
 # Name parts of stitched models, whose stitches are all tested.
 STITCHED = re.compile(r'snnet|bridge-|esta-|stitch|fast-slow')
@@ -124,7 +133,6 @@ def settings(
 ) -> list[str]:
     """Return the overrides of a job: its options, and the limits of a short run.
 
-    ``MODEL`` in an option is the config key of the model, inside a wrapper or not.
     A short run starts from checkpoints of short runs. A small run skips validation, and
     fits and tests with few images.
     """
@@ -134,9 +142,7 @@ def settings(
     from snnet_mm.utils import load_config
 
     cfg = load_config(str(job.config))
-    model = cfg.model
-    key = 'model.model' if 'model' in model else 'model'
-    found = [option.replace('MODEL', key) for option in options]
+    found = merge(cfg, options)
 
     def search(part: object, key: str) -> None:
         if isinstance(part, str) and (match := BEGINNING.fullmatch(part)):
@@ -148,7 +154,7 @@ def settings(
             search(value, f'{key}.{name}')
 
     if args.iters:
-        search(model, 'model')
+        search(cfg.model, 'model')
     if args.iters and args.small:
         found.append(f'train_cfg.val_begin={args.iters + 1}')
         found.append(f'train_dataloader.batch_size={args.batch}')

@@ -1,9 +1,8 @@
 # ESTA on a fine-grained data set at 224x224: AugReg-Ti, S and B, 71 stitches, one GPU,
 # batch 64. Data, classes, iterations and the sampler are set by the configs that
 # inherit this. The optimizer is that of appendix A: AdamW with a weight decay of 1e-4
-# on everything, ten of a hundred epochs of warm-up, a cosine.
-# The largest anchor is trained in every iteration and teaches by hard labels (sections 4
-# and 5.1).
+# on everything, ten of a hundred epochs of warm-up, a cosine. The largest anchor is
+# trained in every iteration and teaches by hard labels (sections 4 and 5.1).
 _base_ = ['./datasets/fgvc_224x224.py']
 anchor = dict(
     type='PlainViT',

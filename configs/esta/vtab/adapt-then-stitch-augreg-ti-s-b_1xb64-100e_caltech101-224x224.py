@@ -1,5 +1,6 @@
-# SN-Net on Caltech101 of VTAB-1k: the three full-augreg-* networks, stitched and trained
-# in full with uniform sampling (ESTA, figure 4). One GPU, batch 64, 1300 iterations.
+# SN-Net on Caltech101 of VTAB-1k: the three full-augreg-* networks, stitched and
+# trained in full with uniform sampling (ESTA, figure 4). One GPU, batch 64, 1300
+# iterations.
 # Paper: curve only. Ours: not yet run.
 _base_ = ['../fgvc/adapt-then-stitch-augreg-ti-s-b_1xb64-100e_cub-224x224.py']
 data_root = 'data/vtab/caltech101'

@@ -71,7 +71,9 @@ def test_an_installed_config_is_that_of_the_sources(installed):
     cfg = load_config(f'snnet_mm::{DERIVED}')
     assert cfg.filename == f'{installed}/.mim/configs/{DERIVED}'
     # Base files too are the installed ones.
-    (installed / '.mim/configs/_base_/default_runtime.py').write_text('marked = True')
+    (installed / '.mim/configs/_base_/stitched_cls_runtime.py').write_text(
+        'marked = True'
+    )
     assert load_config(f'snnet_mm::{DERIVED}').marked
     assert cfg.to_dict() == Config.fromfile(ROOT / 'configs' / DERIVED).to_dict()
 

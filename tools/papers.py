@@ -7,6 +7,7 @@ both.
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -161,6 +162,11 @@ def pages() -> dict[Path, str]:
     return tables(papers) | {PAGE: page(papers)}
 
 
-if __name__ == '__main__':
+def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     for path, text in pages().items():
         path.write_text(text)
+
+
+if __name__ == '__main__':
+    main()

@@ -18,7 +18,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import NamedTuple
 
-from papers import (
+sys.path.append(str(Path(__file__).parent))  # also where another script runs this
+from papers import (  # noqa: E402
     CONFIGS,
     ROOT,
     Run,

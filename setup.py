@@ -39,12 +39,11 @@ setup(
     license_files=['LICENSE'],
     keywords='computer vision, stitchable neural networks, OpenMMLab',
     packages=find_packages(include=['snnet_mm', 'snnet_mm.*']),
-    # .mim holds links to configs, tools and model-index.yml: mmengine and mim look for
-    # them there, in this folder (pip install -e .) and in what is installed from it.
+    # .mim holds links to configs and tools: mmengine looks for them there, in this
+    # folder (pip install -e .) and in what is installed from it.
     package_data={
         'snnet_mm': [
             'py.typed',
-            '.mim/model-index.yml',
             *(f'.mim/{folder}/**/*.{kind}' for folder, kind in SHIPPED),
         ]
     },

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from config_models import RUNS
 from mmengine.registry import MODELS, TASK_UTILS
 from states import run
 
@@ -22,7 +23,7 @@ from snnet_mm.utils import load_config, make_safe
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / 'README.md', *(ROOT / 'docs').rglob('*.md')]
 PAGES += (ROOT / 'configs').glob('*/*.md')
-CONFIGS = [p.stem for p in (ROOT / 'configs').rglob('*.py')]
+CONFIGS = [Path(name).name for name in RUNS]
 FILES = re.compile(r'\b((?:configs|tools|tests|snnet_mm)/[\w./+-]*\w)')
 STEMS = re.compile(r'\b([\w.+-]+_\d+xb\d+[\w.+-]*?)(?:\.py)?(?=[\s`/)]|$)')
 pages = pytest.mark.parametrize('page', PAGES, ids=lambda p: str(p.relative_to(ROOT)))

@@ -8,7 +8,6 @@ import zipfile
 from pathlib import Path
 
 import pytest
-import yaml
 from mmengine.config import Config
 
 from snnet_mm.utils import load_config
@@ -17,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / 'docs/tutorials/joint_training.md'
 STITCHED = 'toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
 DERIVED = 'esta/tiny/esta-ti-s-b_1xb64-600_tinyimagenet20-64x64.py'
-SOURCES = ['LICENSE', 'MANIFEST.in', 'README.md', 'model-index.yml', 'pyproject.toml']
+SOURCES = ['LICENSE', 'MANIFEST.in', 'README.md', 'pyproject.toml']
 SOURCES += ['setup.py', 'configs', 'requirements', 'snnet_mm', 'tools']
 
 
@@ -50,7 +49,7 @@ def installed(wheel, tmp_path, monkeypatch):
 
 
 def test_all_files_are_in_a_wheel(wheel):
-    expected = {'snnet_mm/.mim/model-index.yml', 'snnet_mm/py.typed'}
+    expected = {'snnet_mm/py.typed'}
     for folder in ('configs', 'tools'):
         expected |= {
             f'snnet_mm/.mim/{p.relative_to(ROOT)}'
@@ -72,7 +71,9 @@ def test_an_installed_config_is_that_of_the_sources(installed):
     cfg = load_config(f'snnet_mm::{DERIVED}')
     assert cfg.filename == f'{installed}/.mim/configs/{DERIVED}'
     # Base files too are the installed ones.
-    (installed / '.mim/configs/_base_/default_runtime.py').write_text('marked = True')
+    (installed / '.mim/configs/_base_/stitched_cls_runtime.py').write_text(
+        'marked = True'
+    )
     assert load_config(f'snnet_mm::{DERIVED}').marked
     assert cfg.to_dict() == Config.fromfile(ROOT / 'configs' / DERIVED).to_dict()
 
@@ -107,43 +108,3 @@ def test_bases_in_other_packages(package, tmp_path):
         'ImageClassifier',
         'EncoderDecoder',
     )
-
-
-INDEX = yaml.safe_load((ROOT / 'model-index.yml').read_text())['Import']
-
-
-def metafile(path):
-    """A metafile, with figures as they are written."""
-    return yaml.load((ROOT / path).read_text(), yaml.BaseLoader)
-
-
-def test_the_index_names_all_metafiles():
-    files = (p.relative_to(ROOT) for p in (ROOT / 'configs').rglob('metafile.yml'))
-    assert sorted(map(str, files)) == INDEX
-
-
-def test_a_config_is_in_the_index_if_it_was_run():
-    configs = (p for p in (ROOT / 'configs').rglob('*.py') if '_base_' not in p.parts)
-    run = [p for p in configs if not re.search('[Nn]ot yet run', p.read_text())]
-    models = [m for path in INDEX for m in metafile(path)['Models']]
-    listed = [m['Config'] for m in models]
-    assert sorted(listed) == sorted(str(p.relative_to(ROOT)) for p in run)
-    assert [m['Name'] for m in models] == [Path(name).stem for name in listed]
-
-
-@pytest.mark.parametrize('path', INDEX)
-def test_figures_of_a_metafile_are_those_of_its_page(path):
-    data = metafile(path)
-    (collection,) = data['Collections']
-    experiments = 'docs/explanation/experiments.md'
-    pages = str(Path(path).with_name('README.md')), experiments
-    assert collection['README'] in pages
-    folder = (ROOT / collection['README']).parent
-    own = 'experiments*.md' if collection['README'] == experiments else '*.md'
-    page = ''.join(part.read_text() for part in folder.glob(own))
-    figures = set(re.findall(r'\d+\.\d+', page))
-    for model in data['Models']:
-        assert model['In Collection'] == collection['Name']
-        for result in model.get('Results', []):
-            assert result.keys() == {'Task', 'Dataset', 'Metrics'}
-            assert set(result['Metrics'].values()) <= figures

@@ -1,9 +1,10 @@
 """Reproduce a table or figure: ``tools/reproduce.py 'SN-Netv2 table 2'`` or ``--list``.
 
-Trains and tests its configs one after another, plots their fronts, and prints their
+Trains and tests its runs one after another, plots their fronts, and prints their
 figures beside the paper's. Finished trainings and tests are skipped; an interrupted
-training is resumed. ``configs/papers.yml`` lists all tables and figures. Its ``small``
-sets iterations, batch size and number of images of small runs.
+training is resumed. ``configs/papers.yml`` lists all tables and figures, and the runs,
+which can also be given by name, such as ``'setr/*-r4_*'``. Its ``small`` sets
+iterations, batch size and number of images of small runs.
 """
 
 import argparse
@@ -12,23 +13,23 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import NamedTuple
 
-import yaml
-
-ROOT = Path(__file__).resolve().parents[1]
-LIST = ROOT / 'configs' / 'papers.yml'
-PAGE = ROOT / 'docs' / 'explanation' / 'reproducing.md'
-COLUMNS = dict(
-    paper='in the paper',
-    configs='configs',
-    data='data, weights',
-    hardware='hardware of the paper',
-    here='run here',
-    state='state',
+sys.path.append(str(Path(__file__).parent))  # also where another script runs this
+from papers import (  # noqa: E402
+    CONFIGS,
+    ROOT,
+    Run,
+    figures,
+    flattened,
+    merge,
+    read_papers,
+    read_runs,
 )
+
 # Name parts of stitched models, whose stitches are all tested.
 STITCHED = re.compile(r'snnet|bridge-|esta-|stitch|fast-slow')
 # A checkpoint of another config's training, from which a config starts.
@@ -36,27 +37,37 @@ BEGINNING = re.compile(r'work_dirs/([^/]+)/iter_\d+\.pth')
 
 
 class Job(NamedTuple):
-    """A config to train and test, or a variant of it with overridden settings."""
+    """A run, or a variant of it with further overridden settings.
 
-    config: Path
+    ``tests`` are tests besides the usual one, by name, with overridden settings.
+    """
+
+    run: Run
     variant: str = ''
     options: tuple[str, ...] = ()
+    tests: Mapping[str, list] = {}
+
+    @property
+    def config(self) -> Path:
+        return self.run.config
 
     @property
     def name(self) -> str:
-        return '-'.join(filter(None, [self.config.stem, self.variant]))
+        return '-'.join(filter(None, [Path(self.run.name).name, self.variant]))
 
     @property
     def stitched(self) -> str:
         """The part of the name that identifies a stitched model, otherwise ''."""
-        model = next(filter(STITCHED.search, self.config.stem.split('_')), '')
+        parts = Path(self.run.name).name.split('_')
+        model = next(filter(STITCHED.search, parts), '')
         return model and '-'.join(filter(None, [model, self.variant]))
 
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
-    add('item', nargs='?', help="a table or figure, such as 'SN-Netv2 table 2'")
+    what = "a table or figure, such as 'SN-Netv2 table 2', or runs: 'setr/*-r4_*'"
+    add('item', nargs='?', help=what)
     add('--list', action='store_true', help='print all tables and figures')
     add('--small', action='store_true', help='the small runs, for a CPU, in its place')
     what = """iterations of each training, 0 for those of the config (default: 0, and
@@ -65,33 +76,12 @@ def parse_args() -> argparse.Namespace:
     add('--dry-run', action='store_true', help='print the commands alone')
     launchers = dict(choices=('none', 'pytorch', 'slurm'), default='none')
     add('--launcher', **launchers, help='job launcher (default: none)')
-    add('--gpus', type=int, default=8, help='GPUs of a launcher (default: 8)')
+    what = 'GPUs of a launcher (default: as many as the name of the config says)'
+    add('--gpus', type=int, help=what)
     add('--partition', default='gpu', help="Slurm's partition (default: gpu)")
     what = 'only the config with this number, from 0, as in a job array'
     add('--job', type=int, help=what)
-    add(
-        '--write-docs',
-        action='store_true',
-        help=f'write {PAGE.relative_to(ROOT)} and its pages',
-    )
     return parser.parse_args()
-
-
-def pages(papers: Mapping) -> dict[Path, str]:
-    """Return the documentation by path: an overview and one page per paper."""
-    links, found = [], {}
-    for paper in papers['papers']:
-        keys = [k for k in COLUMNS if any(k in item for item in paper['items'])]
-        rows = [[COLUMNS[k] for k in keys], ['---'] * len(keys)]
-        rows += [[item.get(k, '') for k in keys] for item in paper['items']]
-        lines = ['| ' + ' | '.join(row) + ' |' for row in rows]
-        lines[1] = '|' + '---|' * len(keys)
-        parts = [f'# {paper["title"]}', '\n'.join(lines), paper.get('after', '')]
-        path = PAGE.with_stem(f'{PAGE.stem}_{paper["name"].lower().replace("-", "_")}')
-        found[path] = '\n\n'.join(part.strip() for part in parts if part) + '\n'
-        links.append(f'- [{paper["title"]}]({path.name})')
-    head = papers['head'].strip(), '## Papers', '\n'.join(links)
-    return found | {PAGE: '\n\n'.join(head) + '\n'}
 
 
 def find_items(papers: Mapping, wanted: str) -> list[dict]:
@@ -102,28 +92,31 @@ def find_items(papers: Mapping, wanted: str) -> list[dict]:
             for name in item['ids']:
                 names.setdefault(f'{paper["name"]} {name}', []).append(item)
     if wanted not in names:
-        raise ValueError(f'{wanted!r} is none of the tables and figures: see --list')
+        raise ValueError(
+            f'{wanted!r} is none of the tables and figures, nor of the runs: see --list'
+        )
     return names[wanted]
 
 
-def find_jobs(items: list[dict], small: bool) -> list[Job]:
-    """Return the configs of items and their variants, in the order of the list.
+def find_jobs(items: list[dict], runs: Mapping[str, Run], small: bool) -> list[Job]:
+    """Return the runs of items and their variants, in the order of the list.
 
-    If any config is a stitched model, only stitched models have variants.
+    If any run is a stitched model, only stitched models have variants.
     """
     key, found = 'small' if small else 'train', []
     for item in items:
         jobs = []
         for pattern in item.get(key, ()):
-            here = sorted((ROOT / 'configs').glob(f'{pattern}.py'))
+            here = [run for name, run in runs.items() if fnmatch(name, pattern)]
             assert here, pattern
-            jobs += map(Job, here)
+            jobs += (Job(run, options=run.options) for run in here)
         varied = [job for job in jobs if job.stitched] or jobs
         for job in jobs:
             variants = item.get('variants', {}) if job in varied else {}
             found.append(job)
             for name, parts in variants.items():
-                found.append(Job(job.config, name, tuple(flattened(parts))))
+                options = *job.options, *flattened(parts)
+                found.append(Job(job.run, name, options, item.get('tests', {})))
     if not found:
         what = 'no small run' if small else 'no config'
         notes = '; '.join(item['state'] for item in items)
@@ -131,32 +124,26 @@ def find_jobs(items: list[dict], small: bool) -> list[Job]:
     return list({job.name: job for job in found}.values())
 
 
-def flattened(options: list) -> Iterator[str]:
-    """Yield the options of a list that may include the lists of other variants."""
-    for option in options:
-        yield from flattened(option) if isinstance(option, list) else [option]
-
-
 def work_dir(name: str, args: argparse.Namespace) -> Path:
     """Return the folder of a job; short runs do not share that of a full training."""
     return Path('work_dirs', f'{args.iters}-iterations' if args.iters else '', name)
 
 
-def settings(job: Job, args: argparse.Namespace) -> list[str]:
-    """Return the overrides of a job: its variant, and the limits of a short run.
+def settings(
+    job: Job, args: argparse.Namespace, further: Iterable[str] = ()
+) -> list[str]:
+    """Return the overrides of a job: its options, and the limits of a short run.
 
-    ``MODEL`` in a variant is the config key of the classifier, inside a wrapper or not.
     A short run starts from checkpoints of short runs. A small run skips validation, and
     fits and tests with few images.
     """
-    if not (args.iters or job.options):
+    options = [*job.options, *further]
+    if not (args.iters or options):
         return []
     from snnet_mm.utils import load_config
 
     cfg = load_config(str(job.config))
-    model = cfg.model
-    key = 'model.model' if 'model' in model else 'model'
-    found = [option.replace('MODEL', key) for option in job.options]
+    found = merge(cfg, options)
 
     def search(part: object, key: str) -> None:
         if isinstance(part, str) and (match := BEGINNING.fullmatch(part)):
@@ -168,7 +155,7 @@ def settings(job: Job, args: argparse.Namespace) -> list[str]:
             search(value, f'{key}.{name}')
 
     if args.iters:
-        search(model, 'model')
+        search(cfg.model, 'model')
     if args.iters and args.small:
         found.append(f'train_cfg.val_begin={args.iters + 1}')
         found.append(f'train_dataloader.batch_size={args.batch}')
@@ -181,13 +168,22 @@ def settings(job: Job, args: argparse.Namespace) -> list[str]:
     return ['--cfg-options', *found] if found else []
 
 
-def command(job: Job, args: argparse.Namespace, checkpoint: str = '') -> list[str]:
-    """Return the training command or, given a checkpoint, the test command."""
+def command(
+    job: Job,
+    args: argparse.Namespace,
+    checkpoint: str = '',
+    test: str = 'test',
+    further: Iterable[str] = (),
+) -> list[str]:
+    """Return the training command or, given a checkpoint, a test command.
+
+    A test writes to the folder ``test`` of the job, with ``further`` settings.
+    """
     tool, path = 'test' if checkpoint else 'train', os.path.relpath(job.config)
     tools, given = os.path.relpath(ROOT / 'tools'), [path, *filter(None, [checkpoint])]
     work = work_dir(job.name, args)
     if checkpoint:
-        options = ['--work-dir', str(work / 'test')]
+        options = ['--work-dir', str(work / test)]
         ids = re.search(r'sampler\.ids=\[(.+?)\]', ' '.join(job.options))
         if job.stitched:  # all stitches, or those that the variant trains
             options += ['--stitch-id', ids[1] if ids else 'all']
@@ -196,22 +192,24 @@ def command(job: Job, args: argparse.Namespace, checkpoint: str = '') -> list[st
     else:
         options = ['--work-dir', str(work), '--resume']
         options += ['--iters', str(args.iters)] if args.iters else []
-    options += settings(job, args)
+    options += settings(job, args, further)
+    # As many as give the paper's batch.
+    gpus = str(args.gpus or re.search(r'_(\d+)xb\d', job.run.name)[1])
     if args.launcher == 'pytorch':
         script = ['bash', f'{tools}/dist_{tool}.sh']
-        return [*script, *given, str(args.gpus), *options]
+        return [*script, *given, gpus, *options]
     if args.launcher == 'slurm':
-        script = ['env', f'GPUS={args.gpus}', 'bash', f'{tools}/slurm_{tool}.sh']
+        script = ['env', f'GPUS={gpus}', 'bash', f'{tools}/slurm_{tool}.sh']
         return [*script, args.partition, job.name, *given, *options]
     return [sys.executable, f'{tools}/{tool}.py', *given, *options]
 
 
-def results_of(job: Job, args: argparse.Namespace) -> Path | None:
-    """Return the newest test results of a job, None if there are none."""
+def results_of(job: Job, args: argparse.Namespace, test: str = 'test') -> Path | None:
+    """Return the newest results of a test of a job, None if there are none."""
     found = [
         path
         for name in ('stitches.json', 'results.json')
-        for path in (work_dir(job.name, args) / 'test').rglob(name)
+        for path in (work_dir(job.name, args) / test).rglob(name)
     ]
     return max(found, key=lambda path: path.stat().st_mtime, default=None)
 
@@ -228,27 +226,29 @@ def reproduce(job: Job, args: argparse.Namespace) -> None:
     """Train and test a config, skipping finished steps."""
     work = work_dir(job.name, args)
     trained, last = work / 'trained', work / 'last_checkpoint'
+    tests = {'test': (), **{f'test-{k}': flattened(v) for k, v in job.tests.items()}}
     if args.dry_run:
         print(shlex.join(command(job, args)))
-        shown = shlex.join(command(job, args, 'CHECKPOINT'))
-        print(shown.replace('CHECKPOINT', f'$(cat {last})'))
+        for test, options in tests.items():
+            shown = shlex.join(command(job, args, 'CHECKPOINT', test, options))
+            print(shown.replace('CHECKPOINT', f'$(cat {last})'))
         return
     if not trained.exists():
         run(command(job, args))
         trained.touch()
-    if results_of(job, args) is None:
-        run(command(job, args, last.read_text().strip()))
+    for test, options in tests.items():
+        if results_of(job, args, test) is None:
+            run(command(job, args, last.read_text().strip(), test, options))
 
 
-def rows(jobs: list[Job], args: argparse.Namespace) -> Iterator[tuple[str, str, str]]:
-    """Yield name, the paper's figures from the config's header, and ours per job."""
+def rows(
+    jobs: list[Job], papers: Mapping, args: argparse.Namespace
+) -> Iterator[tuple[str, str, str]]:
+    """Yield name, the paper's figures from the registry, and ours per job."""
     from snnet_mm.stitching import StitchResults
 
     for job in jobs:
-        lines = job.config.read_text().splitlines()
-        head = ' '.join(line.lstrip('# ') for line in lines if line.startswith('#'))
-        figures = re.search(r'(?:Paper: |figure in the )(.*?)[.;] [oO]urs', head)
-        figures = figures[1] if figures and not job.variant else 'none'
+        paper = '' if job.variant else figures(papers, job.run.name)
         ours, path = 'not tested', results_of(job, args)
         if path is not None:
             results = StitchResults.read(path)
@@ -257,7 +257,7 @@ def rows(jobs: list[Job], args: argparse.Namespace) -> Iterator[tuple[str, str, 
             score = ' - '.join(f'{scores[i]:.4g}' for i in ends)
             cost = ' - '.join(f'{costs[i] / 1e9:.3g}' for i in ends)
             ours = f'{score} {results.metric} at {cost} GFLOPs'
-        yield job.name, figures, ours
+        yield job.name, paper or 'none', ours
 
 
 def draw(
@@ -271,7 +271,7 @@ def draw(
     others = [['--compare', name, str(path)] for name, path in tested[1:]]
     for item in items:
         if 'published' in item:
-            path = ROOT / 'configs' / item['published']
+            path = CONFIGS / item['published']
             others.append(['--compare', path.stem, str(path)])
     tool = str(ROOT / 'tools' / 'analysis_tools' / 'plot_pareto.py')
     first = [sys.executable, tool, str(tested[0][1]), '--out', str(out)]
@@ -280,19 +280,18 @@ def draw(
 
 def main() -> None:
     args = parse_args()
-    papers = yaml.safe_load(LIST.read_text())
-    if args.write_docs:
-        for path, text in pages(papers).items():
-            path.write_text(text)
-        return
+    papers = read_papers()
     if args.list or args.item is None:
         for paper in papers['papers']:
             for item in paper['items']:
                 names = ', '.join(item['ids'])
                 print(f'{paper["name"]} {names}: {item["state"]}')
         return
-    items = find_items(papers, args.item)
-    jobs = find_jobs(items, args.small)
+    runs = read_runs(papers)
+    named = [run for name, run in runs.items() if fnmatch(name, args.item)]
+    items = [] if named else find_items(papers, args.item)
+    jobs = [Job(run, options=run.options) for run in named]
+    jobs = jobs or find_jobs(items, runs, args.small)
     if args.iters is None:
         args.iters = papers['small']['iters'] if args.small else 0
     args.images, args.batch = papers['small']['images'], papers['small']['batch']
@@ -306,7 +305,7 @@ def main() -> None:
         return
     name = re.sub(r'\W+', '-', args.item) + ('-small' if args.small else '')
     draw(jobs, [] if args.small else items, Path('work_dirs', f'{name}.png'), args)
-    for row in rows(jobs, args):
+    for row in rows(jobs, papers, args):
         print('{}\n    paper: {}\n    ours:  {}'.format(*row))
 
 

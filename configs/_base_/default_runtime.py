@@ -1,6 +1,20 @@
-_base_ = ['./default_hooks.py']
+# Runtime of trainings by iterations: segmentation and, with their parts imported, depth
+# models. Checkpoints are written as often as the model is validated. Configs add hooks
+# under further keys.
 default_scope = 'mmseg'
 custom_imports = dict(imports=['snnet_mm'], allow_failed_imports=False)
+default_hooks = dict(
+    exact_resume=dict(type='ExactResumeHook'),
+    timer=dict(type='IterTimerHook'),
+    logger=dict(type='LoggerHook', interval=50, log_metric_by_epoch=False),
+    param_scheduler=dict(type='ParamSchedulerHook'),
+    checkpoint=dict(type='StitchCheckpointHook', by_epoch=False),
+    sampler_seed=dict(type='DistSamplerSeedHook'),
+    label_check=dict(type='LabelCheckHook'),
+    loss_check=dict(type='LossCheckHook'),
+    trainable_params=dict(type='TrainableParamsHook'),
+    visualization=dict(type='SegVisualizationHook'),
+)
 env_cfg = dict(
     cudnn_benchmark=True,
     mp_cfg=dict(mp_start_method='fork', opencv_num_threads=0),

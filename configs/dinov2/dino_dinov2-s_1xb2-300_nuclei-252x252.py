@@ -2,15 +2,21 @@
 # No figure in the paper; not yet run to the end.
 _base_ = [
     '../_base_/models/dino_vit.py',
-    '../_base_/datasets/nuclei_252x252.py',
+    '../_base_/datasets/nuclei_256x256.py',
     '../_base_/schedules/adamw_cosine.py',
     '../_base_/detection_runtime.py',
 ]
+# A size that 14x14 patches divide: resize and crop in training, resize in tests.
+image_size = (252, 252)
+_base_.train_dataloader.dataset.pipeline[2].scale = image_size
+_base_.train_dataloader.dataset.pipeline[3].crop_size = image_size
+_base_.val_dataloader.dataset.pipeline[1].scale = image_size
+_base_.test_dataloader.dataset.pipeline[1].scale = image_size
 model = dict(
     data_preprocessor=dict(pad_size_divisor=252),
     backbone=dict(
         arch='small',
-        img_size=_base_.image_size,
+        img_size=image_size,
         patch_size=14,
         layer_scale_init=1.0,
         init_cfg=dict(

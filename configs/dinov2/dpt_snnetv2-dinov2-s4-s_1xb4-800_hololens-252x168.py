@@ -4,25 +4,37 @@
 # not yet run: docs/explanation/experiments_tasks.md measures the pair with a distilled
 # fast anchor.
 _base_ = [
-    '../_base_/models/dpt_snnetv2.py',
-    '../_base_/datasets/hololens_252x168.py',
+    '../_base_/models/dpt_vit.py',
+    '../_base_/datasets/hololens_240x160.py',
     '../_base_/schedules/adamw_cosine.py',
-    '../_base_/stitched_depth_runtime.py',
+    '../_base_/stitched_runtime.py',
 ]
-slow_checkpoint = 'work_dirs/hololens-slow/iter_400.pth'
-anchor = dict(
-    type='PlainViT', img_size=_base_.crop_size, patch_size=14, layer_scale_init=1.0
+custom_imports = dict(
+    imports=['snnet_mm', 'snnet_mm.tasks.depth_parts'], allow_failed_imports=False
 )
+# A size that DINOv2's patches divide.
+crop_size = (126, 196)
+_base_.train_dataloader.dataset.pipeline[2].scale = (252, 168)
+_base_.train_dataloader.dataset.pipeline[5].crop_size = crop_size
+_base_.val_dataloader.dataset.pipeline[1].scale = (252, 168)
+_base_.test_dataloader.dataset.pipeline[1].scale = (252, 168)
+train_dataloader = dict(batch_size=4)
+auto_scale_lr = dict(base_batch_size=4)
+slow_checkpoint = 'work_dirs/hololens-slow/iter_400.pth'
+anchor = dict(type='PlainViT', img_size=crop_size, patch_size=14, layer_scale_init=1.0)
 weights = dict(type='Pretrained', prefix='backbone.')
 head = dict(type='Pretrained', prefix='decode_head.')
 model = dict(
     data_preprocessor=dict(
         mean=[123.675, 116.28, 103.53],
         std=[58.395, 57.12, 57.375],
-        size=_base_.crop_size,
+        size=crop_size,
         test_cfg=dict(size_divisor=14),
     ),
     backbone=dict(
+        _delete_=True,
+        type='SNNetv2',
+        with_cls=True,
         kinds=('SF',),
         anchors=[
             dict(
@@ -36,7 +48,7 @@ model = dict(
                 **anchor,
             ),
         ],
-        stitching_layer=dict(rank=16),
+        stitching_layer=dict(type='LoRAStitchingLayer', rank=16),
         out_indices=(2, 5, 8, 11),
         maps_of='end',
     ),

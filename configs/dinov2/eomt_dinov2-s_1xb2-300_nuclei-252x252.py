@@ -2,14 +2,18 @@
 # blocks, which belong to the head. One CPU core, batch 2. No figure in the paper;
 # measured: see docs/explanation/experiments_queries.md.
 _base_ = [
-    '../_base_/datasets/nuclei_252x252.py',
+    '../_base_/datasets/nuclei_256x256.py',
     '../_base_/schedules/adamw_cosine.py',
     '../_base_/detection_runtime.py',
 ]
+# A size that 14x14 patches divide: resize and crop in training, resize in tests.
+image_size = (252, 252)
+_base_.train_dataloader.dataset.pipeline[2].scale = image_size
+_base_.train_dataloader.dataset.pipeline[3].crop_size = image_size
+_base_.val_dataloader.dataset.pipeline[1].scale = image_size
+_base_.test_dataloader.dataset.pipeline[1].scale = image_size
 weights = dict(type='Pretrained', checkpoint='timm://vit_small_patch14_dinov2.lvd142m')
-vit = dict(
-    type='PlainViT', img_size=_base_.image_size, patch_size=14, layer_scale_init=1.0
-)
+vit = dict(type='PlainViT', img_size=image_size, patch_size=14, layer_scale_init=1.0)
 model = dict(
     type='Mask2Former',
     data_preprocessor=dict(

@@ -2,21 +2,36 @@
 # core, batch 2. No figure in the paper; measured: see
 # docs/explanation/experiments_tasks.md.
 _base_ = [
-    '../_base_/models/mask-rcnn_vit_nuclei-patch14.py',
-    '../_base_/datasets/nuclei_252x252.py',
+    '../_base_/models/mask-rcnn_vit_nuclei.py',
+    '../_base_/datasets/nuclei_256x256.py',
     '../_base_/schedules/adamw_cosine.py',
     '../_base_/detection_runtime.py',
 ]
+# A size that 14x14 patches divide: resize and crop in training, resize in tests.
+image_size = (252, 252)
+_base_.train_dataloader.dataset.pipeline[2].scale = image_size
+_base_.train_dataloader.dataset.pipeline[3].crop_size = image_size
+_base_.val_dataloader.dataset.pipeline[1].scale = image_size
+_base_.test_dataloader.dataset.pipeline[1].scale = image_size
+# All strides follow the patch size.
+strides = [3.5, 7, 14, 28]
 model = dict(
+    data_preprocessor=dict(pad_size_divisor=252),
     backbone=dict(
         arch='small',
-        img_size=_base_.image_size,
+        img_size=image_size,
         patch_size=14,
         decomposed_rel_pos=False,
         layer_scale_init=1.0,
         init_cfg=dict(
             type='Pretrained', checkpoint='timm://vit_small_patch14_dinov2.lvd142m'
         ),
+    ),
+    neck=dict(in_channels=384, in_stride=14, strides=strides),
+    rpn_head=dict(anchor_generator=dict(strides=strides)),
+    roi_head=dict(
+        bbox_roi_extractor=dict(featmap_strides=strides),
+        mask_roi_extractor=dict(featmap_strides=strides),
     ),
 )
 # Neck and heads learn from scratch.

@@ -4,8 +4,14 @@ _base_ = [
     '../_base_/models/dpt_snnetv2-deit3-s-l.py',
     '../_base_/datasets/nyu_416x544.py',
     '../_base_/schedules/adamw_onecycle_24e.py',
-    '../_base_/stitched_depth_runtime.py',
+    '../_base_/stitched_runtime.py',
 ]
+custom_imports = dict(
+    imports=['snnet_mm', 'snnet_mm.tasks.depth_parts'], allow_failed_imports=False
+)
 test_cfg = dict(input_size=(480, 640))
 # Every GPU draws its own stitch, as in the authors' trainings, which set no seed.
-default_hooks = dict(stitch_sampling=dict(sampler=dict(per_rank=True)))
+default_hooks = dict(
+    checkpoint=dict(max_keep_ckpts=2, save_best='RMSE', rule='less'),
+    stitch_sampling=dict(sampler=dict(per_rank=True)),
+)

@@ -2,7 +2,7 @@
 # finetuned already. 8 GPUs, batch 256. DeiT3's paper: 83.1 top-1 at 4.6 GFLOPs. Ours:
 # not yet run.
 _base_ = [
-    '../_base_/models/cls_vit_in1k_cutmix.py',
+    '../_base_/models/cls_vit_in1k.py',
     '../_base_/datasets/imagenet_224x224_deit3.py',
     '../_base_/schedules/lamb_cosine_50e.py',
     '../_base_/cls_runtime.py',
@@ -22,4 +22,6 @@ model = dict(
             )
         ]
     ),
+    # As in DeiT3's finetuning.
+    train_cfg=dict(augments=[dict(type='CutMix', alpha=1.0)]),
 )

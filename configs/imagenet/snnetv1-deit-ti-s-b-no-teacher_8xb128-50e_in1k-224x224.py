@@ -1,6 +1,11 @@
 # SN-Netv1 of DeiT-Ti, S and B on ImageNet-1K, 71 stitches, without a teacher.
 # 8 GPUs, batch 1024. No figure in the paper. Ours: not yet run.
-_base_ = ['../_base_/snnetv1_in1k_50e.py']
+_base_ = [
+    '../_base_/models/cls_vit_in1k.py',
+    '../_base_/datasets/imagenet_224x224_deit.py',
+    '../_base_/schedules/adamw_cosine_50e.py',
+    '../_base_/stitched_cls_runtime.py',
+]
 ti_checkpoint = 'checkpoints/deit_tiny_patch16_224-a1311bcf.pth'
 s_checkpoint = 'checkpoints/deit_small_patch16_224-cd65a155.pth'
 b_checkpoint = 'checkpoints/deit_base_patch16_224-b5f2ef4d.pth'
@@ -35,4 +40,12 @@ model = dict(
             )
         ],
     ),
+)
+# As in the authors' code: every GPU draws its own stitch uniformly, and all are tested
+# with the batch norm statistics of training.
+default_hooks = dict(
+    stitch_sampling=dict(
+        sampler=dict(_delete_=True, type='UniformSampler', per_rank=True)
+    ),
+    stitch_statistics=dict(num_images=0),
 )

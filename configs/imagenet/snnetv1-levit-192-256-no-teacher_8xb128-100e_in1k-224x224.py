@@ -1,6 +1,11 @@
 # SN-Netv1 of LeViT-192 and 256 on ImageNet-1K, 8 stitches, without a teacher.
 # 8 GPUs, batch 1024. No figure in the paper. Ours: not yet run.
-_base_ = ['../_base_/snnetv1_in1k_50e.py']
+_base_ = [
+    '../_base_/models/cls_vit_in1k.py',
+    '../_base_/datasets/imagenet_224x224_deit.py',
+    '../_base_/schedules/adamw_cosine_50e.py',
+    '../_base_/stitched_cls_runtime.py',
+]
 levit_192_checkpoint = 'timm://levit_192.fb_dist_in1k'
 levit_256_checkpoint = 'timm://levit_256.fb_dist_in1k'
 model = dict(
@@ -35,7 +40,15 @@ model = dict(
 )
 # LeViT's recipe: lower weight decay, gradients clipped relative to weight norms.
 optim_wrapper = dict(optimizer=dict(weight_decay=0.025))
-default_hooks = dict(grad_clip=dict(type='AdaptiveGradClipHook', clip_factor=0.01))
+# As in the authors' code: every GPU draws its own stitch uniformly, and all are tested
+# with the batch norm statistics of training.
+default_hooks = dict(
+    stitch_sampling=dict(
+        sampler=dict(_delete_=True, type='UniformSampler', per_rank=True)
+    ),
+    grad_clip=dict(type='AdaptiveGradClipHook', clip_factor=0.01),
+    stitch_statistics=dict(num_images=0),
+)
 param_scheduler = [
     _base_.param_scheduler[0],
     dict(_base_.param_scheduler[1], end=125200),

@@ -1,6 +1,11 @@
 # SN-Netv1 of Swin-Ti, S and B on ImageNet-1K, 41 stitches, without a teacher.
 # 8 GPUs, batch 1024. No figure in the paper. Ours: not yet run.
-_base_ = ['../_base_/snnetv1_in1k_50e.py']
+_base_ = [
+    '../_base_/models/cls_vit_in1k.py',
+    '../_base_/datasets/imagenet_224x224_deit.py',
+    '../_base_/schedules/adamw_cosine_50e.py',
+    '../_base_/stitched_cls_runtime.py',
+]
 ti_checkpoint = 'timm://swin_tiny_patch4_window7_224.ms_in22k_ft_in1k'
 s_checkpoint = 'timm://swin_small_patch4_window7_224.ms_in22k_ft_in1k'
 b_checkpoint = 'timm://swin_base_patch4_window7_224.ms_in22k_ft_in1k'
@@ -51,4 +56,12 @@ optim_wrapper = dict(
         lr_mults={'backbone.anchors': 0.1, 'head.anchor_heads': 0.1},
     ),
     clip_grad=dict(max_norm=5.0),
+)
+# As in the authors' code: every GPU draws its own stitch uniformly, and all are tested
+# with the batch norm statistics of training.
+default_hooks = dict(
+    stitch_sampling=dict(
+        sampler=dict(_delete_=True, type='UniformSampler', per_rank=True)
+    ),
+    stitch_statistics=dict(num_images=0),
 )

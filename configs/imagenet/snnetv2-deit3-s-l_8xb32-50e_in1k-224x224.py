@@ -2,7 +2,7 @@
 # 8 GPUs, batch 256. Paper: 82.9 - 87.0 top-1 at 4.6 - 61.6 GFLOPs (published results).
 # Ours: not yet run.
 _base_ = [
-    '../_base_/models/cls_vit_in1k_cutmix.py',
+    '../_base_/models/cls_vit_in1k.py',
     '../_base_/datasets/imagenet_224x224_deit3.py',
     '../_base_/schedules/lamb_cosine_50e.py',
     '../_base_/stitched_cls_runtime.py',
@@ -33,6 +33,8 @@ model = dict(
             for dim, file in ((384, fast_checkpoint), (1024, slow_checkpoint))
         ],
     ),
+    # As in DeiT3's finetuning.
+    train_cfg=dict(augments=[dict(type='CutMix', alpha=1.0)]),
 )
 # Every GPU draws its own stitch, as in the authors' classifiers.
 default_hooks = dict(stitch_sampling=dict(sampler=dict(per_rank=True)))

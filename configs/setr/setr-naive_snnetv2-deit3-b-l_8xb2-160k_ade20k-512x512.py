@@ -1,8 +1,21 @@
 # SN-Netv2 with DeiT3-B and DeiT3-L, 134 stitches: SETR-naive on ADE20K (table 1).
 # 8 GPUs, batch 16. Paper: 48.5 - 52.2 mIoU at 110 - 363 GFLOPs. Ours: not yet run.
 _base_ = [
-    '../_base_/models/setr-naive_snnetv2-deit3-b-l.py',
+    '../_base_/models/setr-naive_snnetv2-deit3-s-l.py',
     '../_base_/datasets/ade20k_512x512.py',
     '../_base_/schedules/sgd_poly_160k.py',
-    '../_base_/stitched_paper_runtime.py',
+    '../_base_/stitched_runtime.py',
 ]
+fast, slow = _base_.model.backbone.anchors
+weights = dict(type='Pretrained', checkpoint='checkpoints/deit_3_base_224_21k.pth')
+model = dict(
+    backbone=dict(
+        anchors=[dict(fast, arch='base', init_cfg=weights), slow],
+        stitching_layer=dict(rank=4),
+    ),
+)
+# As in the paper, all stitches are tested with the batch norm statistics of training.
+default_hooks = dict(
+    checkpoint=dict(max_keep_ckpts=2, save_best='mIoU'),
+    stitch_statistics=dict(num_images=0),
+)

@@ -4,5 +4,10 @@ _base_ = [
     '../_base_/models/setr-naive_snnetv2-deit3-s-l.py',
     '../_base_/datasets/ade20k_512x512.py',
     '../_base_/schedules/sgd_poly_160k.py',
-    '../_base_/stitched_paper_runtime.py',
+    '../_base_/stitched_runtime.py',
 ]
+# As in the paper, all stitches are tested with the batch norm statistics of training.
+default_hooks = dict(
+    checkpoint=dict(max_keep_ckpts=2, save_best='mIoU'),
+    stitch_statistics=dict(num_images=0),
+)

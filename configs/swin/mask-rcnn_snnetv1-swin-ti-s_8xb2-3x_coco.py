@@ -2,20 +2,39 @@
 # 2017 with mmdetection's 3x recipe for Swin. 8 GPUs, batch 16. No figure in the paper;
 # not yet run.
 _base_ = [
-    '../_base_/models/mask-rcnn_swin-s.py',
-    '../_base_/models/snnetv1_swin-ti-s.py',
+    '../_base_/models/mask-rcnn_swin-ti.py',
     '../_base_/datasets/coco_ms-crop.py',
     '../_base_/schedules/adamw_swin_3x.py',
     '../_base_/stitched_detection_runtime.py',
 ]
-swin = _base_.stitched_swin
-anchors = [dict(anchor, drop_path_rate=0.2) for anchor in swin.anchors]
-model = dict(backbone=dict(_delete_=True, **dict(swin, anchors=anchors)))
+anchors = [
+    dict(
+        type='TimmStageAnchor',
+        model=f'swin_{size}_patch4_window7_224',
+        img_size=512,
+        drop_path_rate=0.2,
+        init_cfg=dict(
+            type='Pretrained',
+            checkpoint=f'timm://swin_{size}_patch4_window7_224.ms_in1k',
+        ),
+    )
+    for size in ('tiny', 'small')
+]
+model = dict(
+    backbone=dict(
+        _delete_=True,
+        type='SNNetv1',
+        anchors=anchors,
+        stages=(0, 1, 2),
+        out_indices=(1, 3, 21, 23),
+    )
+)
 # Ten times the anchors' learning rate, which is the recipe's.
 optim_wrapper = dict(paramwise_cfg=dict(lr_mults={'backbone.stitching_layers': 10.0}))
 default_hooks = dict(
+    checkpoint=dict(max_keep_ckpts=2, save_best='coco/bbox_mAP'),
     stitch_sampling=dict(
         sampler=dict(_delete_=True, type='UniformSampler'), input_size=(800, 1344)
-    )
+    ),
 )
 test_cfg = dict(input_size=(800, 1344))

@@ -7,3 +7,4 @@ _base_ = [
     '../_base_/schedules/adamw_swin_3x.py',
     '../_base_/detection_runtime.py',
 ]
+default_hooks = dict(checkpoint=dict(max_keep_ckpts=2, save_best='coco/bbox_mAP'))

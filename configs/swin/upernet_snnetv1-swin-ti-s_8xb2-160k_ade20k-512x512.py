@@ -2,17 +2,36 @@
 # with mmsegmentation's recipe for Swin. 8 GPUs, batch 16. No figure in the paper;
 # not yet run.
 _base_ = [
-    '../_base_/models/upernet_swin-s.py',
-    '../_base_/models/snnetv1_swin-ti-s.py',
+    '../_base_/models/upernet_swin-ti.py',
     '../_base_/datasets/ade20k_512x512.py',
     '../_base_/schedules/adamw_swin_160k.py',
     '../_base_/stitched_runtime.py',
 ]
-swin = _base_.stitched_swin
-anchors = [dict(anchor, drop_path_rate=0.3) for anchor in swin.anchors]
-model = dict(backbone=dict(_delete_=True, **dict(swin, anchors=anchors)))
+anchors = [
+    dict(
+        type='TimmStageAnchor',
+        model=f'swin_{size}_patch4_window7_224',
+        img_size=512,
+        drop_path_rate=0.3,
+        init_cfg=dict(
+            type='Pretrained',
+            checkpoint=f'timm://swin_{size}_patch4_window7_224.ms_in1k',
+        ),
+    )
+    for size in ('tiny', 'small')
+]
+model = dict(
+    backbone=dict(
+        _delete_=True,
+        type='SNNetv1',
+        anchors=anchors,
+        stages=(0, 1, 2),
+        out_indices=(1, 3, 21, 23),
+    )
+)
 # Ten times the anchors' learning rate, which is the recipe's.
 optim_wrapper = dict(paramwise_cfg=dict(lr_mults={'backbone.stitching_layers': 10.0}))
 default_hooks = dict(
-    stitch_sampling=dict(sampler=dict(_delete_=True, type='UniformSampler'))
+    checkpoint=dict(max_keep_ckpts=2, save_best='mIoU'),
+    stitch_sampling=dict(sampler=dict(_delete_=True, type='UniformSampler')),
 )

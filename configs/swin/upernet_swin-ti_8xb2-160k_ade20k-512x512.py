@@ -7,3 +7,4 @@ _base_ = [
     '../_base_/schedules/adamw_swin_160k.py',
     '../_base_/default_runtime.py',
 ]
+default_hooks = dict(checkpoint=dict(max_keep_ckpts=2, save_best='mIoU'))

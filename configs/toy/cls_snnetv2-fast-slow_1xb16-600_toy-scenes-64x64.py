@@ -4,7 +4,7 @@
 _base_ = [
     '../_base_/models/cls_vit.py',
     '../_base_/datasets/toy_labels_64x64.py',
-    '../_base_/schedules/adamw_cosine_cls.py',
+    '../_base_/schedules/adamw_cosine.py',
     '../_base_/stitched_cls_runtime.py',
 ]
 fast_checkpoint = 'work_dirs/cls_vit-fast_1xb16-600_toy-scenes-64x64/iter_600.pth'

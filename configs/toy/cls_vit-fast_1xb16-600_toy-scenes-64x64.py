@@ -3,7 +3,7 @@
 _base_ = [
     '../_base_/models/cls_vit.py',
     '../_base_/datasets/toy_labels_64x64.py',
-    '../_base_/schedules/adamw_cosine_cls.py',
+    '../_base_/schedules/adamw_cosine.py',
     '../_base_/cls_runtime.py',
 ]
 model = dict(

@@ -29,6 +29,7 @@ model = dict(
     test_cfg=dict(max_per_img=60),
 )
 train_dataloader = dict(batch_size=16)
+auto_scale_lr = dict(base_batch_size=16)
 val_evaluator = dict(metric='bbox')
 test_evaluator = val_evaluator
 param_scheduler = [

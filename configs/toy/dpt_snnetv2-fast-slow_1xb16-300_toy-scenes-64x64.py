@@ -5,8 +5,11 @@ _base_ = [
     '../_base_/models/dpt_snnetv2.py',
     '../_base_/datasets/toy_scenes_depth_64x64.py',
     '../_base_/schedules/adamw_cosine.py',
-    '../_base_/stitched_depth_runtime.py',
+    '../_base_/stitched_runtime.py',
 ]
+custom_imports = dict(
+    imports=['snnet_mm', 'snnet_mm.tasks.depth_parts'], allow_failed_imports=False
+)
 fast_checkpoint = 'work_dirs/dpt_vit-fast_1xb16-300_toy-scenes-64x64/iter_300.pth'
 slow_checkpoint = 'work_dirs/dpt_vit-slow_1xb16-300_toy-scenes-64x64/iter_300.pth'
 anchor = dict(type='PlainViT', img_size=64, patch_size=8, layer_scale_init=None)

@@ -12,6 +12,7 @@ model = dict(
 )
 scenes = dict(max_depth=15, num_objects=(1, 3), feet=(0.4, 0.95), grey=True)
 train_dataloader = dict(batch_size=8, dataset=scenes)
+auto_scale_lr = dict(base_batch_size=8)
 val_dataloader = dict(dataset=scenes)
 test_dataloader = val_dataloader
 optim_wrapper = dict(

@@ -4,8 +4,11 @@ _base_ = [
     '../_base_/models/dpt_vit.py',
     '../_base_/datasets/toy_scenes_depth_64x64.py',
     '../_base_/schedules/adamw_cosine.py',
-    '../_base_/depth_runtime.py',
+    '../_base_/default_runtime.py',
 ]
+custom_imports = dict(
+    imports=['snnet_mm', 'snnet_mm.tasks.depth_parts'], allow_failed_imports=False
+)
 model = dict(
     data_preprocessor=dict(size=(64, 64), test_cfg=None),
     backbone=dict(

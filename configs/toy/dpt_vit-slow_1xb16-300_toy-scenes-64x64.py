@@ -1,10 +1,35 @@
 # The slow anchor of the depth demo, trained from scratch: 8 blocks, width 96, patch 8.
 # CPU, batch 16. No figure in the paper; measured: see tasks.md.
-_base_ = ['./dpt_vit-fast_1xb16-300_toy-scenes-64x64.py']
+_base_ = [
+    '../_base_/models/dpt_vit.py',
+    '../_base_/datasets/toy_scenes_depth_64x64.py',
+    '../_base_/schedules/adamw_cosine.py',
+    '../_base_/default_runtime.py',
+]
+custom_imports = dict(
+    imports=['snnet_mm', 'snnet_mm.tasks.depth_parts'], allow_failed_imports=False
+)
 model = dict(
+    data_preprocessor=dict(size=(64, 64), test_cfg=None),
     backbone=dict(
-        arch=dict(embed_dims=96, depth=8, num_heads=4), out_indices=(1, 3, 5, 7)
+        arch=dict(embed_dims=96, depth=8, num_heads=4),
+        img_size=64,
+        patch_size=8,
+        layer_scale_init=None,
+        out_indices=(1, 3, 5, 7),
     ),
-    decode_head=dict(in_channels=96),
+    decode_head=dict(
+        in_channels=96,
+        channels=16,
+        post_process_channels=(8, 12, 16, 24),
+        max_depth=80,
+        loss_decode=dict(warm_up_iters=20),
+    ),
 )
 optim_wrapper = dict(optimizer=dict(lr=1e-3))
+param_scheduler = [
+    dict(type='LinearLR', start_factor=1e-3, begin=0, end=30, by_epoch=False),
+    dict(type='CosineAnnealingLR', eta_min=1e-5, begin=30, end=300, by_epoch=False),
+]
+train_cfg = dict(max_iters=300, val_interval=300)
+default_hooks = dict(checkpoint=dict(max_keep_ckpts=1))

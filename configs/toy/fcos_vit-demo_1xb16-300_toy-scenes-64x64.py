@@ -45,6 +45,7 @@ model = dict(
 )
 scenes = dict(num_objects=(1, 2), feet=(0.5, 0.95), grey=True)
 train_dataloader = dict(batch_size=16, dataset=scenes)
+auto_scale_lr = dict(base_batch_size=16)
 val_dataloader = dict(dataset=scenes)
 test_dataloader = val_dataloader
 val_evaluator = dict(metric='bbox')

@@ -1,5 +1,8 @@
-"""Configs of this repository, with their models on meta tensors."""
+"""Configs and runs of this repository, with their models on meta tensors."""
 
+import sys
+from copy import deepcopy
+from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 
@@ -9,6 +12,11 @@ from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 
 CONFIGS = Path(__file__).parents[2] / 'configs'
+sys.path.append(str(CONFIGS.parent / 'tools'))
+from papers import merge, read_papers, read_runs  # noqa: E402
+
+PAPERS = read_papers()
+RUNS = read_runs(PAPERS)
 # Sizes of the authors' sampling groups for 134 stitches.
 GROUPS_OF_134 = [1, *[12] * 11, 1]
 
@@ -19,8 +27,23 @@ def paths(pattern):
     return sorted(str(p) for p in found if '_base_' not in p.parts)
 
 
+def runs(pattern):
+    """Return the names of matching runs of ``configs/papers.yml``, configs included."""
+    depth = pattern.count('/')
+    return [n for n in RUNS if fnmatch(n, pattern) and n.count('/') == depth]
+
+
+@cache
+def _read(path):
+    return Config.fromfile(path)
+
+
 def read(name):
-    cfg = Config.fromfile(CONFIGS / name)
+    """Return the config of a file, or of a run, with its options."""
+    run = RUNS.get(str(name).removesuffix('.py'))
+    cfg = deepcopy(_read(run.config)) if run else Config.fromfile(name)
+    if run:
+        merge(cfg, run.options)
     init_default_scope(cfg.default_scope)
     cfg.optim_wrapper.type = 'OptimWrapper'  # AMP is for GPUs
     return cfg

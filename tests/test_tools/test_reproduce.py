@@ -4,14 +4,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-import yaml
-from config_models import build_on_meta
-from mmengine.config import DictAction
+from config_models import PAPERS, RUNS, build_on_meta, read
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import init_default_scope
+from papers import merge
 
 from snnet_mm.models import find_stitched_backbone
 from snnet_mm.stitching import StitchResults
@@ -20,9 +18,8 @@ from snnet_mm.utils import load_config
 ROOT = Path(__file__).parents[2]
 TOOL = ROOT / 'tools' / 'reproduce.py'
 DATA = ROOT / 'tests' / 'data'
-WHOLE = SimpleNamespace(iters=0, small=False)
 TESTED = 'test_dataloader.dataset.indices=4'
-STITCH_LORA = 'esta/fgvc/snnetv1-augreg-ti-s-b-stitch-lora_1xb64-100e_cub-224x224.py'
+STITCH_LORA = 'esta/fgvc/snnetv1-augreg-ti-s-b-stitch-lora_1xb64-100e_cub-224x224'
 SETR = 'setr/published/setr-naive_snnetv2-deit3-s-l_ade20k'
 PUBLISHED = {
     SETR: 'ade20k_setr_deit3_s_l',
@@ -40,7 +37,6 @@ def tool():
     spec = importlib.util.spec_from_file_location('reproduce', TOOL)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.papers = yaml.safe_load(module.LIST.read_text())
     return module
 
 
@@ -57,36 +53,26 @@ def call(tool, monkeypatch, capsys):
 
 
 def jobs_of(tool, *names, small=False):
-    items = [item for name in names for item in tool.find_items(tool.papers, name)]
-    return tool.find_jobs(items, small)
+    items = [item for name in names for item in tool.find_items(PAPERS, name)]
+    return tool.find_jobs(items, RUNS, small)
 
 
 def config_of(tool, job):
     """The config of a job, with the settings of its variant."""
-    _, *options = tool.settings(job, WHOLE) or [None]
-    assert bool(options) == bool(job.options)
-    pairs = (option.split('=') for option in options)
-    changed = {key: DictAction._parse_iterable(value) for key, value in pairs}
-    cfg = load_config(str(job.config), changed)
+    cfg = load_config(str(job.config))
+    merge(cfg, job.options)
     init_default_scope(cfg.default_scope)
     return cfg
 
 
-def test_the_pages_are_the_list(tool):
-    pages = tool.pages(tool.papers)
-    assert len(pages) == 5
-    for path, text in pages.items():
-        assert path.read_text() == text
-
-
 def test_items_have_configs_that_exist(tool):
-    for paper in tool.papers['papers']:
+    for paper in PAPERS['papers']:
         for item in paper['items']:
             name = f'{paper["name"]} {item["ids"][0]}'
-            assert item in tool.find_items(tool.papers, name)
+            assert item in tool.find_items(PAPERS, name)
             for small in (False, True):
                 if item.get('small' if small else 'train'):
-                    jobs = tool.find_jobs([item], small)
+                    jobs = tool.find_jobs([item], RUNS, small)
                     varied = [job.variant for job in jobs if job.variant]
                     assert {*varied} == {*item.get('variants', {})}
             if 'published' in item:
@@ -101,7 +87,7 @@ def test_commands_of_a_table_are_printed(call):
     for line, name in zip(trains, names, strict=True):
         assert re.match(r'env GPUS=4 bash \S*tools/slurm_train.sh gpu ', line)
         assert name in line
-        assert line.endswith('--resume')
+        assert ' --resume' in line
     jobs = {line.split(' gpu ')[1].split()[0] for line in trains}
     assert len(jobs) == len(trains)  # names that tell runs apart
     assert sum('--stitch-id all' in line for line in lines) == 4
@@ -116,6 +102,28 @@ def test_commands_of_a_table_are_printed(call):
         with pytest.raises(ValueError, match=message):
             call(*wrong)
     assert any(x.startswith('SN-Netv2 table 2: not run here') for x in call('--list'))
+
+
+def test_run_is_its_config_with_its_options(call):
+    name = 'setr-naive_snnetv2-deit3-s-l-r4_8xb2-80k_coco-stuff10k-512x512'
+    train, test = call(f'setr/{name}', '--dry-run', '--launcher', 'pytorch')
+    config = f'configs/setr/{name.replace("-r4", "")}.py'
+    begin = f'bash tools/dist_train.sh {config} 8 --work-dir work_dirs/{name} --resume '
+    assert train == f'{begin}--cfg-options model.backbone.stitching_layer.rank=4'
+    assert f' 8 --work-dir work_dirs/{name}/test --stitch-id all ' in test
+
+
+@pytest.mark.parametrize('item, gpus', [('figure 9', '4'), ('table 3', '4')])
+def test_launched_gpus_give_the_batch_of_the_paper(call, item, gpus):
+    lines = call(f'SN-Netv2 {item}', '--launcher', 'slurm', '--dry-run')
+    assert {re.match(r'env GPUS=(\d+) ', line)[1] for line in lines} == {gpus}
+
+
+def test_trained_network_is_also_tested_without_blocks(call):
+    lines = call('SN-Netv1 supplement H', '--dry-run')[2:]
+    kept = [re.findall(r'kept_blocks=\[(.*?)\]', line) for line in lines]
+    assert kept == [[], [], ['6,7,8,9,10,11'], ['0,1,2,3,4,5'], ['0,2,4,6,8,10']]
+    assert '/test-every-other' in lines[-1]
 
 
 def test_a_wrong_name_is_one_line():
@@ -133,7 +141,8 @@ def test_small_runs_begin_with_each_other(call):
     assert all('--iters 7' in line for line in trained)
     given = [line.partition('--cfg-options ')[2].split() for line in trained]
     short = {'train_cfg.val_begin=8', 'train_dataloader.batch_size=4'}
-    assert all({*options} == short | {TESTED} for options in given[:3])
+    assert {*given[0]} == short | {TESTED}
+    assert all({*options} > short | {TESTED} for options in given[1:3])
     assert all(short < {*options} and TESTED not in options for options in given[3:])
     assert 'default_hooks.stitch_init.num_images=4' in given[3]
     for key in ('anchors.2', 'anchor_heads.2'):  # of the backbone and of the head
@@ -150,7 +159,7 @@ def test_variants_are_settings_of_the_config(tool):
     configs = {job.variant: config_of(tool, job) for job in jobs}
     models = {name: cfg.model.model.backbone for name, cfg in configs.items()}
     assert models['no-bias'].plugins is None
-    alone = load_config(str(ROOT / 'configs' / STITCH_LORA)).model.model.backbone
+    alone = read(STITCH_LORA).model.model.backbone
     assert models['stitch-lora'] == alone
     assert models['slow-to-fast'].direction == 'SF'
     assert models['windows-of-3'].kernel == models['windows-of-3'].stride == 3

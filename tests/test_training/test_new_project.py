@@ -11,6 +11,7 @@ from labelled_folders import (
     write_masks,
     write_yolo,
 )
+from mmengine.config import Config
 from mmengine.registry import MODELS
 from mmengine.runner import Runner
 
@@ -141,6 +142,8 @@ def test_values(out, narrow, tmp_path):
     write_masks(tmp_path / 'data', 'images masks', '')
     data = read_folder(tmp_path / 'data', 'seg')
     values = write_project(data, out, TINY, narrow)
+    assert str(new_project.TEMPLATES) not in out.read_text()  # works elsewhere too
+    assert Config.fromfile(out).model.decode_head.up_scale == 4  # of the base
     cfg = load_config(out)
     listed = out.with_name('mine_val.txt').read_text().splitlines()
     assert listed == data.splits['val'].annotations
@@ -223,3 +226,21 @@ def test_images_and_masks_as_they_are_loaded(out, narrow, tmp_path):
     sample = runner.build_dataloader(cfg.val_dataloader).dataset[0]['data_samples']
     assert sample.gt_sem_seg.data.unique().tolist() == [2, 255]
     assert sample.gt_sem_seg.data.shape == (1, 40, 60)
+
+
+@pytest.mark.parametrize('task', ['seg', 'depth', 'cls', 'det'])
+def test_template_is_a_config_that_inherits_from_the_bases(task, tmp_path):
+    text = (new_project.TEMPLATES / f'{task}.py').read_text()
+    bases, _ = new_project._template(task, dict(size=None, batch_size=4))
+    schedule = (new_project.TEMPLATES / 'schedule.py').read_text()
+    found = text.partition('_base_ = ')[2].partition(']\n')[2]
+    (tmp_path / 'whole.py').write_text(f'_base_ = {bases}\n{found}\n{schedule}')
+    cfg = Config.fromfile(tmp_path / 'whole.py')
+    assert cfg.train_cfg == dict(
+        type='IterBasedTrainLoop', max_iters=600, val_interval=150
+    )
+    assert cfg.optim_wrapper.paramwise_cfg.custom_keys == dict(
+        backbone=dict(lr_mult=0.03)
+    )
+    assert cfg.default_hooks.loss_check.type == 'LossCheckHook'
+    assert cfg.model.backbone.img_size == cfg.size

@@ -7,3 +7,4 @@ _base_.train_dataloader.dataset.pipeline[3].crop_size = crop_size
 _base_.val_dataloader.dataset.pipeline[1].scale = scale
 _base_.test_dataloader.dataset.pipeline[1].scale = scale
 train_dataloader = dict(batch_size=4)
+auto_scale_lr = dict(base_batch_size=4)

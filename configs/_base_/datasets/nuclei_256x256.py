@@ -1,7 +1,7 @@
 # Nuclei of DSB2018, loaded and evaluated as COCO: 531 training and 133 validation
 # images, 1 class, 27 nuclei in the median image and up to 375; images 256x256 to
 # 1388x1040.
-_base_ = ['./coco_1024x1024.py']
+dataset_type = 'CocoDataset'
 data_root = 'data/nuclei_coco/'
 image_size = (256, 256)
 metainfo = dict(classes=('nucleus',), palette=[(220, 20, 60)])
@@ -24,15 +24,24 @@ train_pipeline = [
     ),
     dict(type='PackDetInputs'),
 ]
-# Resize.
-_base_.test_pipeline[1].scale = image_size
+test_pipeline = [
+    dict(type='LoadImageFromFile'),
+    dict(type='Resize', scale=image_size, keep_ratio=True),
+    # After the resize, because detections are compared at the file's resolution.
+    dict(type='LoadAnnotations', with_bbox=True, with_mask=True),
+    dict(
+        type='PackDetInputs',
+        meta_keys=('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor'),
+    ),
+]
 train_dataloader = dict(
     batch_size=2,
     num_workers=1,
+    persistent_workers=True,
+    sampler=dict(type='SeededSampler', shuffle=True),
     dataset=dict(
-        _delete_=True,
         type='SeededDataset',
-        of=_base_.dataset_type,
+        of=dataset_type,
         data_root=data_root,
         ann_file='annotations/instances_train.json',
         data_prefix=dict(img='train/'),
@@ -41,15 +50,25 @@ train_dataloader = dict(
     ),
 )
 val_dataloader = dict(
+    batch_size=1,
     num_workers=1,
+    persistent_workers=True,
+    sampler=dict(type='DefaultSampler', shuffle=False),
     dataset=dict(
+        type=dataset_type,
         data_root=data_root,
         ann_file='annotations/instances_val.json',
         data_prefix=dict(img='val/'),
+        test_mode=True,
         metainfo=metainfo,
-        pipeline=_base_.test_pipeline,
+        pipeline=test_pipeline,
     ),
 )
 test_dataloader = val_dataloader
-val_evaluator = dict(ann_file=data_root + 'annotations/instances_val.json')
+val_evaluator = dict(
+    type='StitchCocoMetric',
+    ann_file=data_root + 'annotations/instances_val.json',
+    metric=['bbox', 'segm'],
+)
 test_evaluator = val_evaluator
+auto_scale_lr = dict(base_batch_size=2)

@@ -17,3 +17,4 @@ val_dataloader = dict(
 test_dataloader = val_dataloader
 val_evaluator = dict(type='Perplexity')
 test_evaluator = val_evaluator
+auto_scale_lr = dict(base_batch_size=8)

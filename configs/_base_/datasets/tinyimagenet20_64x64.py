@@ -40,3 +40,4 @@ val_dataloader = dict(
 test_dataloader = val_dataloader
 val_evaluator = dict(type='Accuracy', topk=(1, 5))
 test_evaluator = val_evaluator
+auto_scale_lr = dict(base_batch_size=64)

@@ -1,10 +1,32 @@
 # Generated scenes labelled by the area of their objects, 3 classes, no files.
 # Visualization hooks have no image to read.
-_base_ = ['./toy_scenes_64x64.py']
 dataset_type = 'ToyLabels'
-scenes = dict(num_objects=(0, 8), pipeline=[dict(type='PackInputs')])
-train_dataloader = dict(dataset=dict(of=dataset_type, **scenes))
-val_dataloader = dict(dataset=dict(type=dataset_type, **scenes))
+train_dataloader = dict(
+    batch_size=16,
+    num_workers=0,
+    sampler=dict(type='SeededSampler', shuffle=True),
+    dataset=dict(
+        type='SeededDataset',
+        of=dataset_type,
+        split='train',
+        num_scenes=1000,
+        num_objects=(0, 8),
+        pipeline=[dict(type='PackInputs')],
+    ),
+)
+val_dataloader = dict(
+    batch_size=10,
+    num_workers=0,
+    sampler=dict(type='DefaultSampler', shuffle=False),
+    dataset=dict(
+        type=dataset_type,
+        split='val',
+        num_scenes=100,
+        num_objects=(0, 8),
+        pipeline=[dict(type='PackInputs')],
+    ),
+)
 test_dataloader = val_dataloader
-val_evaluator = dict(_delete_=True, type='Accuracy', topk=(1, 2))
+val_evaluator = dict(type='Accuracy', topk=(1, 2))
 test_evaluator = val_evaluator
+auto_scale_lr = dict(base_batch_size=16)

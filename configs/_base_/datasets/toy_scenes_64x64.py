@@ -26,3 +26,4 @@ val_dataloader = dict(
 test_dataloader = val_dataloader
 val_evaluator = dict(type='IoUMetric', iou_metrics=['mIoU'])
 test_evaluator = val_evaluator
+auto_scale_lr = dict(base_batch_size=16)

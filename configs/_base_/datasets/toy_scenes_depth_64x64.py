@@ -1,7 +1,32 @@
 # Generated scenes with depth, no files. The sky, at 80 m, is not evaluated.
-_base_ = ['./toy_scenes_64x64.py']
-train_dataloader = dict(dataset=dict(depth=True))
-val_dataloader = dict(dataset=dict(depth=True))
+# Visualization hooks have no image to read.
+dataset_type = 'ToyScenes'
+train_dataloader = dict(
+    batch_size=16,
+    num_workers=0,
+    sampler=dict(type='SeededSampler', shuffle=True),
+    dataset=dict(
+        type='SeededDataset',
+        of=dataset_type,
+        split='train',
+        num_scenes=1000,
+        depth=True,
+        pipeline=[dict(type='RandomFlip', prob=0.5), dict(type='PackSegInputs')],
+    ),
+)
+val_dataloader = dict(
+    batch_size=10,
+    num_workers=0,
+    sampler=dict(type='DefaultSampler', shuffle=False),
+    dataset=dict(
+        type=dataset_type,
+        split='val',
+        num_scenes=100,
+        depth=True,
+        pipeline=[dict(type='PackSegInputs')],
+    ),
+)
 test_dataloader = val_dataloader
-val_evaluator = dict(_delete_=True, type='RunningDepthMetric', max_depth=80)
+val_evaluator = dict(type='RunningDepthMetric', max_depth=80)
 test_evaluator = val_evaluator
+auto_scale_lr = dict(base_batch_size=16)

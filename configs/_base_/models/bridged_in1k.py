@@ -2,7 +2,9 @@
 # the first stage to the last ("Bridging Large Gaps", section 2); for other gaps set
 # backbone.stages. The networks are the paper's, except that its Swin-T is
 # torchvision's; configs that inherit this choose two.
-_base_ = ['./bridged_cls.py']
+# As in the authors' code, frozen networks are in train mode and bottlenecks have no
+# norms around them. To follow the text, set model.backbone.frozen_eval=True
+# model.backbone.stitching_layer.layout=text.
 
 
 def network(checkpoint, anchor, **end):
@@ -46,7 +48,25 @@ swin_t = network(
     norm_eps=1e-5,
 )
 model = dict(
-    data_preprocessor=dict(num_classes=1000),
-    backbone=dict(stages=[(0, 3)]),
-    head=dict(num_classes=1000),
+    type='ImageClassifier',
+    data_preprocessor=dict(
+        type='ClsDataPreprocessor',
+        num_classes=1000,
+        mean=[123.675, 116.28, 103.53],
+        std=[58.395, 57.12, 57.375],
+        to_rgb=True,
+    ),
+    backbone=dict(
+        type='BridgedBackbone',
+        out='end',
+        stages=[(0, 3)],
+        frozen_eval=False,
+        stitching_layer=dict(type='BottleneckAdapter', layout='code'),
+    ),
+    head=dict(
+        type='StitchedClsHead',
+        num_classes=1000,
+        frozen=True,
+        loss=dict(type='CrossEntropyLoss', loss_weight=1.0),
+    ),
 )

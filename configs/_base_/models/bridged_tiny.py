@@ -1,6 +1,5 @@
 # A classifier of 20 classes on two frozen networks of configs/imagenet/tiny, joined by
 # bottleneck adapters; configs that inherit this choose two networks and the gaps.
-_base_ = ['./bridged_cls.py']
 
 
 def network(name, anchor, **end):
@@ -55,7 +54,24 @@ vit = network(
 )
 # In train mode, the frozen networks' statistics would mix the batches of all gaps.
 model = dict(
-    data_preprocessor=dict(num_classes=20),
-    backbone=dict(frozen_eval=True),
-    head=dict(num_classes=20),
+    type='ImageClassifier',
+    data_preprocessor=dict(
+        type='ClsDataPreprocessor',
+        num_classes=20,
+        mean=[123.675, 116.28, 103.53],
+        std=[58.395, 57.12, 57.375],
+        to_rgb=True,
+    ),
+    backbone=dict(
+        type='BridgedBackbone',
+        out='end',
+        frozen_eval=True,
+        stitching_layer=dict(type='BottleneckAdapter', layout='code'),
+    ),
+    head=dict(
+        type='StitchedClsHead',
+        num_classes=20,
+        frozen=True,
+        loss=dict(type='CrossEntropyLoss', loss_weight=1.0),
+    ),
 )

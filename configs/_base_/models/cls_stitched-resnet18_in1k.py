@@ -1,11 +1,18 @@
 # SN-Netv1 of ResNet-18 and a slower network on ImageNet-1K, stitched in the second and
 # the third stage; the slower network is added by the configs that inherit it.
-_base_ = ['./cls_timm_stages.py']
 r18_checkpoint = 'timm://resnet18.tv_in1k'
 model = dict(
-    data_preprocessor=dict(num_classes=1000),
+    type='ImageClassifier',
+    data_preprocessor=dict(
+        type='ClsDataPreprocessor',
+        num_classes=1000,
+        mean=[123.675, 116.28, 103.53],
+        std=[58.395, 57.12, 57.375],
+        to_rgb=True,
+    ),
     backbone=dict(
         type='SNNetv1',
+        out='end',
         anchors=[
             dict(
                 type='TimmStageAnchor',
@@ -17,7 +24,9 @@ model = dict(
         share_layers=True,
     ),
     head=dict(
+        type='StitchedClsHead',
         num_classes=1000,
+        loss=dict(type='LabelSmoothLoss', label_smooth_val=0.1, mode='original'),
         anchor_heads=[
             dict(
                 in_channels=512,

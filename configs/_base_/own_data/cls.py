@@ -1,5 +1,10 @@
-# Template of `tools/new_project.py --task cls`: the tool replaces the lines above the
-# rule with its findings.
+# Template of `tools/new_project.py --task cls`, which replaces the values of the
+# variables in front.
+_base_ = [
+    '../models/cls_vit.py',
+    '../schedules/adamw_cosine.py',
+    '../cls_runtime.py',
+]
 data_root = 'data/my_data'
 train = dict(ann_file='train.txt', data_prefix='train')
 val = dict(ann_file='val.txt', data_prefix='val')
@@ -14,21 +19,12 @@ backbone = dict(
 mean = [123.675, 116.28, 103.53]
 std = [58.395, 57.12, 57.375]
 batch_size = 32
-# ----------------------------------------------------------------------------------
-default_scope = 'mmpretrain'
-custom_imports = dict(
-    imports=['snnet_mm', 'snnet_mm.tasks.classification_parts'],
-    allow_failed_imports=False,
-)
 model = dict(
-    type='ImageClassifier',
-    data_preprocessor=dict(type='ClsDataPreprocessor', mean=mean, std=std, to_rgb=True),
-    backbone=dict(backbone, img_size=size),
+    data_preprocessor=dict(mean=mean, std=std),
+    backbone=dict(backbone, _delete_=True, img_size=size),
     head=dict(
-        type='StitchedClsHead',
         num_classes=len(classes),
         anchor_heads=[dict(in_channels=width, pooling=pooling)],
-        loss=dict(type='LabelSmoothLoss', label_smooth_val=0.1, mode='original'),
     ),
 )
 
@@ -70,7 +66,3 @@ val_dataloader = dict(
 test_dataloader = val_dataloader
 val_evaluator = dict(type='Accuracy', topk=(1,))
 test_evaluator = val_evaluator
-visualizer = dict(
-    type='UniversalVisualizer', vis_backends=[dict(type='LocalVisBackend')]
-)
-visualization = dict(type='VisualizationHook')

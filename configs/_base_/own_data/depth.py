@@ -1,5 +1,10 @@
-# Template of `tools/new_project.py --task depth`: the tool replaces the lines above the
-# rule with its findings.
+# Template of `tools/new_project.py --task depth`, which replaces the values of the
+# variables in front.
+_base_ = [
+    '../models/dpt_vit.py',
+    '../schedules/adamw_cosine.py',
+    '../default_runtime.py',
+]
 data_root = 'data/my_data'
 train = dict(
     ann_file='train.txt',
@@ -26,37 +31,22 @@ backbone = dict(
 mean = [123.675, 116.28, 103.53]
 std = [58.395, 57.12, 57.375]
 batch_size = 4
-# ----------------------------------------------------------------------------------
-default_scope = 'mmseg'
 custom_imports = dict(
     imports=['snnet_mm', 'snnet_mm.tasks.depth_parts'], allow_failed_imports=False
 )
 model = dict(
-    type='DPTDepthEstimator',
     data_preprocessor=dict(
-        type='SegDataPreProcessor',
-        mean=mean,
-        std=std,
-        bgr_to_rgb=True,
-        pad_val=0,
-        seg_pad_val=0,
-        size=size,
-        test_cfg=dict(size_divisor=patch),
+        mean=mean, std=std, size=size, test_cfg=dict(size_divisor=patch)
     ),
-    backbone=dict(backbone, img_size=size),
+    backbone=dict(backbone, _delete_=True, img_size=size),
     decode_head=dict(
-        type='DPTDepthHead',
         in_channels=width,
         channels=64,
         post_process_channels=(48, 96, 192, 384),
         readout_type=readout,
-        min_depth=1e-3,
         max_depth=max_depth,
-        norm_cfg=None,
-        loss_decode=dict(type='ScaleInvariantLogLoss', warm_up_iters=20),
+        loss_decode=dict(warm_up_iters=20),
     ),
-    train_cfg=dict(),
-    test_cfg=dict(mode='whole', flip=True),
 )
 
 dataset = dict(data_root=data_root)
@@ -105,7 +95,3 @@ val_dataloader = dict(
 test_dataloader = val_dataloader
 val_evaluator = dict(type='RunningDepthMetric', min_depth=1e-3, max_depth=max_depth)
 test_evaluator = val_evaluator
-visualizer = dict(
-    type='SegLocalVisualizer', vis_backends=[dict(type='LocalVisBackend')]
-)
-visualization = dict(type='SegVisualizationHook')

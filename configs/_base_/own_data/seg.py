@@ -1,5 +1,10 @@
-# Template of `tools/new_project.py --task seg`: the tool replaces the lines above the
-# rule with its findings.
+# Template of `tools/new_project.py --task seg`, which replaces the values of the
+# variables in front.
+_base_ = [
+    '../models/setr-naive_vit.py',
+    '../schedules/adamw_cosine.py',
+    '../default_runtime.py',
+]
 data_root = 'data/my_data'
 train = dict(
     ann_file='train.txt',
@@ -18,37 +23,10 @@ backbone = dict(type='PlainViT', arch='small', patch_size=14, layer_scale_init=1
 mean = [123.675, 116.28, 103.53]
 std = [58.395, 57.12, 57.375]
 batch_size = 4
-# ----------------------------------------------------------------------------------
-default_scope = 'mmseg'
-custom_imports = dict(imports=['snnet_mm'], allow_failed_imports=False)
 model = dict(
-    type='EncoderDecoder',
-    data_preprocessor=dict(
-        type='SegDataPreProcessor',
-        mean=mean,
-        std=std,
-        bgr_to_rgb=True,
-        pad_val=0,
-        seg_pad_val=255,
-        size=size,
-    ),
-    backbone=dict(backbone, img_size=size),
-    decode_head=dict(
-        type='SETRUPHead',
-        in_channels=width,
-        channels=128,
-        in_index=-1,
-        num_classes=len(classes),
-        dropout_ratio=0,
-        norm_cfg=dict(type='BN'),
-        num_convs=1,
-        up_scale=4,
-        kernel_size=1,
-        align_corners=False,
-        loss_decode=dict(type='CrossEntropyLoss'),
-    ),
-    train_cfg=dict(),
-    test_cfg=dict(mode='whole'),
+    data_preprocessor=dict(mean=mean, std=std, size=size),
+    backbone=dict(backbone, _delete_=True, img_size=size),
+    decode_head=dict(in_channels=width, channels=128, num_classes=len(classes)),
 )
 
 dataset = dict(data_root=data_root, metainfo=dict(classes=classes, palette=palette))
@@ -96,7 +74,3 @@ val_dataloader = dict(
 test_dataloader = val_dataloader
 val_evaluator = dict(type='IoUMetric', iou_metrics=['mIoU'])
 test_evaluator = val_evaluator
-visualizer = dict(
-    type='SegLocalVisualizer', vis_backends=[dict(type='LocalVisBackend')]
-)
-visualization = dict(type='SegVisualizationHook')

@@ -22,3 +22,4 @@ param_scheduler = [
     dict(type='OneCycleMomentum', begin=0, end=36360, by_epoch=False),
 ]
 train_cfg = dict(type='IterBasedTrainLoop', max_iters=36360, val_interval=1515)
+auto_scale_lr = dict(base_batch_size=16)

@@ -11,3 +11,4 @@ param_scheduler = [
     dict(type='PolyLR', eta_min=0.0, power=1.0, begin=1500, end=80000, by_epoch=False),
 ]
 train_cfg = dict(type='IterBasedTrainLoop', max_iters=80000, val_interval=8000)
+auto_scale_lr = dict(base_batch_size=16)

@@ -18,3 +18,4 @@ param_scheduler = [
     ),
 ]
 train_cfg = dict(type='IterBasedTrainLoop', max_iters=263880, val_interval=21990)
+auto_scale_lr = dict(base_batch_size=16)

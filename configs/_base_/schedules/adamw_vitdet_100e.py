@@ -14,3 +14,4 @@ param_scheduler = [
     dict(type='MultiStepLR', milestones=[1311112, 1420368], gamma=0.1, by_epoch=False),
 ]
 train_cfg = dict(type='IterBasedTrainLoop', max_iters=1475000, val_interval=59000)
+auto_scale_lr = dict(base_batch_size=8)

@@ -20,3 +20,4 @@ param_scheduler = [
     ),
 ]
 train_cfg = dict(type='IterBasedTrainLoop', max_iters=250250, val_interval=25025)
+auto_scale_lr = dict(base_batch_size=256)

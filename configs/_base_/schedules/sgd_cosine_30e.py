@@ -14,3 +14,4 @@ param_scheduler = [
     dict(type='CosineAnnealingLR', eta_min=0, begin=6260, end=37560, by_epoch=False),
 ]
 train_cfg = dict(type='IterBasedTrainLoop', max_iters=37560, val_interval=6260)
+auto_scale_lr = dict(base_batch_size=1024)

@@ -1,4 +1,5 @@
-# The schedule that the authors' released SETR configs effectively ran, 160k iterations.
+# The schedule that the authors' released SETR configs effectively ran, 160k iterations
+# of batch 16.
 optim_wrapper = dict(
     type='OptimWrapper',
     optimizer=dict(type='SGD', lr=0.01, momentum=0.9, weight_decay=0.0005),
@@ -7,3 +8,4 @@ param_scheduler = [
     dict(type='PolyLR', eta_min=1e-4, power=0.9, begin=0, end=160000, by_epoch=False)
 ]
 train_cfg = dict(type='IterBasedTrainLoop', max_iters=160000, val_interval=16000)
+auto_scale_lr = dict(base_batch_size=16)

@@ -1,6 +1,11 @@
-# The schedule that the authors' released SETR configs effectively ran, 80k iterations.
-_base_ = ['./sgd_poly_160k.py']
+# The schedule that the authors' released SETR configs effectively ran, 80k iterations
+# of batch 16.
+optim_wrapper = dict(
+    type='OptimWrapper',
+    optimizer=dict(type='SGD', lr=0.01, momentum=0.9, weight_decay=0.0005),
+)
 param_scheduler = [
     dict(type='PolyLR', eta_min=1e-4, power=0.9, begin=0, end=80000, by_epoch=False)
 ]
-train_cfg = dict(max_iters=80000, val_interval=8000)
+train_cfg = dict(type='IterBasedTrainLoop', max_iters=80000, val_interval=8000)
+auto_scale_lr = dict(base_batch_size=16)

@@ -5,8 +5,11 @@ _base_ = [
     '../../_base_/models/dpt_snnetv2.py',
     '../../_base_/datasets/hololens_240x160.py',
     '../../_base_/schedules/adamw_cosine.py',
-    '../../_base_/stitched_depth_runtime.py',
+    '../../_base_/stitched_runtime.py',
 ]
+custom_imports = dict(
+    imports=['snnet_mm', 'snnet_mm.tasks.depth_parts'], allow_failed_imports=False
+)
 fast_checkpoint = 'work_dirs/dpt_vit-fast_1xb8-400_hololens-240x160/iter_400.pth'
 slow_checkpoint = 'work_dirs/dpt_vit-slow_1xb8-400_hololens-240x160/iter_400.pth'
 anchor = dict(type='PlainViT', img_size=(128, 192), layer_scale_init=None)

@@ -5,7 +5,6 @@
 _base_ = [
     '../../_base_/models/setr-naive_snnetv2-deit3-s-l.py',
     '../../_base_/datasets/ade20k_512x512.py',
-    '../../_base_/schedules/adamw_cosine_esta.py',
     '../../_base_/stitched_runtime.py',
 ]
 ranks = (16, 6)
@@ -28,12 +27,16 @@ model = dict(
     _delete_=True, type='SandwichWrapper', labels='hard', alpha=0.5, model=segmentor
 )
 # 1e-3 of the paper's grid, times batch / 256; a tenth of the iterations is warm-up.
-optim_wrapper = dict(optimizer=dict(lr=6.25e-5))
+optim_wrapper = dict(
+    type='OptimWrapper',
+    optimizer=dict(type='AdamW', lr=6.25e-5, betas=(0.9, 0.999), weight_decay=1e-4),
+)
 param_scheduler = [
     dict(type='LinearLR', start_factor=1e-3, begin=0, end=16000, by_epoch=False),
     dict(type='CosineAnnealingLR', eta_min=0, begin=16000, end=160000, by_epoch=False),
 ]
-train_cfg = dict(max_iters=160000, val_interval=16000)
+train_cfg = dict(type='IterBasedTrainLoop', max_iters=160000, val_interval=16000)
+auto_scale_lr = dict(base_batch_size=16)
 default_hooks = dict(
     checkpoint=dict(max_keep_ckpts=1),
     stitch_sampling=dict(

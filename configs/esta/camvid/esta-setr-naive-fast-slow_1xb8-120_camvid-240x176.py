@@ -1,7 +1,7 @@
 # ESTA on dense prediction: the CamVid pair, 32 two-way stitches, trained by low-rank
 # updates and biases per stitch; the slow anchor teaches pixel by pixel. One CPU core,
 # batch 8. No figure in the paper; ours: measured, see ../README.md.
-_base_ = ['../../camvid/setr-naive_snnetv2-fast-slow_1xb8-500_camvid-240x176.py']
+_base_ = ['../../camvid/setr-naive_snnetv2-fast-slow_1xb8-1500_camvid-240x176.py']
 ranks = (8, 4)
 anchors = [
     dict(anchor, lora=dict(rank=rank, alpha=rank))

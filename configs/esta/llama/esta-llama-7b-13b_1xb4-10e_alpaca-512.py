@@ -73,13 +73,14 @@ param_scheduler = [
     dict(type='CosineAnnealingLR', eta_min=0, begin=3200, end=125010, by_epoch=False),
 ]
 train_cfg = dict(type='IterBasedTrainLoop', max_iters=125010, val_interval=12512)
+auto_scale_lr = dict(base_batch_size=128)
 default_hooks = dict(
     stitch_sampling=dict(
         sampler=dict(
             _delete_=True,
             type='SandwichSampler',
             anchors='slowest',
-            sampler=dict(type='ImportanceSampler', warm_up=391),
+            sampler=dict(type='ImportanceSampler', warm_up=391, num_groups=6),
         )
     )
 )

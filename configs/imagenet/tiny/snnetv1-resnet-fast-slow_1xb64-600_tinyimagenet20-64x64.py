@@ -2,7 +2,12 @@
 # the authors' ResNet-18/50, uniform sampling, anchors at a tenth of the learning rate
 # (SN-Netv1, section 4.1). One CPU core, batch 64. No figure in the paper;
 # top-1 32.6 to 38.3 measured.
-_base_ = ['../../_base_/snnetv1_tiny_600.py']
+_base_ = [
+    '../../_base_/models/cls_vit.py',
+    '../../_base_/datasets/tinyimagenet20_64x64.py',
+    '../../_base_/schedules/adamw_cosine.py',
+    '../../_base_/stitched_cls_runtime.py',
+]
 fast_checkpoint = 'work_dirs/resnet-fast_1xb64-1000_tinyimagenet20-64x64/iter_1000.pth'
 slow_checkpoint = 'work_dirs/resnet-slow_1xb64-1000_tinyimagenet20-64x64/iter_1000.pth'
 narrow = dict(channels=(16, 32, 64, 128), stem_type='deep', stem_width=8)
@@ -11,6 +16,7 @@ weights = dict(type='Pretrained', prefix='backbone.')
 model = dict(
     backbone=dict(
         type='SNNetv1',
+        out='end',
         anchors=[
             dict(
                 type='TimmStageAnchor',
@@ -41,4 +47,20 @@ model = dict(
             for dim, file in ((128, fast_checkpoint), (512, slow_checkpoint))
         ],
     ),
+)
+optim_wrapper = dict(
+    constructor='AnchorLayerDecayConstructor',
+    paramwise_cfg=dict(
+        _delete_=True,
+        decay_rates=1.0,
+        lr_mults={'backbone.anchors': 0.1, 'head.anchor_heads': 0.1},
+    ),
+)
+param_scheduler = [
+    dict(type='LinearLR', start_factor=1e-3, begin=0, end=30, by_epoch=False),
+    dict(type='CosineAnnealingLR', eta_min=1e-5, begin=30, end=600, by_epoch=False),
+]
+train_cfg = dict(max_iters=600, val_interval=600)
+default_hooks = dict(
+    stitch_sampling=dict(sampler=dict(_delete_=True, type='UniformSampler'))
 )

@@ -2,13 +2,16 @@
 # stages of strides 4, 8 and 16, width 24 in the first, windows of 4. One CPU core,
 # batch 64. No figure in the paper; top-1 31.7 measured.
 _base_ = [
-    '../../_base_/models/cls_timm_stages.py',
+    '../../_base_/models/cls_vit.py',
     '../../_base_/datasets/tinyimagenet20_64x64.py',
-    '../../_base_/schedules/adamw_cosine_cls_1000.py',
+    '../../_base_/schedules/adamw_cosine.py',
     '../../_base_/cls_runtime.py',
 ]
 model = dict(
     backbone=dict(
+        _delete_=True,
+        type='TimmStageAnchor',
+        out='end',
         model='swin_tiny_patch4_window7_224',
         model_args=dict(
             embed_dim=24,
@@ -27,3 +30,8 @@ model = dict(
 optim_wrapper = dict(
     paramwise_cfg=dict(custom_keys=dict(relative_position_bias=dict(decay_mult=0)))
 )
+param_scheduler = [
+    dict(type='LinearLR', start_factor=1e-3, begin=0, end=100, by_epoch=False),
+    dict(type='CosineAnnealingLR', eta_min=1e-5, begin=100, end=1000, by_epoch=False),
+]
+train_cfg = dict(max_iters=1000)

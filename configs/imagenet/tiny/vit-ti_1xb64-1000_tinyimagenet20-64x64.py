@@ -4,7 +4,7 @@
 _base_ = [
     '../../_base_/models/cls_vit.py',
     '../../_base_/datasets/tinyimagenet20_64x64.py',
-    '../../_base_/schedules/adamw_cosine_cls_1000.py',
+    '../../_base_/schedules/adamw_cosine.py',
     '../../_base_/cls_runtime.py',
 ]
 model = dict(
@@ -16,3 +16,8 @@ model = dict(
     ),
     head=dict(num_classes=20, anchor_heads=[dict(in_channels=32)]),
 )
+param_scheduler = [
+    dict(type='LinearLR', start_factor=1e-3, begin=0, end=100, by_epoch=False),
+    dict(type='CosineAnnealingLR', eta_min=1e-5, begin=100, end=1000, by_epoch=False),
+]
+train_cfg = dict(max_iters=1000)

@@ -20,3 +20,4 @@ model = dict(
     decode_head=dict(in_channels=1024, channels=1024, num_classes=150),
     test_cfg=dict(mode='slide', crop_size=(518, 518), stride=(345, 345)),
 )
+default_hooks = dict(checkpoint=dict(max_keep_ckpts=2, save_best='mIoU'))

@@ -20,3 +20,4 @@ model = dict(
     decode_head=dict(in_channels=768, channels=768, num_classes=150),
     test_cfg=dict(mode='slide', crop_size=(512, 512), stride=(341, 341)),
 )
+default_hooks = dict(checkpoint=dict(max_keep_ckpts=2, save_best='mIoU'))

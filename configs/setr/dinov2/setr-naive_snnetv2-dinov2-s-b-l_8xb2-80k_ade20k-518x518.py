@@ -26,3 +26,4 @@ model = dict(
     ),
     test_cfg=dict(crop_size=(518, 518), stride=(345, 345)),
 )
+default_hooks = dict(checkpoint=dict(max_keep_ckpts=2, save_best='mIoU'))

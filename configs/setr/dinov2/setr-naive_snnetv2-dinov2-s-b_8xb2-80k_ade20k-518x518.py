@@ -1,9 +1,29 @@
 # SN-Netv2 with DINOv2-S and DINOv2-B, registers included: SETR-naive on ADE20K. 8 GPUs,
 # batch 16. No paper stitches DINOv2; the settings are ours. Ours: not yet run.
-_base_ = './setr-naive_snnetv2-dinov2-s-b-l_8xb2-80k_ade20k-518x518.py'
+_base_ = [
+    '../../_base_/models/setr-naive_deit3-l.py',
+    '../../_base_/datasets/ade20k_518x518.py',
+    '../../_base_/schedules/adamw_poly_80k.py',
+    '../../_base_/stitched_runtime.py',
+]
 auxiliary_head = dict(_base_.auxiliary_head, in_channels=768)
+anchor = dict(type='TimmAnchor', pretrained=True, img_size=518, drop_path_rate=0.1)
 model = dict(
-    backbone=dict(anchors=_base_.model.backbone.anchors[:2], out_indices=(4, 7, 9, 11)),
+    data_preprocessor=dict(size=(518, 518)),
+    backbone=dict(
+        _delete_=True,
+        type='SNNetv2',
+        anchors=[
+            dict(model='vit_small_patch14_reg4_dinov2.lvd142m', **anchor),
+            dict(model='vit_base_patch14_reg4_dinov2.lvd142m', **anchor),
+        ],
+        stitching_layer=dict(type='LoRAStitchingLayer', rank=16),
+        out_indices=(4, 7, 9, 11),
+        # Only the auxiliary heads read the other maps.
+        eval_maps=(3,),
+    ),
     decode_head=dict(in_channels=768),
     auxiliary_head=[dict(in_index=i, **auxiliary_head) for i in range(3)],
+    test_cfg=dict(crop_size=(518, 518), stride=(345, 345)),
 )
+default_hooks = dict(checkpoint=dict(max_keep_ckpts=2, save_best='mIoU'))

@@ -5,10 +5,16 @@
 # the weights have no registers, and the cls token is omitted.
 _base_ = [
     '../../_base_/models/mask-rcnn_deit3-l.py',
-    '../../_base_/datasets/coco_1008x1008.py',
+    '../../_base_/datasets/coco_1024x1024.py',
     '../../_base_/schedules/adamw_vitdet_100e.py',
     '../../_base_/stitched_detection_runtime.py',
 ]
+# The large-scale jitter with crops of 1008x1008, 72x72 patches of 14 pixels:
+# RandomResize, RandomCrop and, in tests, Resize.
+_base_.train_dataloader.dataset.pipeline[3].scale = (1008, 1008)
+_base_.train_dataloader.dataset.pipeline[4].crop_size = (1008, 1008)
+_base_.val_dataloader.dataset.pipeline[1].scale = (1008, 1008)
+_base_.test_dataloader.dataset.pipeline[1].scale = (1008, 1008)
 strides = [3.5, 7, 14, 28, 56]
 anchor = dict(
     type='PlainViT',
@@ -47,6 +53,7 @@ model = dict(
 )
 optim_wrapper = dict(paramwise_cfg=dict(decay_rates=0.7))
 default_hooks = dict(
-    checkpoint=dict(max_keep_ckpts=2), stitch_sampling=dict(input_size=(1008, 1008))
+    checkpoint=dict(max_keep_ckpts=2, save_best='coco/bbox_mAP'),
+    stitch_sampling=dict(input_size=(1008, 1008)),
 )
 test_cfg = dict(input_size=(1008, 1008))

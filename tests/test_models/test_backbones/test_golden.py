@@ -4,7 +4,7 @@ from itertools import product
 from pathlib import Path
 
 import torch
-from config_models import paths, read
+from config_models import read, runs
 from mmengine.registry import MODELS
 from torch import nn
 
@@ -98,8 +98,8 @@ def test_converter_tool(tiny_golden, tmp_path, monkeypatch, capsys):
 
 
 def test_configs_of_released_networks_at_the_width_of_the_golden(golden_v2):
-    seg = 'setr/setr-naive_snnetv2-deit3-?-l_8xb2-*.py'
-    names = paths(seg if golden_v2.is_seg else 'dpt/*released*.py')
+    seg = 'setr/setr-naive_snnetv2-deit3-?-l_8xb2-*'
+    names = runs(seg if golden_v2.is_seg else 'dpt/*released*')
     assert len(names) == (4 if golden_v2.is_seg else 2)
     for name in names:
         backbone, m = read(name).model.backbone, golden_v2.meta

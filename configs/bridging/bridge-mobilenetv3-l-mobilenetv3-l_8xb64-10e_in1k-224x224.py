@@ -1,8 +1,0 @@
-# MobileNetV3-L stitched to itself across a large gap, by bottlenecks, on ImageNet-1K
-# ("Bridging Large Gaps"). 8 GPUs, batch 512. Paper: curves only (figures 6 and 9 to
-# 15). Ours: not yet run.
-_base_ = ['../_base_/bridged_in1k_10e.py']
-model = dict(
-    backbone=dict(anchors=[_base_.mobilenetv3.anchor, _base_.mobilenetv3.anchor]),
-    head=dict(anchor_heads=[_base_.mobilenetv3.end, _base_.mobilenetv3.end]),
-)

@@ -1,4 +1,0 @@
-# SN-Netv2 with DeiT3-S and DeiT3-L on COCO-Stuff-10K, rank 32 (appendix B).
-# 8 GPUs, batch 16. The paper shows a curve only. Ours: not yet run.
-_base_ = ['./setr-naive_snnetv2-deit3-s-l_8xb2-80k_coco-stuff10k-512x512.py']
-model = dict(backbone=dict(stitching_layer=dict(rank=32)))

@@ -91,14 +91,9 @@ class HFDecoderAnchor(Anchor):
         length = ids.shape[1]
         wanted = f'up to {longest}, the positions of the model; cut longer texts'
         check(length <= longest, 'model.data_preprocessor.length', length, wanted)
-        number = self.config.vocab_size
+        number, key = self.config.vocab_size, 'anchors.model.vocab_size'
         wanted = 'more than the largest token of the tokenizer'
-        check(
-            ids.max() < number,
-            'anchors.model.vocab_size, dataset.tokenizer',
-            number,
-            wanted,
-        )
+        check(ids.max() < number, f'{key}, dataset.tokenizer', number, wanted)
         real = ids >= 0
         mask, places = None, torch.arange(length, device=ids.device)
         positions = places[None]
@@ -158,10 +153,10 @@ class HFDecoderAnchor(Anchor):
 
     def adapt_weights(self, weights: Weights) -> Weights:
         """Rename weights of transformers; a tied head gets the embedding's weight."""
-        names = (
-            k.removeprefix('model.').replace('layers.', 'blocks.') for k in weights
-        )
-        weights = dict(zip(names, weights.values(), strict=True))
+        weights = {
+            k.removeprefix('model.').replace('layers.', 'blocks.'): v
+            for k, v in weights.items()
+        }
         if self.config.tie_word_embeddings and 'embed_tokens.weight' in weights:
             weights.setdefault('lm_head.weight', weights['embed_tokens.weight'])
         return {k: v for k, v in weights.items() if not k.endswith('inv_freq')}
@@ -189,10 +184,8 @@ class HFDecoderAnchor(Anchor):
 def _read_config(model: str | Mapping, key: str = 'anchors.model') -> PretrainedConfig:
     """Return the config of a model; raise if it is not supported."""
     try:
-        if isinstance(model, str):
-            config = AutoConfig.from_pretrained(model)
-        else:
-            config = AutoConfig.for_model(**model)
+        is_name, read = isinstance(model, str), AutoConfig.from_pretrained
+        config = read(model) if is_name else AutoConfig.for_model(**model)
     except (OSError, ValueError, TypeError) as error:
         allowed = f'a folder or name of transformers, or a dict of a config: {error}'
         raise refusal(key, model, allowed) from error
@@ -200,12 +193,6 @@ def _read_config(model: str | Mapping, key: str = 'anchors.model') -> Pretrained
     check(config.model_type in FAMILIES, key, model, family)
     window = getattr(config, 'sliding_window', None)
     check(window is None, f'{key}.sliding_window', window, 'None')
-    config.head_dim = getattr(config, 'head_dim', None) or (
-        config.hidden_size // config.num_attention_heads
-    )
-    width, heads = config.head_dim, config.num_attention_heads
-    even = width % 2 == 0 and heads % config.num_key_value_heads == 0
-    numbers = width, heads, config.num_key_value_heads
-    wanted = 'an even width of heads, and key heads that divide their number'
-    check(even, f'{key}.head_dim', numbers, wanted)
+    width = config.hidden_size // config.num_attention_heads
+    config.head_dim = getattr(config, 'head_dim', None) or width
     return config

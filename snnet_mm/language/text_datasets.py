@@ -24,7 +24,6 @@ PROMPT = (
     '### Instruction:\n{instruction}\n\n{input}### Response:'
 )
 PAIRED = ', paired with an input that provides further context'
-INPUT = '### Input:\n{input}\n\n'
 
 
 class ByteTokenizer:
@@ -32,29 +31,21 @@ class ByteTokenizer:
 
     eos_token_id = 256
 
-    def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
+    def encode(self, text: str, **_) -> list[int]:
         """Return the bytes of a text; there are no special tokens to add."""
         return list(text.encode())
-
-    def decode(self, ids: Sequence[int], **_) -> str:
-        """Return the text of bytes; a replacement character marks invalid UTF-8."""
-        return bytes(i for i in ids if i < self.eos_token_id).decode(errors='replace')
-
-
-def build_tokenizer(name: str):
-    """Return a tokenizer of a transformers folder or name; ``'bytes'`` is built in."""
-    return ByteTokenizer() if name == 'bytes' else AutoTokenizer.from_pretrained(name)
 
 
 class TextDataset(BaseDataset):
     """Base class of data sets of token ids ``(1, L)`` and labels of the same shape.
 
     Args:
-        tokenizer: See :func:`build_tokenizer`.
+        tokenizer: ``'bytes'``, or a folder or name of a tokenizer of transformers.
     """
 
     def __init__(self, tokenizer: str = 'bytes', **kwargs) -> None:
-        self.tokenizer = build_tokenizer(tokenizer)
+        load = AutoTokenizer.from_pretrained
+        self.tokenizer = ByteTokenizer() if tokenizer == 'bytes' else load(tokenizer)
         super().__init__(**kwargs)
 
     @abstractmethod
@@ -98,10 +89,8 @@ class TextFiles(TextDataset):
     ) -> None:
         check(split in SPLITS, 'dataset.split', split, SPLITS)
         check(is_whole(length, 2), 'dataset.length', length, '2 tokens or more')
-        right = num_pieces is None or is_whole(num_pieces, 1)
-        check(right, 'dataset.num_pieces', num_pieces, '1 or more')
-        self.pattern, self.length, self.split = pattern, length, split
-        self.num_pieces = num_pieces
+        self.pattern, self.length = pattern, length
+        self.split, self.num_pieces = split, num_pieces
         super().__init__(data_root=data_root or sysconfig.get_path('stdlib'), **kwargs)
 
     def load_data_list(self) -> list[dict]:
@@ -110,7 +99,7 @@ class TextFiles(TextDataset):
         return [pieces[i * len(pieces) // number] for i in range(number)]
 
     def texts(self) -> Iterator[tuple[str, list[int], int]]:
-        files = sorted(p for p in Path(self.data_root).glob(self.pattern))
+        files = sorted(Path(self.data_root).glob(self.pattern))
         wanted = 'a folder with 10 files of the pattern, or more'
         check(len(files) >= 10, 'dataset.data_root, dataset.pattern', files, wanted)
         for n, file in enumerate(files):
@@ -134,32 +123,28 @@ class AlpacaDataset(TextDataset):
     """
 
     def __init__(
-        self,
-        ann_file: str,
-        rows: Sequence[int | None] = (None, None),
-        **kwargs,
+        self, ann_file: str, rows: Sequence[int | None] = (None, None), **kwargs
     ) -> None:
         self.rows = slice(*rows)
         super().__init__(ann_file=ann_file, **kwargs)
 
     def texts(self) -> Iterator[tuple[str, list[int], int]]:
+        key = 'dataset.ann_file'
+        wanted = 'a json list of objects with instruction and output'
+        try:
+            rows = json.loads(Path(self.ann_file).read_text(encoding='utf-8'))
+            pairs = [(_prompt(**row), row['output'] + '') for row in rows]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise refusal(key, self.ann_file, f'{wanted}: {error}') from error
+        check(pairs, key, self.ann_file, wanted)
         encode, end = self.tokenizer.encode, self.tokenizer.eos_token_id
-        for n, row in list(enumerate(_read_rows(self.ann_file)))[self.rows]:
-            more = dict(paired='', input='')
-            if row.get('input'):
-                more = dict(paired=PAIRED, input=INPUT.format(**row))
-            asked = encode(PROMPT.format(instruction=row['instruction'], **more))
-            answer = encode(row['output'], add_special_tokens=False)
+        for n, (prompt, output) in list(enumerate(pairs))[self.rows]:
+            asked, answer = encode(prompt), encode(output, add_special_tokens=False)
             yield f'{self.ann_file}:{n}', [*asked, *answer, end], len(asked)
 
 
-def _read_rows(path: str) -> list[dict]:
-    key = 'dataset.ann_file'
-    wanted = 'a json list of objects with instruction and output'
-    try:
-        rows = json.loads(Path(path).read_text(encoding='utf-8'))
-        texts = [row[name] + '' for row in rows for name in ('instruction', 'output')]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise refusal(key, path, f'{wanted}: {error}') from error
-    check(texts, key, path, wanted)
-    return rows
+def _prompt(instruction: str, input: str = '', **_) -> str:
+    more = dict(paired='', input='')
+    if input:
+        more = dict(paired=PAIRED, input=f'### Input:\n{input}\n\n')
+    return PROMPT.format(instruction=instruction, **more)

@@ -168,7 +168,7 @@ def assert_same(found, wanted):
 )
 def test_objects_are_those_of_mm(build, stock):
     cfg, model, size = build(stock)
-    assert task_of(model).without_heads(model, ['onnx']) is None
+    assert task_of(model).without_heads(model) is None
     graph = PredictionGraph(model, size, cfg.model.data_preprocessor).eval()
 
     def run(images):
@@ -198,8 +198,7 @@ def test_a_file_predicts_as_mm(build, kind, stock, tmp_path):
     exporter = StitchExporter(cfg, model, tmp_path / 'out', size)
     manifest = exporter.export_stitch(4, [kind])
     (step,) = manifest['caller']['after']
-    others = dict.fromkeys(MASKS, 'queries') | dict.fromkeys(TWO_STAGES, 'instances')
-    assert step['step'] == others.get(stock, 'objects')
+    assert step['step'] == ('segments' if stock in MASKS else 'instances')
     images = [*smooth_images(SIZES)]
     wanted = predict_arrays(init_inferencer(model), images)
     found = StitchRuntime(tmp_path / 'out').predict_batch(images)
@@ -244,17 +243,17 @@ def test_files_are_evaluated_as_the_model(build, stock, tmp_path):
 @pytest.mark.parametrize(('stock', 'named'), [*zip(REFUSED, NAMED, strict=True)])
 def test_other_heads_are_refused_by_name(build, stock, named):
     model = build(stock)[1]
-    assert task_of(model).without_heads(model, ['onnx']).startswith(named)
+    assert task_of(model).without_heads(model).startswith(named)
 
 
 def test_parts_that_are_no_graphs_are_refused_by_name(build):
     cfg, model, _ = build('retinanet/retinanet_r50_fpn_1x_coco')
     model.bbox_head.test_cfg.nms = dict(type='soft_nms', iou_threshold=0.5)
-    why = task_of(model).without_heads(model, ['onnx'])
+    why = task_of(model).without_heads(model)
     assert why == "RetinaHead: its NMS is {'type': 'soft_nms', 'iou_threshold': 0.5}"
     neck = dict(type='DyHead', in_channels=WIDTH, out_channels=WIDTH, num_blocks=1)
     model.neck = torch.nn.Sequential(model.neck, MODELS.build(neck))
-    why = task_of(model).without_heads(model, ['onnx'])
+    why = task_of(model).without_heads(model)
     assert why == 'RetinaHead: ONNX Runtime has no deformable convolutions'
 
 

@@ -186,7 +186,7 @@ def test_objects_are_those_of_mm(build, stock):
 
 
 FILES = [('onnx', stock) for stock in ALL]
-FILES += [('openvino', stock) for stock in DENSE | DETRS | MASKS]
+FILES += [('openvino', stock) for stock in QUICK]
 
 
 @writes_onnx
@@ -246,15 +246,39 @@ def test_other_heads_are_refused_by_name(build, stock, named):
     assert task_of(model).without_heads(model).startswith(named)
 
 
-def test_parts_that_are_no_graphs_are_refused_by_name(build):
-    cfg, model, _ = build('retinanet/retinanet_r50_fpn_1x_coco')
-    model.bbox_head.test_cfg.nms = dict(type='soft_nms', iou_threshold=0.5)
+@pytest.mark.parametrize(
+    ('changed', 'why'),
+    [
+        (dict(nms=dict(type='soft_nms')), "its NMS is {'type': 'soft_nms'}"),
+        (dict(nms_pre=-1), 'it chooses objects in a way of its own'),
+        (dict(min_bbox_size=2), 'its min_bbox_size is in pixels of the image before it'),
+    ],
+)
+def test_fault_of_settings_of_dense_head(build, changed, why):
+    _, model, _ = build('retinanet/retinanet_r50_fpn_1x_coco')
+    model.bbox_head.test_cfg.update(changed)
+    found = task_of(model).without_heads(model)
+    assert found.startswith(f'RetinaHead: {why}')
+
+
+def test_fault_of_padding_and_deformable_neck(build):
+    _, model, _ = build('retinanet/retinanet_r50_fpn_1x_coco')
+    mean = model.data_preprocessor.mean
+    model.data_preprocessor.mean = mean.round()  # a pixel may have this value
     why = task_of(model).without_heads(model)
-    assert why == "RetinaHead: its NMS is {'type': 'soft_nms', 'iou_threshold': 0.5}"
+    assert why == 'RetinaHead: pixels may look like padding (data_preprocessor)'
+    model.data_preprocessor.mean = mean
     neck = dict(type='DyHead', in_channels=WIDTH, out_channels=WIDTH, num_blocks=1)
     model.neck = torch.nn.Sequential(model.neck, MODELS.build(neck))
     why = task_of(model).without_heads(model)
     assert why == 'RetinaHead: ONNX Runtime has no deformable convolutions'
+
+
+def test_fault_of_low_threshold_of_segments(build):
+    _, model, _ = build('mask2former/mask2former_r50_8xb2-lsj-50e_coco-panoptic')
+    model.panoptic_fusion_head.test_cfg.object_mask_thr = 0.4
+    why = task_of(model).without_heads(model)
+    assert why == 'Mask2FormerHead: its object_mask_thr is under 0.5'
 
 
 def test_segments_as_objects():

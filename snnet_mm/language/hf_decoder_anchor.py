@@ -1,19 +1,17 @@
-"""Decoders of the LLaMA family from transformers as anchors."""
+"""LLaMA decoders from transformers as anchors."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import torch
 from mmengine.registry import MODELS
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
 
 from snnet_mm.anchors import Anchor
 from snnet_mm.anchors.pretrained import Weights, check_shapes
 from snnet_mm.utils import check, refusal, register
 
-# Families whose blocks have the same interface; sliding windows are not supported.
-FAMILIES = 'llama', 'mistral', 'qwen2', 'qwen3'
 PROJECTIONS = 'q_proj', 'k_proj', 'v_proj', 'o_proj'
 DTYPES = 'float32', 'bfloat16'
 
@@ -40,7 +38,7 @@ class TextState(NamedTuple):
 
 @register(MODELS)
 class HFDecoderAnchor(Anchor):
-    """A language model of transformers: an anchor, or a backbone on its own.
+    """A LLaMA of transformers: an anchor, or a backbone on its own.
 
     Inputs are token ids ``(B, 1, L)``, negative where a text is padded: a text is an
     image of one row. :meth:`embed` computes the positions, rotations and causal mask
@@ -60,6 +58,7 @@ class HFDecoderAnchor(Anchor):
 
     lora_part, lora_targets = 'self_attn', PROJECTIONS
     strict_keys = r'blocks\.|embed_tokens|norm|lm_head'
+    biased_layers = tuple(f'self_attn.{name}' for name in PROJECTIONS)
 
     def __init__(
         self,
@@ -79,11 +78,6 @@ class HFDecoderAnchor(Anchor):
         self.rotary_emb = built.model.rotary_emb
         scaling = getattr(config, 'rope_scaling', None)
         self.rotation = f'{config.head_dim} {config.rope_theta} {scaling} {dtype}'
-        if config.model_type == 'llama':
-            self.biased_layers = tuple(f'self_attn.{name}' for name in PROJECTIONS)
-        self.drop_unused(('rotary_emb', 'lm_head'))
-        if depth - 1 not in self.kept_blocks:
-            self.lm_head = nn.Identity()
         self.freeze()
 
     def embed(self, images: Tensor) -> TextState:
@@ -189,10 +183,6 @@ def _read_config(model: str | Mapping, key: str = 'anchors.model') -> Pretrained
     except (OSError, ValueError, TypeError) as error:
         allowed = f'a folder or name of transformers, or a dict of a config: {error}'
         raise refusal(key, model, allowed) from error
-    family = f'models of {FAMILIES}, and this is a {config.model_type}'
-    check(config.model_type in FAMILIES, key, model, family)
-    window = getattr(config, 'sliding_window', None)
-    check(window is None, f'{key}.sliding_window', window, 'None')
-    width = config.hidden_size // config.num_attention_heads
-    config.head_dim = getattr(config, 'head_dim', None) or width
+    wanted = f'a llama, and this is a {config.model_type}'
+    check(config.model_type == 'llama', key, model, wanted)
     return config

@@ -2,8 +2,7 @@
 
 import json
 import sysconfig
-from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -39,6 +38,9 @@ class ByteTokenizer:
 class TextDataset(BaseDataset):
     """Base class of data sets of token ids ``(1, L)`` and labels of the same shape.
 
+    Items of :meth:`load_data_list` have the ``ids`` of a text, and the length of its
+    ``prompt``, which is no target.
+
     Args:
         tokenizer: ``'bytes'``, or a folder or name of a tokenizer of transformers.
     """
@@ -47,14 +49,6 @@ class TextDataset(BaseDataset):
         load = AutoTokenizer.from_pretrained
         self.tokenizer = ByteTokenizer() if tokenizer == 'bytes' else load(tokenizer)
         super().__init__(**kwargs)
-
-    @abstractmethod
-    def texts(self) -> Iterator[tuple[str, list[int], int]]:
-        """Yield each text's name, its ids, and the number of leading non-targets."""
-
-    def load_data_list(self) -> list[dict]:
-        texts = self.texts()
-        return [dict(img_path=name, ids=ids, prompt=n) for name, ids, n in texts]
 
     def prepare_data(self, idx: int) -> dict:
         """Return token ids, and a data sample with labels, -100 for the prompt."""
@@ -94,12 +88,7 @@ class TextFiles(TextDataset):
         super().__init__(data_root=data_root or sysconfig.get_path('stdlib'), **kwargs)
 
     def load_data_list(self) -> list[dict]:
-        pieces = super().load_data_list()
-        number = min(self.num_pieces or len(pieces), len(pieces))
-        return [pieces[i * len(pieces) // number] for i in range(number)]
-
-    def texts(self) -> Iterator[tuple[str, list[int], int]]:
-        files = sorted(Path(self.data_root).glob(self.pattern))
+        files, pieces = sorted(Path(self.data_root).glob(self.pattern)), []
         wanted = 'a folder with 10 files of the pattern, or more'
         check(len(files) >= 10, 'dataset.data_root, dataset.pattern', files, wanted)
         for n, file in enumerate(files):
@@ -108,7 +97,10 @@ class TextFiles(TextDataset):
             text = file.read_text(encoding='utf-8', errors='replace')
             ids = [*self.tokenizer.encode(text), self.tokenizer.eos_token_id]
             for begin in range(0, len(ids) - 1, self.length):
-                yield f'{file}:{begin}', ids[begin : begin + self.length], 0
+                piece = ids[begin : begin + self.length]
+                pieces.append(dict(img_path=f'{file}:{begin}', ids=piece, prompt=0))
+        number = min(self.num_pieces or len(pieces), len(pieces))
+        return [pieces[i * len(pieces) // number] for i in range(number)]
 
 
 @register(DATASETS)
@@ -128,7 +120,7 @@ class AlpacaDataset(TextDataset):
         self.rows = slice(*rows)
         super().__init__(ann_file=ann_file, **kwargs)
 
-    def texts(self) -> Iterator[tuple[str, list[int], int]]:
+    def load_data_list(self) -> list[dict]:
         key = 'dataset.ann_file'
         wanted = 'a json list of objects with instruction and output'
         try:
@@ -138,9 +130,12 @@ class AlpacaDataset(TextDataset):
             raise refusal(key, self.ann_file, f'{wanted}: {error}') from error
         check(pairs, key, self.ann_file, wanted)
         encode, end = self.tokenizer.encode, self.tokenizer.eos_token_id
+        texts = []
         for n, (prompt, output) in list(enumerate(pairs))[self.rows]:
             asked, answer = encode(prompt), encode(output, add_special_tokens=False)
-            yield f'{self.ann_file}:{n}', [*asked, *answer, end], len(asked)
+            text = dict(ids=[*asked, *answer, end], prompt=len(asked))
+            texts.append(text | dict(img_path=f'{self.ann_file}:{n}'))
+        return texts
 
 
 def _prompt(instruction: str, input: str = '', **_) -> str:

@@ -2,6 +2,7 @@
 
 from copy import deepcopy
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -30,6 +31,7 @@ from snnet_mm.exports import StitchExporter
 from snnet_mm.exports.comparison import as_tuple
 from snnet_mm.exports.description import describe_graphs
 from snnet_mm.exports.graph import PredictionGraph
+from snnet_mm.exports.openvino_files import write_openvino
 from snnet_mm.exports.verification import verify
 from snnet_mm.inference.init_inferencer import init_inferencer, predict_arrays
 from snnet_mm.models import set_stitch
@@ -186,7 +188,7 @@ def test_objects_are_those_of_mm(build, stock):
 
 
 FILES = [('onnx', stock) for stock in ALL]
-FILES += [('openvino', stock) for stock in QUICK]
+FILES += [('openvino', stock) for stock in DENSE | DETRS | MASKS]
 
 
 @writes_onnx
@@ -251,7 +253,10 @@ def test_other_heads_are_refused_by_name(build, stock, named):
     [
         (dict(nms=dict(type='soft_nms')), "its NMS is {'type': 'soft_nms'}"),
         (dict(nms_pre=-1), 'it chooses objects in a way of its own'),
-        (dict(min_bbox_size=2), 'its min_bbox_size is in pixels of the image before it'),
+        (
+            dict(min_bbox_size=2),
+            'its min_bbox_size is in pixels of the image before it',
+        ),
     ],
 )
 def test_fault_of_settings_of_dense_head(build, changed, why):
@@ -279,6 +284,14 @@ def test_fault_of_low_threshold_of_segments(build):
     model.panoptic_fusion_head.test_cfg.object_mask_thr = 0.4
     why = task_of(model).without_heads(model)
     assert why == 'Mask2FormerHead: its object_mask_thr is under 0.5'
+
+
+def test_write_openvino_refuses_pooled_regions(monkeypatch, tmp_path):
+    """OpenVINO 2026.4 pools them up to 1.5 pixels away."""
+    graph = SimpleNamespace(graph=[SimpleNamespace(op_type='RoiAlign')])
+    monkeypatch.setattr('snnet_mm.exports.openvino_files.to_onnx', lambda _: graph)
+    with pytest.raises(ValueError, match="format='openvino'; allowed: onnx for detec"):
+        write_openvino(None, tmp_path / 'a.xml', 'fp32')
 
 
 def test_segments_as_objects():

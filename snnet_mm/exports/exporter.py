@@ -192,9 +192,6 @@ class StitchExporter:
             exported.append(self._write_stitch(i, request, folder))
         weights = _share(exported) if request.bundle else None
         entries = {stitch.id: self._entries(stitch, weights) for stitch in exported}
-        for file in (file for files in entries.values() for file in files):
-            if FORMATS[file['format']].is_graph:
-                _rename(file, folder)
         results = self.results
         if request.verify_on:
             measured = self._save_results(exported, folder)
@@ -202,8 +199,7 @@ class StitchExporter:
             results = measured if results is None else results
         shapes = exported[-1].wanted
         about = describe_graphs(self.cfg, self.model, self.size, shapes)
-        left_out = {stitch.id: stitch.left_out for stitch in exported}
-        manifest = self._manifest(entries, left_out, about, weights, results)
+        manifest = self._manifest(entries, about, weights, results)
         manifest = json.loads(json.dumps(manifest))
         check_manifest(manifest, self.out_dir / MANIFEST)
         return manifest
@@ -274,8 +270,11 @@ class StitchExporter:
                 file.close()
         return exported._replace(files=kept, left_out=left_out, scores=scores)
 
-    def _entries(self, exported: _Exported, shared: Mapping | None) -> list[dict]:
-        """Compare the files of a stitch; return their entries in the manifest."""
+    def _entries(self, exported: _Exported, shared: Mapping | None) -> dict:
+        """Compare the files of a stitch; return their entries in the manifest.
+
+        Graphs are renamed by their content.
+        """
         entries = []
         for file, verified in exported.files.items():
             format, got = FORMATS[file.format], file.run(self.graph_images)
@@ -295,8 +294,10 @@ class StitchExporter:
                 options=dict(format.options.get(file.precision, {})),
                 verified=verified,
             )
+            if format.is_graph:
+                _rename(entry, path.parent)
             entries.append(entry)
-        return entries
+        return dict(files=entries, left_out=exported.left_out)
 
     def _save_results(
         self, exported: Sequence[_Exported], folder: Path
@@ -313,8 +314,7 @@ class StitchExporter:
 
     def _manifest(
         self,
-        files: Mapping[int, Sequence[dict]],
-        left_out: Mapping[int, Sequence[dict]],
+        entries: Mapping[int, Mapping],
         about_graphs: Mapping,
         weights: Mapping | None,
         results: StitchResults | None,
@@ -328,16 +328,14 @@ class StitchExporter:
                 better = results.higher_is_better
                 ranked_by = dict(metric=results.metric, higher_is_better=better)
         names, stitches = self.space.anchor_names, []
-        for i, written in files.items():
+        for i, files in entries.items():
             stitch, cost = self.space[i], self.costs[i]
             about = dict(id=i, kind=stitch.kind, route=self.space.describe(stitch))
-            about |= dict(flops=cost.flops, params=cost.params, files=written)
-            about['left_out'] = left_out[i]
+            about |= dict(flops=cost.flops, params=cost.params, **files)
             branches = self.space.branches(stitch)
-            run = (
-                stitch.segments if branches is None else ()
-            )  # else they count branches
-            run = [[names[a], i, j] for a, i, j in run if i < j]
+            # Segments of an elastic network count branches.
+            run = stitch.segments if branches is None else ()
+            run = [[names[a], begin, end] for a, begin, end in run if begin < end]
             about |= dict(segments=run, branches=branches)
             stitches.append(about | dict(metrics=metrics.get(i, {})))
         return dict(

@@ -255,7 +255,7 @@ def test_other_heads_are_refused_by_name(build, stock, named):
         (dict(nms_pre=-1), 'it chooses objects in a way of its own'),
         (
             dict(min_bbox_size=2),
-            'its min_bbox_size is in pixels of the image before it',
+            'its min_bbox_size is in pixels of the image',
         ),
     ],
 )

@@ -129,7 +129,7 @@ def next_commands(folder: Path, results: StitchResults, runner: Runner) -> list[
     known = '--results', folder / 'stitches.json'
     export = [*model, '--stitch-id', 'pareto', *known]
     task = task_of(runner.model)
-    in_graph = task.without_heads(runner.model, ['onnx']) is None
+    in_graph = task.without_heads(runner.model) is None
     if not in_graph:
         export += ['--format', 'mm']
     elif has_linear_layers(runner.model):

@@ -18,6 +18,7 @@ from snnet_mm.tasks.base import Predictions, as_tuple
 from snnet_mm.utils import check, isolated_rng
 
 SIZE = 224, 224  # of noise images
+RERANKED = 0.05  # largest share of objects that rounding may replace
 
 
 @torch.no_grad()
@@ -75,21 +76,22 @@ def check_parity(
     got: Predictions,
     wanted: Predictions,
     tolerance: float,
-    reordered: float = 0.0,
+    ranked: bool = False,
 ) -> float:
     """Return the largest difference of predictions; raise if it exceeds rounding.
 
     ``tolerance`` is relative to the largest prediction, if this exceeds 1. If it is
-    infinite, only NaN and infinite differences raise. If ``reordered`` is positive,
-    rows ``(B, n, ...)`` may have another order, and that share of them may differ.
+    infinite, only NaN and infinite differences raise. If ``ranked``, predictions are
+    objects ``(B, n, ...)``: rounding may change their order, and :data:`RERANKED` of
+    them, as detectors choose among almost equal scores.
     """
     differences = []
-    wanted = _nearest(got, wanted) if reordered else wanted
+    wanted = _nearest(got, wanted) if ranked else wanted
     for a, b in zip(as_tuple(got), as_tuple(wanted), strict=True):
         apart = (a - b).abs()
-        if reordered:
+        if ranked:
             apart = apart.reshape(*apart.shape[:2], -1).amax(2).flatten().sort().values
-            apart = apart[: len(apart) - int(reordered * len(apart))]
+            apart = apart[: len(apart) - int(RERANKED * len(apart))]
         differences.append(apart.max().item())
         bound = tolerance * max(1.0, b.abs().max().item())
         bound = min(bound, sys.float_info.max)

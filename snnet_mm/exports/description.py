@@ -39,18 +39,16 @@ def describe_graphs(
     reversed_ = number == 3 and takes_rgb(cfg)
     channels = ('RGB' if reversed_ else 'BGR') if number == 3 else AS_LOADED
     loaded = dict(dtype='float32', range=[0, 255])
-    batch = 1 if task_of(model).takes_one(model) else 'batch'
+    batch = 1 if task_of(model).output_names(model) else 'batch'
     images = dict(name=INPUT, shape=[batch, number, *size], channels=channels, **loaded)
     images |= {key: preprocessor.get(key) for key in ('mean', 'std')}
-    after = task_of(model).caller_steps(model, size)
+    after = task_of(model).caller_steps(model)
     filled = _padding(pipeline, number) if task == 'detection' else None
     if filled is not None:  # mm treats padding by the pipeline as image content
         pipeline = [step for step in pipeline if step_name(step) != 'Pad']
-        after = [step | dict(within='graph') for step in after]
     before = [*_steps_before(pipeline, number), dict(step='channels', order=channels)]
     padded = preprocessor.get('test_cfg') or {}
-    fills = any(step.get('fills') for step in after)
-    padded = dict(size=size) if task == 'detection' and not fills else padded
+    padded = dict(size=size) if task_of(model).takes_padding(model) else padded
     if padded:  # mm pads after normalisation
         empty = preprocessor.get('pad_value', preprocessor.get('pad_val', 0))
         mean, scale = (images[key] or [n] for key, n in (('mean', 0), ('std', 1)))
@@ -67,7 +65,7 @@ def describe_graphs(
     return dict(
         input=images,
         outputs=[
-            dict(name=name, dtype='float32', shape=['batch', *tensor.shape[1:]])
+            dict(name=name, dtype='float32', shape=[batch, *tensor.shape[1:]])
             for name, tensor in zip(names, tensors, strict=True)
         ],
         caller=dict(before=before, after=after or _steps_after(task, model)),

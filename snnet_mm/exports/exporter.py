@@ -7,11 +7,13 @@ import os
 import re
 import shutil
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from functools import partial
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from mmengine.config import Config
 from mmengine.logging import print_log
@@ -54,10 +56,24 @@ NUM_IMAGES = 2  # of a comparison; tracing any batch size needs two or more
 UNFINISHED = '.export-'  # prefix of folders of unfinished exports
 GRAPH_FILE = re.compile(  # graphs and their weights
     rf'(stitch|weights)\w*-[0-9a-f]{{{DIGITS}}}'
-    r'\.(onnx|safetensors|xml|bin|pt2)'
+    r'\.(onnx|safetensors|xml|bin)'
 )
 RESULTS = 'stitches_{}_{}.json'  # of a format in a precision
 MEASURED = {RESULTS.format(*kind) for kind in product((PYTORCH, *FORMATS), PRECISIONS)}
+
+
+class _Exported(NamedTuple):
+    """The files of a stitch, and the predictions with which they are compared.
+
+    ``files`` have their ``verified`` entry in the manifest, or None. ``scores`` are of
+    each format and precision.
+    """
+
+    id: int
+    wanted: Predictions
+    files: dict[Written, dict | None]
+    left_out: list[dict]
+    scores: dict[tuple[str, str], Verified]
 
 
 class StitchExporter:
@@ -142,8 +158,8 @@ class StitchExporter:
         say = partial(print_log, logger='current')
         ids = request.stitches.select(self.space, self.costs, say)
         if any(format.is_graph for format in formats):
-            lacks = task_of(self.model).without_heads(self.model, request.formats)
-            allowed = f'mm and safetensors; {lacks}'
+            lacks = task_of(self.model).without_heads(self.model)
+            allowed = f'mm; {lacks}'
             check(lacks is None, '--format', request.formats, allowed)
         with folder_lock(self.out_dir, '--out', 'exporting'):
             for folder in self.out_dir.glob(f'{UNFINISHED}*'):  # of a killed export
@@ -170,43 +186,40 @@ class StitchExporter:
         self, ids: Sequence[int], request: ExportRequest, folder: Path
     ) -> dict:
         """Write all files except the manifest to a folder; return the manifest."""
-        pairs = [*product(request.formats, request.precisions)]
-        found, left_out, rows = {}, {}, defaultdict(dict)
+        exported = []
         for n, i in enumerate(ids, start=1):
             print_log(f'Writing stitch {i}, {n} of {len(ids)}', logger='current')
-            cfg, single = single_stitch(self.cfg, self.model, i)
-            number = 1 if task_of(self.model).takes_one(self.model) else NUM_IMAGES
-            build = StitchBuild(cfg, single, self.graph_images[:number])
-            written = [self._write(folder, i, build, *pair) for pair in pairs]
-            found[i], left_out[i] = dict.fromkeys(written), []
-            if request.verify_on:
-                args = folder, i, build, written, request, rows
-                found[i], left_out[i] = self._evaluate(*args)
-        weights = None
-        if request.bundle:
-            kept = (file for i in ids for file in found[i])
-            shared = [f.path for f in kept if FORMATS[f.format].shares_weights]
-            weights = share_weights(shared) if shared else None
-        files = {}
-        for i, of_stitch in found.items():
-            set_stitch(self.model, i)
-            wanted = predict_loaded(self.model, self.images)
-            compare = partial(self._compare, wanted=wanted, shared=weights)
-            files[i] = [compare(*file) for file in of_stitch.items()]
+            exported.append(self._write_stitch(i, request, folder))
+        weights = _share(exported) if request.bundle else None
+        entries = {stitch.id: self._entries(stitch, weights) for stitch in exported}
         results = self.results
         if request.verify_on:
-            by_kind = results_by_kind(self.space, self.costs, rows)
-            for kind, measured in by_kind.items():
-                measured.save(folder / RESULTS.format(*kind))
+            measured = self._save_results(exported, folder)
             # Without given results, the manifest lists those of PyTorch.
-            results = by_kind[PYTORCH, 'fp32'] if results is None else results
-        about = describe_graphs(self.cfg, self.model, self.size, wanted)
-        for file in (f for i in ids for f in files[i] if FORMATS[f['format']].is_graph):
-            _rename(file, folder)
-        manifest = self._manifest(files, left_out, about, weights, results)
+            results = measured if results is None else results
+        shapes = exported[-1].wanted
+        about = describe_graphs(self.cfg, self.model, self.size, shapes)
+        manifest = self._manifest(entries, about, weights, results)
         manifest = json.loads(json.dumps(manifest))
         check_manifest(manifest, self.out_dir / MANIFEST)
         return manifest
+
+    def _write_stitch(
+        self, stitch_id: int, request: ExportRequest, folder: Path
+    ) -> _Exported:
+        """Write the files of a stitch; evaluate them if requested."""
+        cfg, single = single_stitch(self.cfg, self.model, stitch_id)
+        wanted = predict_loaded(self.model, self.images)
+        number = 1 if task_of(self.model).output_names(self.model) else NUM_IMAGES
+        build = StitchBuild(cfg, single, self.graph_images[:number])
+        write = partial(self._write, folder, stitch_id, build)
+        files = [write(*pair) for pair in product(request.formats, request.precisions)]
+        exported = _Exported(stitch_id, wanted, dict.fromkeys(files), [], {})
+        if request.verify_on:
+            place = f'on {request.verify_on}'
+            print_log(f'Evaluating stitch {stitch_id} {place}', logger='current')
+            exported = self._evaluate(exported, build, request, write)
+        return exported
 
     def _write(
         self,
@@ -225,73 +238,83 @@ class StitchExporter:
 
     def _evaluate(
         self,
-        folder: Path,
-        stitch_id: int,
+        exported: _Exported,
         build: StitchBuild,
-        files: Sequence[Written],
         request: ExportRequest,
-        rows: dict[tuple[str, str], dict[int, Verified]],
-    ) -> tuple[dict[Written, dict], list[dict]]:
+        write: Callable[[str, str], Written],
+    ) -> _Exported:
         """Evaluate files against their stitch; remove those that lose too much.
 
-        Adds the scores to ``rows`` by format, precision and stitch id. Returns the
-        ``verified`` entries of kept files and the ``left_out`` entries of the others.
+        If this leaves a format without a file, an fp32 file is written and evaluated.
         """
-        place = f'on {request.verify_on}'
-        print_log(f'Evaluating stitch {stitch_id} {place}', logger='current')
-        kept, left_out = {}, []
+        files, kept, left_out, scores = [*exported.files], {}, [], {}
         while files:
-            _, single = single_stitch(self.cfg, self.model, stitch_id)
-            runs = {file.path.name: file.open() for file in files}
+            runs = {file.path.name: file.run for file in files}
             data = self.size, request.verify_on, request.limit
-            found = verify(self.cfg, single, runs, *data)
-            rows[PYTORCH, 'fp32'][stitch_id] = found[PYTORCH]
+            found = verify(self.cfg, deepcopy(build.model), runs, *data)
+            scores[PYTORCH, 'fp32'] = found[PYTORCH]
             for file in files:
-                verified, is_kept = judge(stitch_id, file, found, request)
+                verified, is_kept = judge(exported.id, file, found, request)
                 if is_kept:
                     kept[file] = verified
-                    rows[file[:2]][stitch_id] = found[file.path.name]
+                    scores[file.format, file.precision] = found[file.path.name]
                 else:
                     about = dict(format=file.format, precision=file.precision)
                     left_out.append(about | dict(verified=verified))
                     for path in file.paths():
                         path.unlink()
             without = {f.format for f in files} - {f.format for f in kept}
-            files = [
-                self._write(folder, stitch_id, build, kind, 'fp32')
-                for kind in sorted(without)
-            ]
-        return kept, left_out
+            files = [write(kind, 'fp32') for kind in sorted(without)]
+        if request.bundle:  # a bundle may have more files than fit in memory
+            for file in kept:
+                file.close()
+        return exported._replace(files=kept, left_out=left_out, scores=scores)
 
-    def _compare(
-        self,
-        file: Written,
-        verified: dict | None,
-        wanted: Predictions,
-        shared: Mapping | None,
-    ) -> dict:
-        """Reopen and compare a file of a stitch; return its entry in the manifest."""
-        format, got = FORMATS[file.format], file.open()(self.graph_images)
-        reordered = task_of(self.model).reordered(self.model)
-        bound = format.tolerance if file.precision == 'fp32' else math.inf
-        difference = check_parity(file.path.name, got, wanted, bound, reordered)
-        shares = format.shares_weights and shared is not None
-        path, *own = file.paths()
-        return dict(
-            format=file.format,
-            precision=file.precision,
-            **describe_file(path),
-            max_difference=difference,
-            shares_weights=shares,
-            weights=describe_file(*own) if own else shared if shares else None,
-            options=dict(format.options.get(file.precision, {})),
-            verified=verified,
-        )
+    def _entries(self, exported: _Exported, shared: Mapping | None) -> dict:
+        """Compare the files of a stitch; return their entries in the manifest.
+
+        Graphs are renamed by their content.
+        """
+        entries = []
+        for file, verified in exported.files.items():
+            format, got = FORMATS[file.format], file.run(self.graph_images)
+            file.close()
+            ranked = bool(task_of(self.model).output_names(self.model))
+            bound = format.tolerance if file.precision == 'fp32' else math.inf
+            apart = check_parity(file.path.name, got, exported.wanted, bound, ranked)
+            shares = format.shares_weights and shared is not None
+            path, *own = file.paths()
+            entry = dict(
+                format=file.format,
+                precision=file.precision,
+                **describe_file(path),
+                max_difference=apart,
+                shares_weights=shares,
+                weights=describe_file(*own) if own else shared if shares else None,
+                options=dict(format.options.get(file.precision, {})),
+                verified=verified,
+            )
+            if format.is_graph:
+                _rename(entry, path.parent)
+            entries.append(entry)
+        return dict(files=entries, left_out=exported.left_out)
+
+    def _save_results(
+        self, exported: Sequence[_Exported], folder: Path
+    ) -> StitchResults:
+        """Save results by format and precision; return those of PyTorch."""
+        rows = defaultdict(dict)
+        for stitch in exported:
+            for kind, verified in stitch.scores.items():
+                rows[kind][stitch.id] = verified
+        by_kind = results_by_kind(self.space, self.costs, rows)
+        for kind, results in by_kind.items():
+            results.save(folder / RESULTS.format(*kind))
+        return by_kind[PYTORCH, 'fp32']
 
     def _manifest(
         self,
-        files: Mapping[int, Sequence[dict]],
-        left_out: Mapping[int, Sequence[dict]],
+        entries: Mapping[int, Mapping],
         about_graphs: Mapping,
         weights: Mapping | None,
         results: StitchResults | None,
@@ -305,16 +328,14 @@ class StitchExporter:
                 better = results.higher_is_better
                 ranked_by = dict(metric=results.metric, higher_is_better=better)
         names, stitches = self.space.anchor_names, []
-        for i, written in files.items():
+        for i, files in entries.items():
             stitch, cost = self.space[i], self.costs[i]
             about = dict(id=i, kind=stitch.kind, route=self.space.describe(stitch))
-            about |= dict(flops=cost.flops, params=cost.params, files=written)
-            about['left_out'] = left_out[i]
+            about |= dict(flops=cost.flops, params=cost.params, **files)
             branches = self.space.branches(stitch)
-            run = (
-                stitch.segments if branches is None else ()
-            )  # else they count branches
-            run = [[names[a], i, j] for a, i, j in run if i < j]
+            # Segments of an elastic network count branches.
+            run = stitch.segments if branches is None else ()
+            run = [[names[a], begin, end] for a, begin, end in run if begin < end]
             about |= dict(segments=run, branches=branches)
             stitches.append(about | dict(metrics=metrics.get(i, {})))
         return dict(
@@ -329,6 +350,13 @@ class StitchExporter:
             weights=weights,
             machine=machine(),
         )
+
+
+def _share(exported: Sequence[_Exported]) -> dict | None:
+    """Let the files of a bundle share weights, in formats that support it."""
+    files = (file for stitch in exported for file in stitch.files)
+    paths = [file.path for file in files if FORMATS[file.format].shares_weights]
+    return share_weights(paths) if paths else None
 
 
 def _rename(file: dict, folder: Path) -> None:

@@ -3,9 +3,8 @@
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,7 +13,7 @@ from snnet_mm.runtime import read_manifest
 from snnet_mm.runtime.bundle import OPENERS, check_whole
 from snnet_mm.stitching import Setup
 from snnet_mm.tasks.base import Predictions
-from snnet_mm.utils import atomic_path, check
+from snnet_mm.utils import check
 
 from .graph import StitchBuild
 from .onnx_files import write_onnx
@@ -69,22 +68,16 @@ def _load_graph(opener: Callable, path: Path, options: Mapping) -> Run:
     return predict
 
 
-def _save_program(build: StitchBuild, path: Path, precision: str) -> None:
-    with atomic_path(path) as temporary:
-        torch.export.save(build.program, temporary)
-
-
-_CHECKPOINT = dict(
-    write=lambda build, path, _: save_single(build.cfg, build.model, path),
-    load=load_checkpoint,
-    casts='a checkpoint is as trained; mm casts it when it runs (--amp)',
-    is_graph=False,
-    tolerance=1e-5,
-)
 _ONNX_PACKAGES = ('onnx', 'onnxruntime', 'onnxscript')
 FORMATS = {
-    'mm': Format('.pth', **_CHECKPOINT),
-    'safetensors': Format('.safetensors', **_CHECKPOINT),
+    'mm': Format(
+        '.pth',
+        lambda build, path, _: save_single(build.cfg, build.model, path),
+        load_checkpoint,
+        casts='a checkpoint is as trained; mm casts it when it runs (--amp)',
+        is_graph=False,
+        tolerance=1e-5,
+    ),
     'onnx': Format(
         '.onnx',
         write_onnx,
@@ -105,17 +98,12 @@ FORMATS = {
         # By default, OpenVINO computes in bf16 on CPUs that support it.
         options=dict.fromkeys(PRECISIONS, {'INFERENCE_PRECISION_HINT': 'f32'}),
     ),
-    'torch-export': Format(
-        '.pt2',
-        _save_program,
-        lambda path, _: torch.no_grad()(torch.export.load(path).module()),
-        casts='torch casts it when it runs (autocast)',
-    ),
 }
 
 
-class Written(NamedTuple):
-    """A written file of a stitch."""
+@dataclass(eq=False)
+class Written:
+    """A written file of a stitch, which is opened once until it is closed."""
 
     format: str
     precision: str
@@ -126,10 +114,15 @@ class Written(NamedTuple):
         suffix = FORMATS[self.format].weights_suffix
         return [self.path, self.path.with_suffix(suffix)] if suffix else [self.path]
 
-    def open(self) -> Run:
-        """Open the file in its runtime."""
+    @cached_property
+    def run(self) -> Run:
+        """The file, opened in its runtime."""
         format = FORMATS[self.format]
         return format.load(self.path, format.options.get(self.precision, {}))
+
+    def close(self) -> None:
+        """Release the opened file."""
+        vars(self).pop('run', None)
 
 
 def runtime_setup(runtime: str, precision: str) -> Setup:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from snnet_mm.utils import check
+
 from .graph import StitchBuild
 from .onnx_files import save_onnx, to_onnx
 
@@ -14,11 +16,15 @@ def write_openvino(build: StitchBuild, path: Path, precision: str) -> None:
 
     NNCF quantises the head, too. Norms and the softmax of attention stay in float.
     """
+    model = to_onnx(build)
+    pools = any(node.op_type == 'RoiAlign' for node in model.graph)
+    allowed = 'onnx for detectors with two stages: OpenVINO pools regions otherwise'
+    check(not pools, '--format', 'openvino', allowed)
     import openvino
 
     with TemporaryDirectory() as folder:
         onnx = Path(folder, 'model.onnx')
-        save_onnx(to_onnx(build), onnx)
+        save_onnx(model, onnx)
         model = openvino.convert_model(onnx)
         if precision == 'int8':
             import nncf

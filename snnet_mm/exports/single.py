@@ -12,7 +12,6 @@ import torch
 from mmengine.config import Config, ConfigDict
 from mmengine.registry import HOOKS, MODELS, init_default_scope
 from mmengine.runner import Runner
-from safetensors.torch import save
 from torch import Tensor, nn
 
 from snnet_mm.models import (
@@ -130,20 +129,12 @@ def _stitched_only(hook: dict | None) -> bool:
 
 
 def save_single(cfg: Config, single: nn.Module, path: str | os.PathLike) -> None:
-    """Write the config and checkpoint (``.pth`` or ``.safetensors``) of a stitch."""
-    path = Path(path)
-    state = single.state_dict()
+    """Write the checkpoint ``path`` of a stitch, and its config beside it."""
+    path, meta = Path(path), dict(exported_from=single.exported_from)
+    if hasattr(single, 'dataset_meta'):
+        meta['dataset_meta'] = single.dataset_meta
     with atomic_path(path) as temporary:
-        if path.suffix == '.safetensors':
-            origin = {k: str(v) for k, v in single.exported_from.items()}
-            # safetensors rejects tensors that share memory, as of shared heads.
-            state = {name: value.clone() for name, value in state.items()}
-            temporary.write_bytes(save(state, origin))
-        else:
-            meta = dict(exported_from=single.exported_from)
-            if hasattr(single, 'dataset_meta'):
-                meta['dataset_meta'] = single.dataset_meta
-            torch.save(dict(meta=meta, state_dict=state), temporary)
+        torch.save(dict(meta=meta, state_dict=single.state_dict()), temporary)
     with atomic_path(path.with_suffix('.py')) as temporary:
         cfg.dump(temporary)
 

@@ -1,10 +1,8 @@
-"""Causal language models on stitched decoders, a single decoder or one stitch."""
+"""Causal language models on stitched decoders or on a single one."""
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
 
-import torch
 import torch.nn.functional as F
 from mmengine.evaluator import BaseMetric
 from mmengine.model import BaseDataPreprocessor, BaseModel
@@ -13,7 +11,6 @@ from mmengine.structures import BaseDataElement
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from snnet_mm.models import SingleStitch
 from snnet_mm.tasks import Task, register_task
 from snnet_mm.utils import check, is_whole, register
 
@@ -51,26 +48,23 @@ class CausalLM(BaseModel):
 
     Args:
         backbone: Config of an ``SNNetv1`` or ``SNNetv2`` of :class:`HFDecoderAnchor`
-            with ``out='end'``, of one such anchor, or of a :class:`SingleStitch`. A
-            stitch ends with the final norm and the head of its last anchor.
+            with ``out='end'``, or of one such anchor. A stitch ends with the final norm
+            and the head of its last anchor.
         data_preprocessor: Config of a :class:`TextPreprocessor`.
     """
 
     def __init__(self, backbone: dict, data_preprocessor: dict | None = None) -> None:
         super().__init__(data_preprocessor)
-        backbone = dict(backbone)
-        if 'segments' not in backbone:
-            backbone.setdefault('out', 'end')
-            check(backbone['out'] == 'end', 'backbone.out', backbone['out'], ('end',))
+        backbone = dict(out='end') | dict(backbone)
+        check(backbone['out'] == 'end', 'backbone.out', backbone['out'], ('end',))
         self.backbone = MODELS.build(backbone)
-        anchors = list(filter(None, getattr(self.backbone, 'anchors', ())))
-        for anchor in anchors or [self.backbone]:
+        anchors = getattr(self.backbone, 'anchors', [self.backbone])
+        for anchor in anchors:
             fits, name = isinstance(anchor, HFDecoderAnchor), type(anchor).__name__
             check(fits, 'backbone.anchors.type', name, ('HFDecoderAnchor',))
-        for pair in pairwise(anchors):
-            sizes = tuple(anchor.config.vocab_size for anchor in pair)
-            wanted = 'equal vocabularies: anchors read the same tokens'
-            check(len({*sizes}) == 1, 'anchors.model.vocab_size', sizes, wanted)
+        sizes = [anchor.config.vocab_size for anchor in anchors]
+        wanted = 'equal vocabularies: anchors read the same tokens'
+        check(len({*sizes}) == 1, 'anchors.model.vocab_size', sizes, wanted)
         # Outputs the logits (N, V) of all targets, for distillation: logits_from.
         self.target_logits = nn.Identity()
 
@@ -79,9 +73,7 @@ class CausalLM(BaseModel):
         """The anchor whose head returns the logits."""
         if isinstance(self.backbone, HFDecoderAnchor):
             return self.backbone
-        single = isinstance(self.backbone, SingleStitch)
-        stitch = self.backbone.stitch if single else self.backbone.active_stitch
-        return self.backbone.anchors[stitch.end_anchor]
+        return self.backbone.anchors[self.backbone.active_stitch.end_anchor]
 
     def forward(
         self,
@@ -116,22 +108,6 @@ class CausalLM(BaseModel):
             sample.set_field(total.item(), 'nll')
             sample.set_field(count.item(), 'num_targets')
         return data_samples
-
-    @torch.no_grad()
-    def generate(
-        self, prompt: Sequence[int], max_new_tokens: int, eos: int | None = None
-    ) -> list[int]:
-        """Return the active stitch's greedy continuation of a prompt.
-
-        Decoding uses no cache, and stops after ``eos``.
-        """
-        ids, training = list(prompt), self.training
-        self.eval()
-        while len(ids) < len(prompt) + max_new_tokens and eos not in ids[len(prompt) :]:
-            inputs = torch.tensor([[ids]], device=next(self.parameters()).device)
-            ids.append(self(inputs)[0, -1].argmax().item())
-        self.train(training)
-        return ids[len(prompt) :]
 
 
 @register(METRICS)

@@ -1,19 +1,17 @@
-"""Decoders of the LLaMA family from transformers as anchors."""
+"""LLaMA decoders from transformers as anchors."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import torch
 from mmengine.registry import MODELS
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
 
 from snnet_mm.anchors import Anchor
 from snnet_mm.anchors.pretrained import Weights, check_shapes
 from snnet_mm.utils import check, refusal, register
 
-# Families whose blocks have the same interface; sliding windows are not supported.
-FAMILIES = 'llama', 'mistral', 'qwen2', 'qwen3'
 PROJECTIONS = 'q_proj', 'k_proj', 'v_proj', 'o_proj'
 DTYPES = 'float32', 'bfloat16'
 
@@ -40,7 +38,7 @@ class TextState(NamedTuple):
 
 @register(MODELS)
 class HFDecoderAnchor(Anchor):
-    """A language model of transformers: an anchor, or a backbone on its own.
+    """A LLaMA of transformers: an anchor, or a backbone on its own.
 
     Inputs are token ids ``(B, 1, L)``, negative where a text is padded: a text is an
     image of one row. :meth:`embed` computes the positions, rotations and causal mask
@@ -60,6 +58,7 @@ class HFDecoderAnchor(Anchor):
 
     lora_part, lora_targets = 'self_attn', PROJECTIONS
     strict_keys = r'blocks\.|embed_tokens|norm|lm_head'
+    biased_layers = tuple(f'self_attn.{name}' for name in PROJECTIONS)
 
     def __init__(
         self,
@@ -79,11 +78,6 @@ class HFDecoderAnchor(Anchor):
         self.rotary_emb = built.model.rotary_emb
         scaling = getattr(config, 'rope_scaling', None)
         self.rotation = f'{config.head_dim} {config.rope_theta} {scaling} {dtype}'
-        if config.model_type == 'llama':
-            self.biased_layers = tuple(f'self_attn.{name}' for name in PROJECTIONS)
-        self.drop_unused(('rotary_emb', 'lm_head'))
-        if depth - 1 not in self.kept_blocks:
-            self.lm_head = nn.Identity()
         self.freeze()
 
     def embed(self, images: Tensor) -> TextState:
@@ -91,14 +85,9 @@ class HFDecoderAnchor(Anchor):
         length = ids.shape[1]
         wanted = f'up to {longest}, the positions of the model; cut longer texts'
         check(length <= longest, 'model.data_preprocessor.length', length, wanted)
-        number = self.config.vocab_size
+        number, key = self.config.vocab_size, 'anchors.model.vocab_size'
         wanted = 'more than the largest token of the tokenizer'
-        check(
-            ids.max() < number,
-            'anchors.model.vocab_size, dataset.tokenizer',
-            number,
-            wanted,
-        )
+        check(ids.max() < number, f'{key}, dataset.tokenizer', number, wanted)
         real = ids >= 0
         mask, places = None, torch.arange(length, device=ids.device)
         positions = places[None]
@@ -158,10 +147,10 @@ class HFDecoderAnchor(Anchor):
 
     def adapt_weights(self, weights: Weights) -> Weights:
         """Rename weights of transformers; a tied head gets the embedding's weight."""
-        names = (
-            k.removeprefix('model.').replace('layers.', 'blocks.') for k in weights
-        )
-        weights = dict(zip(names, weights.values(), strict=True))
+        weights = {
+            k.removeprefix('model.').replace('layers.', 'blocks.'): v
+            for k, v in weights.items()
+        }
         if self.config.tie_word_embeddings and 'embed_tokens.weight' in weights:
             weights.setdefault('lm_head.weight', weights['embed_tokens.weight'])
         return {k: v for k, v in weights.items() if not k.endswith('inv_freq')}
@@ -189,23 +178,11 @@ class HFDecoderAnchor(Anchor):
 def _read_config(model: str | Mapping, key: str = 'anchors.model') -> PretrainedConfig:
     """Return the config of a model; raise if it is not supported."""
     try:
-        if isinstance(model, str):
-            config = AutoConfig.from_pretrained(model)
-        else:
-            config = AutoConfig.for_model(**model)
+        is_name, read = isinstance(model, str), AutoConfig.from_pretrained
+        config = read(model) if is_name else AutoConfig.for_model(**model)
     except (OSError, ValueError, TypeError) as error:
         allowed = f'a folder or name of transformers, or a dict of a config: {error}'
         raise refusal(key, model, allowed) from error
-    family = f'models of {FAMILIES}, and this is a {config.model_type}'
-    check(config.model_type in FAMILIES, key, model, family)
-    window = getattr(config, 'sliding_window', None)
-    check(window is None, f'{key}.sliding_window', window, 'None')
-    config.head_dim = getattr(config, 'head_dim', None) or (
-        config.hidden_size // config.num_attention_heads
-    )
-    width, heads = config.head_dim, config.num_attention_heads
-    even = width % 2 == 0 and heads % config.num_key_value_heads == 0
-    numbers = width, heads, config.num_key_value_heads
-    wanted = 'an even width of heads, and key heads that divide their number'
-    check(even, f'{key}.head_dim', numbers, wanted)
+    wanted = f'a llama, and this is a {config.model_type}'
+    check(config.model_type == 'llama', key, model, wanted)
     return config

@@ -2,8 +2,7 @@
 
 import json
 import sysconfig
-from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -24,7 +23,6 @@ PROMPT = (
     '### Instruction:\n{instruction}\n\n{input}### Response:'
 )
 PAIRED = ', paired with an input that provides further context'
-INPUT = '### Input:\n{input}\n\n'
 
 
 class ByteTokenizer:
@@ -32,38 +30,25 @@ class ByteTokenizer:
 
     eos_token_id = 256
 
-    def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
+    def encode(self, text: str, **_) -> list[int]:
         """Return the bytes of a text; there are no special tokens to add."""
         return list(text.encode())
-
-    def decode(self, ids: Sequence[int], **_) -> str:
-        """Return the text of bytes; a replacement character marks invalid UTF-8."""
-        return bytes(i for i in ids if i < self.eos_token_id).decode(errors='replace')
-
-
-def build_tokenizer(name: str):
-    """Return a tokenizer of a transformers folder or name; ``'bytes'`` is built in."""
-    return ByteTokenizer() if name == 'bytes' else AutoTokenizer.from_pretrained(name)
 
 
 class TextDataset(BaseDataset):
     """Base class of data sets of token ids ``(1, L)`` and labels of the same shape.
 
+    Items of :meth:`load_data_list` have the ``ids`` of a text, and the length of its
+    ``prompt``, which is no target.
+
     Args:
-        tokenizer: See :func:`build_tokenizer`.
+        tokenizer: ``'bytes'``, or a folder or name of a tokenizer of transformers.
     """
 
     def __init__(self, tokenizer: str = 'bytes', **kwargs) -> None:
-        self.tokenizer = build_tokenizer(tokenizer)
+        load = AutoTokenizer.from_pretrained
+        self.tokenizer = ByteTokenizer() if tokenizer == 'bytes' else load(tokenizer)
         super().__init__(**kwargs)
-
-    @abstractmethod
-    def texts(self) -> Iterator[tuple[str, list[int], int]]:
-        """Yield each text's name, its ids, and the number of leading non-targets."""
-
-    def load_data_list(self) -> list[dict]:
-        texts = self.texts()
-        return [dict(img_path=name, ids=ids, prompt=n) for name, ids, n in texts]
 
     def prepare_data(self, idx: int) -> dict:
         """Return token ids, and a data sample with labels, -100 for the prompt."""
@@ -98,19 +83,12 @@ class TextFiles(TextDataset):
     ) -> None:
         check(split in SPLITS, 'dataset.split', split, SPLITS)
         check(is_whole(length, 2), 'dataset.length', length, '2 tokens or more')
-        right = num_pieces is None or is_whole(num_pieces, 1)
-        check(right, 'dataset.num_pieces', num_pieces, '1 or more')
-        self.pattern, self.length, self.split = pattern, length, split
-        self.num_pieces = num_pieces
+        self.pattern, self.length = pattern, length
+        self.split, self.num_pieces = split, num_pieces
         super().__init__(data_root=data_root or sysconfig.get_path('stdlib'), **kwargs)
 
     def load_data_list(self) -> list[dict]:
-        pieces = super().load_data_list()
-        number = min(self.num_pieces or len(pieces), len(pieces))
-        return [pieces[i * len(pieces) // number] for i in range(number)]
-
-    def texts(self) -> Iterator[tuple[str, list[int], int]]:
-        files = sorted(p for p in Path(self.data_root).glob(self.pattern))
+        files, pieces = sorted(Path(self.data_root).glob(self.pattern)), []
         wanted = 'a folder with 10 files of the pattern, or more'
         check(len(files) >= 10, 'dataset.data_root, dataset.pattern', files, wanted)
         for n, file in enumerate(files):
@@ -119,7 +97,10 @@ class TextFiles(TextDataset):
             text = file.read_text(encoding='utf-8', errors='replace')
             ids = [*self.tokenizer.encode(text), self.tokenizer.eos_token_id]
             for begin in range(0, len(ids) - 1, self.length):
-                yield f'{file}:{begin}', ids[begin : begin + self.length], 0
+                piece = ids[begin : begin + self.length]
+                pieces.append(dict(img_path=f'{file}:{begin}', ids=piece, prompt=0))
+        number = min(self.num_pieces or len(pieces), len(pieces))
+        return [pieces[i * len(pieces) // number] for i in range(number)]
 
 
 @register(DATASETS)
@@ -134,32 +115,31 @@ class AlpacaDataset(TextDataset):
     """
 
     def __init__(
-        self,
-        ann_file: str,
-        rows: Sequence[int | None] = (None, None),
-        **kwargs,
+        self, ann_file: str, rows: Sequence[int | None] = (None, None), **kwargs
     ) -> None:
         self.rows = slice(*rows)
         super().__init__(ann_file=ann_file, **kwargs)
 
-    def texts(self) -> Iterator[tuple[str, list[int], int]]:
+    def load_data_list(self) -> list[dict]:
+        key = 'dataset.ann_file'
+        wanted = 'a json list of objects with instruction and output'
+        try:
+            rows = json.loads(Path(self.ann_file).read_text(encoding='utf-8'))
+            pairs = [(_prompt(**row), row['output'] + '') for row in rows]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise refusal(key, self.ann_file, f'{wanted}: {error}') from error
+        check(pairs, key, self.ann_file, wanted)
         encode, end = self.tokenizer.encode, self.tokenizer.eos_token_id
-        for n, row in list(enumerate(_read_rows(self.ann_file)))[self.rows]:
-            more = dict(paired='', input='')
-            if row.get('input'):
-                more = dict(paired=PAIRED, input=INPUT.format(**row))
-            asked = encode(PROMPT.format(instruction=row['instruction'], **more))
-            answer = encode(row['output'], add_special_tokens=False)
-            yield f'{self.ann_file}:{n}', [*asked, *answer, end], len(asked)
+        texts = []
+        for n, (prompt, output) in list(enumerate(pairs))[self.rows]:
+            asked, answer = encode(prompt), encode(output, add_special_tokens=False)
+            text = dict(ids=[*asked, *answer, end], prompt=len(asked))
+            texts.append(text | dict(img_path=f'{self.ann_file}:{n}'))
+        return texts
 
 
-def _read_rows(path: str) -> list[dict]:
-    key = 'dataset.ann_file'
-    wanted = 'a json list of objects with instruction and output'
-    try:
-        rows = json.loads(Path(path).read_text(encoding='utf-8'))
-        texts = [row[name] + '' for row in rows for name in ('instruction', 'output')]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise refusal(key, path, f'{wanted}: {error}') from error
-    check(texts, key, path, wanted)
-    return rows
+def _prompt(instruction: str, input: str = '', **_) -> str:
+    more = dict(paired='', input='')
+    if input:
+        more = dict(paired=PAIRED, input=f'### Input:\n{input}\n\n')
+    return PROMPT.format(instruction=instruction, **more)

@@ -115,11 +115,7 @@ def open_onnx(path: Path, threads: int, options: Mapping) -> Run:
     def run(array: np.ndarray) -> list[np.ndarray]:
         return session.run(None, {images.name: array})
 
-    def run_each(array: np.ndarray) -> list[np.ndarray]:
-        found = [run(image[None]) for image in array]
-        return [np.concatenate(outputs) for outputs in zip(*found, strict=True)]
-
-    return run_each if images.shape[0] == 1 else run
+    return _one_by_one(run) if images.shape[0] == 1 else run
 
 
 def open_openvino(path: Path, threads: int, options: Mapping) -> Run:
@@ -137,7 +133,18 @@ def open_openvino(path: Path, threads: int, options: Mapping) -> Run:
         found = model.create_infer_request().infer([array])
         return [found[output].copy() for output in model.outputs]
 
-    return run
+    fixed = model.input().partial_shape[0].is_static
+    return _one_by_one(run) if fixed else run
+
+
+def _one_by_one(run: Run) -> Run:
+    """Let a graph that takes one image, as of a detector, take several."""
+
+    def run_each(array: np.ndarray) -> list[np.ndarray]:
+        found = [run(image[None]) for image in array]
+        return [np.concatenate(outputs) for outputs in zip(*found, strict=True)]
+
+    return run_each
 
 
 OPENERS = {'onnx': open_onnx, 'openvino': open_openvino}

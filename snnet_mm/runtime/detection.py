@@ -55,16 +55,20 @@ class Panoptic(NamedTuple):
         return Detections(boxes, np.ones(len(ids), np.float32), ids % OFFSET, masks)
 
 
-def place_objects(
+def place(
     found: Sequence[np.ndarray],
     step: Mapping,
     size: tuple[int, int],
     factors: Sequence[float],
-) -> Detections:
-    """Place the objects of a graph in an image, as the step ``instances`` specifies.
+    within: tuple[int, int],
+) -> Detections | Panoptic | None:
+    """Place the objects of a graph in their image, as the graph's step specifies.
 
-    The image has the height and width ``size``; it was resized by ``factors`` (x, y).
+    The image has the height and width ``size``. It was resized by ``factors`` (x, y) to
+    ``within``, and may have been padded.
     """
+    if step['step'] == 'segments':
+        return _place_segments(found, step, size, within)
     number = (found[1] >= 0).sum()
     boxes, scores, labels, *inside = (x[:number] for x in found)
     boxes, labels = boxes / np.tile(np.float32(factors), 2), labels.astype(int)
@@ -76,79 +80,50 @@ def place_objects(
     return Detections(boxes, scores, labels, masks)
 
 
-def choose_objects(
-    found: Sequence[np.ndarray],
-    step: Mapping,
-    factors: Sequence[float],
-    within: tuple[int, int],
-) -> Detections:
-    """Choose among the boxes and scores of a graph, as its step ``objects`` specifies.
-
-    The image was resized by ``factors`` ``(x, y)``. If the step sets ``clip``, boxes
-    are clipped to the height and width ``within`` before they are scaled back.
-    """
-    boxes, scores, *multipliers = found
-    rows, labels, begin = [], [], 0
-    for number in step['levels']:
-        own = scores[begin : begin + number]
-        label = own.argmax(1)
-        row = np.arange(number)
-        if step['one_class']:
-            chosen = own[row, label] > step['above']
-            row, label = row[chosen], label[chosen]
-        else:
-            row, label = np.nonzero(own > step['above'])
-        best = np.argsort(-own[row, label], kind='stable')
-        best = best[: min(step['per_level'], len(best))]  # as in mmdet, also for -1
-        rows.append(begin + row[best])
-        labels.append(label[best])
-        begin += number
-    row, label = np.concatenate(rows), np.concatenate(labels)
-    boxes, scores = boxes[row], scores[row, label]
-    if step['clip']:
-        boxes = np.clip(boxes, 0, np.float32([within[1], within[0]] * 2))
-    boxes = boxes / np.tile(np.float32(factors), 2)
-    for multiplier in multipliers:
-        scores = scores * multiplier[row]
-    if step['larger_than'] >= 0:
-        large = (boxes[:, 2:] - boxes[:, :2] > step['larger_than']).all(1)
-        boxes, scores, label = boxes[large], scores[large], label[large]
-    if step['iou'] is None:
-        best = np.argsort(-scores, kind='stable')
-    else:
-        groups = np.zeros_like(label) if step['all_classes'] else label
-        best = suppress(boxes, scores, groups, step['iou'])
-    best = best[: step['number']]
-    return Detections(boxes[best], scores[best], label[best], None)
-
-
-def choose_queries(
+def _place_segments(
     found: Sequence[np.ndarray],
     step: Mapping,
     size: tuple[int, int],
     within: tuple[int, int],
-) -> Detections | Panoptic:
-    """Choose among the scores and masks of queries, as the step ``queries`` specifies.
-
-    Masks are cropped to the height and width ``within`` and resized to ``size``.
-    """
-    scores, masks = found
-    masks = masks[:, : within[0], : within[1]]
-    objects = None
+) -> Detections | Panoptic | None:
+    scores, labels, masks = found[0], found[1].astype(int), found[2]
+    masks, objects = masks[:, : within[0], : within[1]], None
     if step['number'] is not None:
-        objects = _masked_objects(scores[:, :-1], masks, step, size)
+        best = np.argsort(-scores, kind='stable')[: step['number']]
+        best = best[labels[best] < step['things']]
+        objects = _masked_objects(scores[best], labels[best], masks[best], size)
     if step['panoptic'] is None:
         return objects
-    labels = scores.argmax(1)
-    best = scores.max(1)
-    nothing = scores.shape[1] - 1
-    chosen = (labels != nothing) & (best > step['panoptic']['above'])
-    segments = np.full(size, nothing, np.int32)
-    labels, best = labels[chosen], best[chosen]
-    inside = [_sigmoid(resize_maps(m[None], size, False)[0]) for m in masks[chosen]]
-    owner = np.argmax([b * m for b, m in zip(best, inside, strict=True)] or [0], 0)
-    number = 0
-    for k, (label, mask) in enumerate(zip(labels, inside, strict=True)):
+    best = scores > step['panoptic']['above']
+    inside = [_sigmoid(resize_maps(m[None], size, False)[0]) for m in masks[best]]
+    return Panoptic(_panoptic(scores[best], labels[best], inside, step, size), objects)
+
+
+def _masked_objects(
+    scores: np.ndarray, labels: np.ndarray, masks: np.ndarray, size: tuple[int, int]
+) -> Detections:
+    whole = np.zeros((len(masks), *size), bool)
+    boxes, scores = np.zeros((len(masks), 4), np.float32), scores.copy()
+    for row, mask in enumerate(masks):
+        logits = resize_maps(mask[None], size, False)[0]
+        whole[row] = inside = logits > 0
+        scores[row] *= _sigmoid(logits[inside]).sum() / (inside.sum() + 1e-6)
+        boxes[row] = box_of(inside)
+    order = np.argsort(-scores, kind='stable')
+    return Detections(boxes[order], scores[order], labels[order], whole[order])
+
+
+def _panoptic(
+    scores: np.ndarray,
+    labels: np.ndarray,
+    masks: Sequence[np.ndarray],
+    step: Mapping,
+    size: tuple[int, int],
+) -> np.ndarray:
+    """Return the segments of an image, each where its mask has the best score."""
+    segments, number = np.full(size, step['classes'], np.int32), 0
+    owner = np.argmax([s * m for s, m in zip(scores, masks, strict=True)] or [0], 0)
+    for k, (label, mask) in enumerate(zip(labels, masks, strict=True)):
         own, whole = owner == k, mask >= 0.5
         area, total = own.sum(), whole.sum()
         if not area or not total or area / total < step['panoptic']['iou']:
@@ -158,27 +133,7 @@ def choose_queries(
         thing = label < step['things']
         number += thing
         segments[own] = label + OFFSET * number * thing
-    return Panoptic(segments, objects)
-
-
-def _masked_objects(
-    scores: np.ndarray, masks: np.ndarray, step: Mapping, size: tuple[int, int]
-) -> Detections:
-    best = np.argsort(-scores, axis=None, kind='stable')[: step['number']]
-    queries, labels = np.divmod(best, scores.shape[1])
-    things = labels < step['things']
-    queries, labels, scores = queries[things], labels[things], scores.flat[best[things]]
-    boxes, rated = np.zeros((len(masks), 4), np.float32), np.zeros_like(masks[:, 0, 0])
-    whole = np.zeros((len(masks), *size), bool)
-    for query in np.unique(queries):
-        logits = resize_maps(masks[query][None], size, False)[0]
-        whole[query] = mask = logits > 0
-        rated[query] = _sigmoid(logits[mask]).sum() / (mask.sum() + 1e-6)
-        boxes[query] = box_of(mask)
-    scores = scores * rated[queries]
-    order = np.argsort(-scores, kind='stable')
-    queries = queries[order]
-    return Detections(boxes[queries], scores[order], labels[order], whole[queries])
+    return segments
 
 
 def box_of(mask: np.ndarray) -> tuple[int, int, int, int]:
@@ -189,32 +144,6 @@ def box_of(mask: np.ndarray) -> tuple[int, int, int, int]:
 
 def _sigmoid(logits: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-logits))
-
-
-def suppress(
-    boxes: np.ndarray, scores: np.ndarray, groups: np.ndarray, iou: float
-) -> np.ndarray:
-    """Return the indices of the boxes that NMS keeps, sorted by score.
-
-    Boxes of different groups are moved apart, as in mmcv's batched NMS.
-    """
-    order = np.argsort(-scores, kind='stable')
-    away = groups.astype(np.float32) * (boxes.max(initial=0) + np.float32(1))
-    left, top, right, bottom = (boxes + away[:, None])[order].T
-    areas, kept = (right - left) * (bottom - top), []
-    rest = np.arange(len(order))
-    while len(rest):
-        first, rest = rest[0], rest[1:]
-        kept.append(first)
-        width = np.minimum(right[rest], right[first])
-        width = np.maximum(width - np.maximum(left[rest], left[first]), 0)
-        height = np.minimum(bottom[rest], bottom[first])
-        height = np.maximum(height - np.maximum(top[rest], top[first]), 0)
-        common = width * height
-        with np.errstate(invalid='ignore'):  # boxes of zero area
-            overlap = common / (areas[first] + areas[rest] - common)
-        rest = rest[~(overlap > iou)]
-    return order[kept]
 
 
 def _paste(whole: np.ndarray, box: np.ndarray, part: np.ndarray, above: float) -> None:

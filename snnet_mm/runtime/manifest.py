@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from .checks import is_number, is_whole
 
 MANIFEST = 'manifest.json'
-VERSION = 5  # of the layout; the first layout had none
+VERSION = 6  # of the layout; the first layout had none
 DIGITS = 8  # hex digits of the digest in a file name
 TASKS = 'segmentation', 'depth', 'detection', 'classification'
 AS_LOADED = 'loaded'  # order of channels, of images that have not three

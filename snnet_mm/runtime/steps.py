@@ -8,12 +8,11 @@ import numpy as np
 
 from .bundle import Run
 from .checks import check
-from .detection import choose_objects, choose_queries, place_objects
+from .detection import place
 from .images import best_class, fit_size, resize_image, resize_maps, windows
 
 # Preprocessing steps implemented here; others are left to the caller.
 KNOWN = {'resize', 'windows', 'flip_average', 'channels', 'pad', 'batch'}
-OF_OBJECTS = {'objects', 'queries', 'instances'}
 
 
 class Steps:
@@ -26,7 +25,7 @@ class Steps:
             {step['step']: step for step in manifest['caller'][key]}
             for key in ('before', 'after')
         )
-        self.objects = bool(OF_OBJECTS & self.after.keys())
+        self.objects = self.after.get('instances') or self.after.get('segments')
         self.left = {*self.before} - KNOWN
         if self.before.get('resize', {}).get('interpolation') not in (None, 'bilinear'):
             self.left.add('resize')
@@ -76,16 +75,9 @@ class Steps:
         self, found: Any, size: tuple[int, int], resized: tuple[int, int]
     ) -> Any:
         """Return the prediction of an image; see :class:`StitchRuntime`."""
-        steps = self.after
         if self.objects:
-            padded = any(step.get('within') == 'graph' for step in steps.values())
-            within = self.size if padded else resized
             factors = resized[1] / size[1], resized[0] / size[0]
-            if 'objects' in steps:
-                return choose_objects(found, steps['objects'], factors, within)
-            if 'queries' in steps:
-                return choose_queries(found, steps['queries'], size, within)
-            return place_objects(found, steps['instances'], size, factors)
+            return place(found, self.objects, size, factors, resized)
         if 'resize' not in self.after:  # classifiers output no maps
             if 'sigmoid' in self.after:
                 return 1 / (1 + np.exp(-found))

@@ -4,7 +4,7 @@ Tasks are a layer below models and costs, which query them for the heads of a mo
 for how to run it. Tasks import no mm package: they identify classes by name.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TypeVar
 
@@ -108,23 +108,22 @@ class Task:
         model.extract_feat = wrap(lambda images: head(features(images)))
 
     def output_names(self, model: nn.Module) -> tuple[str, ...]:
-        """Return the names of the outputs of :meth:`predict`; empty for defaults."""
+        """Return the names of the outputs of :meth:`predict`; empty for defaults.
+
+        Graphs with named outputs list the objects of one image at a time.
+        """
         return ()
 
-    def caller_steps(self, model: nn.Module, size: tuple[int, int]) -> list[dict]:
+    def caller_steps(self, model: nn.Module) -> list[dict]:
         """Return the task-specific steps that a caller runs after a graph."""
         return []
 
-    def reordered(self, model: nn.Module) -> float:
-        """Return the share of a graph's output rows that rounding may change."""
-        return 0.0
-
-    def takes_one(self, model: nn.Module) -> bool:
-        """Return whether graphs take one image at a time."""
+    def takes_padding(self, model: nn.Module) -> bool:
+        """Return whether graphs take images that are padded to their size."""
         return False
 
-    def without_heads(self, model: nn.Module, formats: Collection[str]) -> str | None:
-        """Return which head graphs of some formats lack and why, or None."""
+    def without_heads(self, model: nn.Module) -> str | None:
+        """Return which head a graph lacks and why, or None."""
         return None
 
     def num_classes(self, model: nn.Module) -> int:

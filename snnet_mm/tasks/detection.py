@@ -1,26 +1,26 @@
 """Detection and instance segmentation with mmdet."""
 
 import math
-from collections.abc import Callable, Collection
-from functools import cache, partial
+from collections.abc import Callable
+from functools import partial
 
-import numpy as np
 import torch
 from mmengine.evaluator import BaseMetric
 from mmengine.structures import BaseDataElement, InstanceData, PixelData
 from torch import Tensor, nn
 
-from snnet_mm.runtime.detection import (
-    Detections,
-    Panoptic,
-    choose_objects,
-    choose_queries,
-    place_objects,
-)
+from snnet_mm.runtime.detection import Panoptic, place
 
 from .base import Task, Values, class_names, register_task
+from .detector_graphs import (
+    fault_of,
+    outputs_of,
+    predict_one,
+    samples_of,
+    step_of,
+    takes_padding,
+)
 from .two_stage import most_boxes
-from .whole_detectors import fault_of, whole_detector
 
 # These run convolutions for all locations above a threshold, whose number has no bound.
 # Costs cover them up to that step.
@@ -67,43 +67,28 @@ class Detection(Task):
     def predict(
         self, model: nn.Module, images: Tensor, number: int
     ) -> tuple[Tensor, ...]:
-        """Return the outputs of a whole detector, or maps if the graph has no heads."""
-        if (whole := whole_detector(model)) is not None:
-            return whole.predict(images)
-        return tuple(model.extract_feat(images))
+        """Return the objects of images, or maps if a graph would lack the heads."""
+        if fault_of(model):
+            return tuple(model.extract_feat(images))
+        found = [predict_one(model, image) for image in images.split(1)]
+        return tuple(map(torch.stack, zip(*found, strict=True)))
 
     def replace_network(self, model: nn.Module, wrap: Callable[..., Callable]) -> None:
-        if (whole := whole_detector(model)) is None:
+        if fault_of(model):
             model.extract_feat = wrap(model.extract_feat)
         else:
-            conclude = partial(_concluded, model, cache(whole.step))
-            model.predict = wrap(model.predict, conclude)
+            model.predict = wrap(model.predict, partial(_placed, step_of(model)))
 
     def output_names(self, model: nn.Module) -> tuple[str, ...]:
-        whole = whole_detector(model)
-        return () if whole is None else whole.outputs
+        return () if fault_of(model) else outputs_of(model)
 
-    def caller_steps(self, model: nn.Module, size: tuple[int, int]) -> list[dict]:
-        whole = whole_detector(model)
-        return [] if whole is None else [whole.step(size)]
+    def caller_steps(self, model: nn.Module) -> list[dict]:
+        return [] if fault_of(model) else [step_of(model)]
 
-    def reordered(self, model: nn.Module) -> float:
-        """Return a share for detectors that rank proposals.
+    def takes_padding(self, model: nn.Module) -> bool:
+        return takes_padding(model)
 
-        Two proposals of almost equal score may swap their queries, and NMS may keep the
-        other one.
-        """
-        ranks = getattr(model, 'as_two_stage', False) or self.takes_one(model)
-        return 0.05 if ranks else 0.0
-
-    def takes_one(self, model: nn.Module) -> bool:
-        whole = whole_detector(model)
-        return whole is not None and whole.takes_one
-
-    def without_heads(self, model: nn.Module, formats: Collection[str]) -> str | None:
-        other = {'openvino', 'torch-export'} & {*formats}
-        if self.takes_one(model) and other:
-            return 'detectors with two stages have graphs in --format onnx alone'
+    def without_heads(self, model: nn.Module) -> str | None:
         return fault_of(model)
 
     def metric_values(self, metric: BaseMetric, values: Values) -> Values:
@@ -129,47 +114,21 @@ class Detection(Task):
         return None if exact else "type='StitchCocoMetric'"
 
 
-def samples_of(images: Tensor) -> list:
-    """Return data samples of images without padding or resizing."""
-    sizes = 'img_shape', 'ori_shape', 'pad_shape', 'batch_input_shape'
-    about = dict.fromkeys(sizes, tuple(images.shape[2:])) | dict(scale_factor=(1, 1))
-    return [BaseDataElement(metainfo=about) for _ in images]
-
-
-def _concluded(
-    model: nn.Module,
-    step_for: Callable[[tuple[int, int]], dict],
-    outputs: tuple[Tensor, ...],
-    samples: list[BaseDataElement],
+def _placed(
+    step: dict, outputs: tuple[Tensor, ...], samples: list[BaseDataElement]
 ) -> list[BaseDataElement]:
     """Run the caller's step on a graph's outputs; add the results to the samples."""
-    results, step = [], step_for(tuple(samples[0].batch_input_shape))
     for *found, sample in zip(*(x.numpy() for x in outputs), samples, strict=True):
-        within, segments = sample.img_shape, None
-        if step['step'] == 'objects':
-            objects = choose_objects(found, step, sample.scale_factor, within)
-        elif step['step'] == 'queries':
-            objects = choose_queries(found, step, sample.ori_shape, within)
-        else:
-            objects = place_objects(found, step, sample.ori_shape, sample.scale_factor)
-        if isinstance(objects, Panoptic):
-            segments, objects = objects
-        results.append(_results(objects, segments))
-    if step['step'] != 'queries':
-        results = [found['ins_results'] for found in results]
-    return model.add_pred_to_datasample(samples, results)
-
-
-def _results(objects: Detections | None, segments: np.ndarray | None) -> dict:
-    """Convert objects and segments to mmdet's results."""
-    results = {}
-    if objects is not None:
-        boxes, scores, labels, masks = objects
-        found = InstanceData(bboxes=boxes, scores=scores, labels=labels)
-        results['ins_results'] = found.to_tensor()
-        if masks is not None:
-            results['ins_results'].masks = torch.from_numpy(masks)
-    if segments is not None:
-        data = torch.from_numpy(segments)[None]
-        results['pan_results'] = PixelData(sem_seg=data)
-    return results
+        sizes = sample.ori_shape, sample.scale_factor, sample.img_shape
+        placed = place(found, step, *sizes)
+        if isinstance(placed, Panoptic):
+            segments, placed = placed
+            data = torch.from_numpy(segments)[None]
+            sample.pred_panoptic_seg = PixelData(sem_seg=data)
+        if placed is not None:
+            boxes, scores, labels, masks = placed
+            objects = InstanceData(bboxes=boxes, scores=scores, labels=labels)
+            sample.pred_instances = objects.to_tensor()
+            if masks is not None:
+                sample.pred_instances.masks = torch.from_numpy(masks)
+    return samples

@@ -1,6 +1,6 @@
 """Segmentation with mmseg."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from inspect import signature
 
 import numpy as np
@@ -36,7 +36,7 @@ class DenseTask(Task):
     ) -> None:
         model.encode_decode = wrap(model.encode_decode)
 
-    def without_heads(self, model: nn.Module, formats: Collection[str]) -> str | None:
+    def without_heads(self, model: nn.Module) -> str | None:
         head = model.decode_head
         loops = is_method(head, 'forward', 'MaskFormerHead')
         why = 'it loops over the images of a batch, whose number may vary'

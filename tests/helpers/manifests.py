@@ -39,7 +39,7 @@ def stitch_of(i, segments):
 
 
 MANIFEST = dict(
-    version=5,
+    version=6,
     task='segmentation',
     input=dict(
         LOADED, name='images', shape=['batch', 3, 32, 64], channels='RGB',

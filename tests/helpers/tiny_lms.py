@@ -7,10 +7,10 @@ LORA = dict(type='LoRAStitchingLayer', rank=0.25, alpha=None, train_bias=False)
 BIASES = dict(stitch_biases=dict(type='StitchBiases'))
 
 
-def anchor_config(depth=2, width=16, family='llama', tied=False, settings=None, **kw):
+def anchor_config(depth=2, width=16, tied=False, settings=None, **kw):
     """Return the config of an anchor with heads of 4 channels and 32 positions."""
     model = dict(
-        model_type=family,
+        model_type='llama',
         vocab_size=WORDS,
         hidden_size=width,
         intermediate_size=2 * width,
@@ -18,7 +18,6 @@ def anchor_config(depth=2, width=16, family='llama', tied=False, settings=None, 
         num_attention_heads=width // 4,
         num_key_value_heads=width // 8,
         max_position_embeddings=32,
-        sliding_window=None,
         tie_word_embeddings=tied,
     )
     return dict(type='HFDecoderAnchor', model=model | (settings or {}), **kw)

@@ -166,7 +166,7 @@ def test_results_of_an_earlier_export_are_not_left(exporter, tmp_path):
 def test_heads_that_are_no_graphs_are_refused(exporter, tmp_path, monkeypatch):
     lacks = 'snnet_mm.tasks.Segmentation.without_heads'
     monkeypatch.setattr(lacks, lambda *_: 'AHead: it loops')
-    allowed = r"format=\['mm', 'onnx'\]; allowed: mm and safetensors; AHead: it loops"
+    allowed = r"format=\['mm', 'onnx'\]; allowed: mm; AHead: it loops"
     with pytest.raises(ValueError, match=allowed):
         exporter.export_stitch(2, ['mm', 'onnx'])
     assert not [*tmp_path.iterdir()]
@@ -181,6 +181,25 @@ def test_two_exports_into_one_folder(exporter, tmp_path):
         assert [p.name for p in tmp_path.iterdir()] == ['.export-alive']
     exporter.export_stitch(2, ['mm'])
     assert not (tmp_path / '.export-alive').exists()
+
+
+@writes_onnx
+@pytest.mark.parametrize(
+    ('bundle', 'verify_on', 'number'),
+    [(False, 'val', 1), (True, None, 1), (True, 'val', 2)],
+)
+def test_written_file_is_opened_once(exporter, monkeypatch, bundle, verify_on, number):
+    """And again after its weights have moved to the file of the bundle."""
+    format, opened = FORMATS['onnx'], []
+
+    def load(path, options):
+        opened.append(path.name)
+        return format.load(path, options)
+
+    monkeypatch.setitem(FORMATS, 'onnx', replace(format, load=load))
+    export = exporter.export_bundle if bundle else exporter.export_stitch
+    export((2,) if bundle else 2, ('onnx',), verify_on=verify_on, limit=2)
+    assert opened == ['stitch_2_64x64_fp32.onnx'] * number
 
 
 def test_a_killed_export_leaves_a_whole_bundle(exporter, tmp_path, monkeypatch):

@@ -10,8 +10,6 @@ pytest.importorskip('transformers')
 
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
 
-from snnet_mm.language.hf_decoder_anchor import FAMILIES
-
 
 @pytest.fixture
 def build_pair(randomise):
@@ -27,12 +25,10 @@ def build_pair(randomise):
     return build
 
 
-@pytest.mark.parametrize(
-    ('family', 'tied'), [*((family, False) for family in FAMILIES), ('llama', True)]
-)
+@pytest.mark.parametrize('tied', [False, True])
 @torch.no_grad()
-def test_logits_are_those_of_transformers(build_pair, family, tied):
-    anchor, theirs = build_pair(family=family, tied=tied, depth=3)
+def test_logits_are_those_of_transformers(build_pair, tied):
+    anchor, theirs = build_pair(tied=tied, depth=3)
     ids = some_ids(2, 9)
     assert torch.equal(anchor.logits(anchor(ids[:, None])), theirs(ids).logits)
 

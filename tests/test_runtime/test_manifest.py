@@ -39,7 +39,7 @@ FILE = ('stitches', 1, 'files', 0)
 @pytest.mark.parametrize(
     ('path', 'value', 'words'),
     [
-        (['version'], 2, 'version=2; allowed: 5; export the stitches again'),
+        (['version'], 2, 'version=2; allowed: 6; export the stitches again'),
         (['stitches'], KeyError, 'stitches=None; allowed: a value; the key is missing'),
         (['stitches', 0, 'flops'], math.nan, 'stitches[0].flops=nan; allowed: a posit'),
         (['stitches', 0, 'flops'], 10**400, 'stitches[0].flops=1000000'),
@@ -62,7 +62,7 @@ def test_faults(tmp_path, path, value, words):
     assert words in str(error.value)
 
 
-@pytest.mark.parametrize('text', ['', '{', '[]', '3', '{"version": 5}', '[' * 10**5])
+@pytest.mark.parametrize('text', ['', '{', '[]', '3', '{"version": 6}', '[' * 10**5])
 def test_what_is_no_manifest(tmp_path, text):
     with pytest.raises(ValueError, match=r'manifest\.json'):
         read_manifest(write(tmp_path, text))

@@ -2,6 +2,7 @@
 
 from copy import deepcopy
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -30,6 +31,7 @@ from snnet_mm.exports import StitchExporter
 from snnet_mm.exports.comparison import as_tuple
 from snnet_mm.exports.description import describe_graphs
 from snnet_mm.exports.graph import PredictionGraph
+from snnet_mm.exports.openvino_files import write_openvino
 from snnet_mm.exports.verification import verify
 from snnet_mm.inference.init_inferencer import init_inferencer, predict_arrays
 from snnet_mm.models import set_stitch
@@ -168,7 +170,7 @@ def assert_same(found, wanted):
 )
 def test_objects_are_those_of_mm(build, stock):
     cfg, model, size = build(stock)
-    assert task_of(model).without_heads(model, ['onnx']) is None
+    assert task_of(model).without_heads(model) is None
     graph = PredictionGraph(model, size, cfg.model.data_preprocessor).eval()
 
     def run(images):
@@ -198,8 +200,7 @@ def test_a_file_predicts_as_mm(build, kind, stock, tmp_path):
     exporter = StitchExporter(cfg, model, tmp_path / 'out', size)
     manifest = exporter.export_stitch(4, [kind])
     (step,) = manifest['caller']['after']
-    others = dict.fromkeys(MASKS, 'queries') | dict.fromkeys(TWO_STAGES, 'instances')
-    assert step['step'] == others.get(stock, 'objects')
+    assert step['step'] == ('segments' if stock in MASKS else 'instances')
     images = [*smooth_images(SIZES)]
     wanted = predict_arrays(init_inferencer(model), images)
     found = StitchRuntime(tmp_path / 'out').predict_batch(images)
@@ -244,18 +245,53 @@ def test_files_are_evaluated_as_the_model(build, stock, tmp_path):
 @pytest.mark.parametrize(('stock', 'named'), [*zip(REFUSED, NAMED, strict=True)])
 def test_other_heads_are_refused_by_name(build, stock, named):
     model = build(stock)[1]
-    assert task_of(model).without_heads(model, ['onnx']).startswith(named)
+    assert task_of(model).without_heads(model).startswith(named)
 
 
-def test_parts_that_are_no_graphs_are_refused_by_name(build):
-    cfg, model, _ = build('retinanet/retinanet_r50_fpn_1x_coco')
-    model.bbox_head.test_cfg.nms = dict(type='soft_nms', iou_threshold=0.5)
-    why = task_of(model).without_heads(model, ['onnx'])
-    assert why == "RetinaHead: its NMS is {'type': 'soft_nms', 'iou_threshold': 0.5}"
+@pytest.mark.parametrize(
+    ('changed', 'why'),
+    [
+        (dict(nms=dict(type='soft_nms')), "its NMS is {'type': 'soft_nms'}"),
+        (dict(nms_pre=-1), 'it chooses objects in a way of its own'),
+        (
+            dict(min_bbox_size=2),
+            'its min_bbox_size is in pixels of the image',
+        ),
+    ],
+)
+def test_fault_of_settings_of_dense_head(build, changed, why):
+    _, model, _ = build('retinanet/retinanet_r50_fpn_1x_coco')
+    model.bbox_head.test_cfg.update(changed)
+    found = task_of(model).without_heads(model)
+    assert found.startswith(f'RetinaHead: {why}')
+
+
+def test_fault_of_padding_and_deformable_neck(build):
+    _, model, _ = build('retinanet/retinanet_r50_fpn_1x_coco')
+    mean = model.data_preprocessor.mean
+    model.data_preprocessor.mean = mean.round()  # a pixel may have this value
+    why = task_of(model).without_heads(model)
+    assert why == 'RetinaHead: pixels may look like padding (data_preprocessor)'
+    model.data_preprocessor.mean = mean
     neck = dict(type='DyHead', in_channels=WIDTH, out_channels=WIDTH, num_blocks=1)
     model.neck = torch.nn.Sequential(model.neck, MODELS.build(neck))
-    why = task_of(model).without_heads(model, ['onnx'])
+    why = task_of(model).without_heads(model)
     assert why == 'RetinaHead: ONNX Runtime has no deformable convolutions'
+
+
+def test_fault_of_low_threshold_of_segments(build):
+    _, model, _ = build('mask2former/mask2former_r50_8xb2-lsj-50e_coco-panoptic')
+    model.panoptic_fusion_head.test_cfg.object_mask_thr = 0.4
+    why = task_of(model).without_heads(model)
+    assert why == 'Mask2FormerHead: its object_mask_thr is under 0.5'
+
+
+def test_write_openvino_refuses_pooled_regions(monkeypatch, tmp_path):
+    """OpenVINO 2026.4 pools them up to 1.5 pixels away."""
+    graph = SimpleNamespace(graph=[SimpleNamespace(op_type='RoiAlign')])
+    monkeypatch.setattr('snnet_mm.exports.openvino_files.to_onnx', lambda _: graph)
+    with pytest.raises(ValueError, match="format='openvino'; allowed: onnx for detec"):
+        write_openvino(None, tmp_path / 'a.xml', 'fp32')
 
 
 def test_segments_as_objects():

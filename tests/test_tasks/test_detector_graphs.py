@@ -1,12 +1,11 @@
-"""Graphs of the heads of two-stage detectors."""
+"""Parts of mmdet that are replaced in graphs of detectors."""
 
 import pytest
 import torch
 import torch.nn.functional as F
 from mmengine.registry import MODELS, init_default_scope
 
-from snnet_mm.tasks.detector_heads import pool
-from snnet_mm.tasks.whole_detectors import fault_of
+from snnet_mm.tasks.detector_graphs import fault_of, pool
 
 pytestmark = pytest.mark.ops
 extractors = pytest.importorskip('mmdet.models.roi_heads.roi_extractors')
@@ -21,8 +20,8 @@ def test_boxes_are_pooled_as_mmdet_does(ratio):
     boxes = torch.tensor(boxes, dtype=torch.float32)
     layer = dict(type='RoIAlign', output_size=7, sampling_ratio=ratio)
     extractor = extractors.SingleRoIExtractor(layer, 4, [4, 8, 16, 32])
-    wanted = extractor(maps, F.pad(boxes, (1, 0)))
-    torch.testing.assert_close(pool(extractor, maps, boxes), wanted)
+    rois = F.pad(boxes, (1, 0))
+    torch.testing.assert_close(pool(extractor, maps, rois), extractor(maps, rois))
 
 
 @pytest.mark.parametrize(

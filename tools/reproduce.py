@@ -242,7 +242,7 @@ def reproduce(job: Job, args: argparse.Namespace) -> None:
 
 def rows(jobs: list[Job], args: argparse.Namespace) -> Iterator[tuple[str, str, str]]:
     """Yield name, the paper's figures from the config's header, and ours per job."""
-    from snnet_mm.stitching import StitchResults
+    from snnet_mm.stitching import StitchTable
 
     for job in jobs:
         lines = job.config.read_text().splitlines()
@@ -251,7 +251,7 @@ def rows(jobs: list[Job], args: argparse.Namespace) -> Iterator[tuple[str, str, 
         figures = figures[1] if figures and not job.variant else 'none'
         ours, path = 'not tested', results_of(job, args)
         if path is not None:
-            results = StitchResults.read(path)
+            results = StitchTable.read(path)
             scores, costs = results.scores(), results.column('flops')
             ends = sorted(scores, key=costs.get)[:: max(len(scores) - 1, 1)]
             score = ' - '.join(f'{scores[i]:.4g}' for i in ends)

@@ -24,7 +24,7 @@ from snnet_mm.costs.parts import empty_images
 from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.runtime.bundle import describe_file, files_of, name_by_content
 from snnet_mm.runtime.manifest import DIGITS, MANIFEST, VERSION, check_manifest
-from snnet_mm.stitching import Selection, StitchResults
+from snnet_mm.stitching import Selection, StitchTable
 from snnet_mm.tasks import task_of
 from snnet_mm.tasks.base import Predictions
 from snnet_mm.utils import (
@@ -77,7 +77,7 @@ class StitchExporter:
         model: nn.Module,
         out_dir: str | os.PathLike,
         size: Sequence[int] | None = None,
-        results: StitchResults | None = None,
+        results: StitchTable | None = None,
     ) -> None:
         self.cfg, self.model, self.results = cfg, model, results
         # Another model may have been loaded since.
@@ -195,7 +195,7 @@ class StitchExporter:
             files[i] = [compare(*file) for file in of_stitch.items()]
         results = self.results
         if request.verify_on:
-            by_kind = results_by_kind(self.space, self.costs, rows)
+            by_kind = results_by_kind(self.costs, rows)
             for kind, measured in by_kind.items():
                 measured.save(folder / RESULTS.format(*kind))
             # Without given results, the manifest lists those of PyTorch.
@@ -294,11 +294,11 @@ class StitchExporter:
         left_out: Mapping[int, Sequence[dict]],
         about_graphs: Mapping,
         weights: Mapping | None,
-        results: StitchResults | None,
+        results: StitchTable | None,
     ) -> dict:
         ranked_by, metrics = None, {}
         if results is not None:
-            for row in results.stitches:  # JSON has no NaN
+            for row in results.rows:  # JSON has no NaN
                 found = row.metrics.items()
                 metrics[row.id] = {k: v for k, v in found if math.isfinite(v)}
             if results.metric in results.directions:

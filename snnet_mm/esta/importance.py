@@ -21,7 +21,6 @@ from snnet_mm.evaluation import as_text, stitch_table
 from snnet_mm.models import find_stitched_backbone, unwrapped
 from snnet_mm.stitching import (
     Stitch,
-    StitchingSpace,
     StitchTable,
     know_metrics,
     split_cost_range,
@@ -141,18 +140,18 @@ class ImportanceHook(Hook):
 
     def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
         if self.sampler.scores:
-            self._results(runner).save(Path(runner.work_dir) / SCORES_FILE)
+            self._results().save(Path(runner.work_dir) / SCORES_FILE)
 
     def after_train(self, runner: Runner) -> None:
         self._listening.remove()
         if self.sampler.scores:  # none if AMP skipped every step
-            results = self._results(runner)
+            results = self._results()
             table = as_text(stitch_table(replace(results, rows=results.front())))
             runner.logger.info(f'The most important stitches, to be deployed:\n{table}')
 
-    def _results(self, runner: Runner) -> StitchTable:
-        space, own = find_stitched_backbone(runner.model).space, self.sampler
-        return importance_results(space, own.costs, own.scores, own.num_groups)
+    def _results(self) -> StitchTable:
+        own = self.sampler
+        return importance_results(own.costs, own.scores, own.num_groups)
 
     def _score(self, optimizer: Optimizer, *_) -> None:
         values = torch.stack([saliency(self._parameters(s)) for s in self.trained])
@@ -194,7 +193,6 @@ def trained_parameters(model: nn.Module, stitch: Stitch) -> list[nn.Parameter]:
 
 
 def importance_results(
-    space: StitchingSpace,
     costs: StitchTable,
     scores: Mapping[int, float],
     num_groups: int = 15,

@@ -1,7 +1,6 @@
 """Printed tables of costs and results, and the report of an evaluation."""
 
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -79,16 +78,6 @@ def _title(table: StitchTable) -> str:
     return f'{len(table)} stitches {where}' + (notes and f' ({notes})')
 
 
-def _explained(table: StitchTable, number: int) -> Iterator[str]:
-    better = 'higher' if table.higher_is_better else 'lower'
-    yield (
-        f'* on the Pareto front, {number} of {len(table)} stitches: no cheaper stitch '
-        f'has an equal or {better} {table.metric}.'
-    )
-    found = table.rank_correlation()
-    yield f'Rank correlation of {table.metric} and FLOPs: {found:.2f}.'
-
-
 def report_stitches(
     table: StitchTable, out_dir: str | os.PathLike, quiet: bool = False
 ) -> None:
@@ -103,7 +92,9 @@ def report_stitches(
         console.print(f'Wrote stitches.json to {out_dir}; no front: {error}')
         return
     if len(table) > 2:
-        for line in _explained(table, len(front)):
-            console.print(line, soft_wrap=True)
+        better = 'higher' if table.higher_is_better else 'lower'
+        legend = f'* on the Pareto front, {len(front)} of {len(table)} stitches: no '
+        legend += f'cheaper stitch has an equal or {better} {table.metric}.'
+        console.print(legend, soft_wrap=True)
     plot_pareto(table, out_dir / 'pareto.png')
     console.print(f'Wrote stitches.json and pareto.png to {out_dir}', soft_wrap=True)

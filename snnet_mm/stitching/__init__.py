@@ -16,7 +16,6 @@ from .metrics import (
     key_metric,
     know_metrics,
     metric_directions,
-    rank_correlation,
     short_name,
 )
 from .picking import Choice, pick, prior_scores

@@ -18,7 +18,6 @@ from .metrics import (
     NONE,
     key_metric,
     metric_directions,
-    rank_correlation,
 )
 from .space import StitchingSpace
 
@@ -110,7 +109,7 @@ class StitchRow:
     @classmethod
     def read(cls, data: Mapping) -> StitchRow:
         """Return a validated row from JSON data."""
-        data = dict(data)
+        data = dict(params=None) | dict(data)
         if data.get('setup') is not None:
             data['setup'] = Setup(**data['setup'])
         size, metrics, of = data['input_size'], data.get('metrics') or {}, data['id']
@@ -320,16 +319,6 @@ class StitchTable:
         scores = {key: self.score(row) for key, row in rows.items()}
         costs = cost_column(rows.values(), cost)
         return [rows[key] for key in pareto_front(costs, scores, self.higher_is_better)]
-
-    def rank_correlation(self, cost: str = 'flops') -> float:
-        """Return Spearman's rank correlation of the ranking metric and a cost.
-
-        Near 1, or -1 if lower is better, the cost alone determines the rank of a
-        stitch. NaN if the metric or the cost is the same for all stitches.
-        """
-        rows = self.ranked()
-        column = cost_column(rows, cost)
-        return rank_correlation([*column.values()], [self.score(row) for row in rows])
 
     def check_space(self, space: StitchingSpace, name: str = 'the table') -> None:
         """Raise if the table's stitching space is known and differs."""

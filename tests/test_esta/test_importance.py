@@ -36,7 +36,7 @@ def costs(space):
 
 
 def test_the_most_important_of_every_interval_is_deployed(space, costs):
-    results = importance_results(space, costs, SCORES, num_groups=3)
+    results = importance_results(costs, SCORES, num_groups=3)
     assert results.metric == 'deployment'
     assert [r.id for r in results.rows] == sorted(SCORES)
     e = math.exp
@@ -55,7 +55,7 @@ def test_the_most_important_of_every_interval_is_deployed(space, costs):
     # Stitch 0 is on the front for being the cheapest of all.
     assert [row.id for row in results.front()] == [0, 2, 6, 3]
     # Stitches without a score are left out, and no large one overflows.
-    few = importance_results(space, costs, {0: 1e4, 2: 2e4, 7: 2.0}, num_groups=3)
+    few = importance_results(costs, {0: 1e4, 2: 2e4, 7: 2.0}, num_groups=3)
     assert few.scores() == {0: -1, 2: 1, 7: 2}
 
 

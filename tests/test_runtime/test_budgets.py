@@ -2,7 +2,7 @@
 
 import pytest
 
-from snnet_mm.runtime.budgets import UNITS, best_within, pareto_front, parse_budget
+from snnet_mm.runtime.budgets import UNITS, best_within, parse_budget
 
 
 @pytest.mark.parametrize(
@@ -53,15 +53,6 @@ def test_parse_budget_refuses_unknown_costs():
     words = r"budgets='3M'; allowed: budgets in %, G, ms .option: --budgets"
     with pytest.raises(ValueError, match=words):
         parse_budget('3M', '--budgets', known)
-
-
-def test_pareto_front_ascends_and_keeps_the_first_of_equals():
-    costs = dict(a=3, b=1, c=2, d=2, e=3, f=4)
-    scores = dict(a=7, b=5, c=6, d=6, e=7, f=float('nan'))
-    assert [*pareto_front(costs, scores).items()] == [('b', 1), ('c', 2), ('a', 3)]
-    assert pareto_front(costs, scores, higher_is_better=False) == dict(b=1)
-    with pytest.raises(ValueError, match='NaN for all 1'):
-        pareto_front(costs, dict(f=float('nan')))
 
 
 def test_best_within_is_the_last_that_fits():

@@ -17,7 +17,7 @@ def files(tmp_path):
     costs = StitchTable.counted(costs, (8, 8), space)
     metrics = {i: dict(mIoU=m) for i, m in MIOU.items()}
     measured = costs.with_metrics(metrics)
-    scored = importance_results(space, costs, SCORES, 3)
+    scored = importance_results(costs, SCORES, 3)
     paths = tmp_path / 'a.json', tmp_path / 'b.json'
     measured.save(paths[0])
     scored.save(paths[1])

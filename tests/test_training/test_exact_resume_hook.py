@@ -63,7 +63,7 @@ def test_sandwiches_and_scores_go_on_exactly(random_cfg):
     model = Runner.from_cfg(random_cfg).model
     space = find_stitched_backbone(model).space
     results = StitchTable.read(folder / 'stitch_scores.json', space)
-    assert results == importance_results(space, cost_table(model), scores, 3)
+    assert results == importance_results(cost_table(model), scores, 3)
 
 
 def test_accumulated_gradients_are_of_one_stitch(random_cfg):

@@ -54,7 +54,7 @@ class WrittenResults:
         self.costs, self.folder, self.number = costs, folder, len(dataset)
         self.metric, self.lower_is_better = metric, lower_is_better
         self.data_size = data_size if self.number < data_size else None
-        self.digest = identify(runner, dataset) if is_main_process() else None
+        self.digest = identify(runner, dataset)
         self.metrics: dict[int, dict[str, float]] = {}
         self._images: list[ImageScores] = []
 
@@ -98,13 +98,18 @@ class WrittenResults:
         return table.ranked_by(self.metric)
 
 
-def identify(runner: Runner, dataset: Dataset) -> str:
-    """Return a digest of everything that affects the scores of a test."""
+def identify(runner: Runner, dataset: Dataset) -> str | None:
+    """Return a digest of everything that affects the scores of a test.
+
+    It is None in all but the main process, although all must call this.
+    """
     cfg, images = runner.cfg, image_paths(dataset) or [len(dataset)]
     test_cfg, hook = cfg.get('test_cfg') or {}, statistics_hook(runner)
     settings = [cfg.get(key) for key in CONFIG_KEYS]
     settings += [test_cfg.get(key) for key in TEST_KEYS]
-    weights = dict(runner.model.state_dict())
+    weights = dict(runner.model.state_dict())  # which sharded models gather
+    if not is_main_process():
+        return None
     for i, own in (hook.statistics if hook else {}).items():
         weights |= {f'{i} {name}': value for name, value in own.items()}
     return digest([repr(settings), repr(images), digest_of(weights)])

@@ -53,6 +53,7 @@ def evaluate_whole_model(runner: Runner) -> None:
     loader = runner.test_dataloader
     names = gathered(hook.names, len(loader.dataset))
     scores = image_scores(0, tested, hook.results, metrics, names=names)
+    identity = identify(runner, loader.dataset)
     if not metrics or not is_main_process():
         return
     try:
@@ -67,7 +68,7 @@ def evaluate_whole_model(runner: Runner) -> None:
     row = replace(row, num_images=len(names))
     about = scope, key_metric(metrics), metric_directions(metrics)
     table = StitchTable([row], 'no stitches', *about)
-    table = replace(table, digest=identify(runner, loader.dataset))
+    table = replace(table, digest=identity)
     path, images = (Path(runner.log_dir, n) for n in ('results.json', IMAGE_SCORES))
     if scores is not None:
         replace(scores, digest=table.digest).save(images)

@@ -99,6 +99,7 @@ class StitchExporter:
         check(of_images, 'model.type', name, wanted)
         if results is not None:
             results.check_space(self.space)
+            self.results = results.for_size(self.size)
         # ``images`` are BGR, as mm loads them; graphs may take RGB.
         shape = NUM_IMAGES, image_channels(model), *self.size
         self.images, source = sample_images(cfg, shape)

@@ -102,6 +102,5 @@ class Selection:
         check(self.table or counted, '--results', None, needed)
         if None in (self.table, counted):
             return self.table or counted
-        of_size = self.table.at(counted.input_size)
         # Results may lack the largest stitch, of which budgets may be shares.
-        return StitchTable.merge(counted, of_size if of_size.rows else self.table)
+        return StitchTable.merge(counted, self.table.for_size(counted.input_size))

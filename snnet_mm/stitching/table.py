@@ -228,6 +228,11 @@ class StitchTable:
         """Return the rows of one input size."""
         return replace(self, rows=[r for r in self.rows if r.input_size == input_size])
 
+    def for_size(self, input_size: tuple[int, int]) -> StitchTable:
+        """Return the rows of one input size; all rows if there are none of it."""
+        of_size = self.at(input_size)
+        return of_size if of_size.rows else self
+
     def shared(self, name: str) -> Any:
         """Return a value that all rows share; None if they differ."""
         found = {getattr(row, name) for row in self.rows}

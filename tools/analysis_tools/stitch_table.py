@@ -170,7 +170,7 @@ def main() -> None:
         if args.groups is not None:
             console.print(group_table(costs, args.groups))
         if args.checks:
-            console.print(check_table(space, args.checks, str(costs.setup)))
+            console.print(check_table(space, args.checks, str(costs.shared('setup'))))
     console.print(f'Wrote costs.json to {out}', soft_wrap=True)
 
 

@@ -19,7 +19,7 @@ from snnet_mm import api
 from snnet_mm.models import find_stitched_backbone
 
 NAMES = """make_elastic stitch train evaluate load set_stitch
-set_budget stitches pick predict export Runtime Results measure"""
+set_budget stitches pick predict export Runtime Table measure"""
 PLANS = '0:2/128 1:0/64 2:2/128 3:2/128', '0:0/0 1:0/0 2:1/32 3:0/0'
 
 

@@ -137,7 +137,7 @@ def test_what_passes_is_written(exporter, tmp_path, spoil, logits, caplog):
         (row,), about = results.rows, stitch['files'][0]['verified']
         assert (row.id, row.num_images) == (stitch['id'], 2)
         assert (row.latency, row.metrics['mIoU']) == (about['ms'], about['value'])
-        assert results.setup.dtype == precision
+        assert row.precision == precision
     images, names = exporter.graph_images, set()
     for i, name in kept.items():
         set_stitch(exporter.model, i)

@@ -53,7 +53,7 @@ class WrittenResults:
     ) -> None:
         self.costs, self.folder, self.number = costs, folder, len(dataset)
         self.metric, self.lower_is_better = metric, lower_is_better
-        self.data_size = data_size if self.number < data_size else None
+        self.data_size = data_size
         self.digest = identify(runner, dataset)
         self.metrics: dict[int, dict[str, float]] = {}
         self._images: list[ImageScores] = []
@@ -71,11 +71,12 @@ class WrittenResults:
                 if table.digest == self.digest:
                     scores = path.with_name(IMAGE_SCORES)
                     self.metrics = {i: dict(table[i].metrics) for i in table}
+                    self.number = table.shared('num_images')
                     known = scores.is_file()
                     self._images = [ImageScores.read(scores, table)] if known else []
-        found = [self.metrics]
+        found = [self.metrics, self.number]
         broadcast_object_list(found)
-        self.metrics = found[0]
+        self.metrics, self.number = found
 
     def add(self, scores: Mapping[int, StitchScores]) -> None:
         """Write the scores of a pass, by stitch id, with those of earlier passes."""
@@ -94,7 +95,8 @@ class WrittenResults:
         """Return costs and metrics of the tested stitches."""
         metrics = {i: self.metrics[i] for i in sorted(self.metrics)}
         table = self.costs.with_metrics(metrics, self.number, self.lower_is_better)
-        table = replace(table, data_size=self.data_size, digest=self.digest)
+        partial = self.data_size if self.number < self.data_size else None
+        table = replace(table, data_size=partial, digest=self.digest)
         return table.ranked_by(self.metric)
 
 

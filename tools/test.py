@@ -67,7 +67,7 @@ def main() -> None:
 
     from snnet_mm.evaluation import BrokenImagesHook, evaluate_whole_model
     from snnet_mm.training import checked_runner, try_images
-    from snnet_mm.utils import configs
+    from snnet_mm.utils import configs, launched_rank
 
     cfg = configs.runner_config(args.config, args.work_dir, args.cfg_options)
     cfg.launcher, cfg.load_from = args.launcher, args.checkpoint
@@ -101,7 +101,7 @@ def main() -> None:
                 tables.append(runner.test_loop.table)
             else:
                 evaluate_whole_model(runner)
-    if sizes and None not in tables:
+    if sizes and None not in tables and launched_rank(args.launcher) == 0:
         report_sizes(StitchTable.merge(*tables), joint)
 
 

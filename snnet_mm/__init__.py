@@ -17,8 +17,8 @@ from .version import __version__
 
 if TYPE_CHECKING:
     from .api import (
-        Results,
         Runtime,
+        Table,
         evaluate,
         export,
         load,
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    'Results',
     'Runtime',
+    'Table',
     'evaluate',
     'export',
     'load',
@@ -58,7 +58,7 @@ if sys.modules.get('mmengine') is not None:
 
 # Classes that require no torch, unlike the module ``.api``.
 _LIGHT = dict(
-    Results=('.stitching', 'StitchResults'), Runtime=('.runtime', 'StitchRuntime')
+    Runtime=('.runtime', 'StitchRuntime'), Table=('.stitching', 'StitchTable')
 )
 
 

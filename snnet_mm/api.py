@@ -16,7 +16,7 @@ from mmengine.logging import print_log
 from torch import nn
 
 from . import register  # noqa: F401
-from .costs import cost_table, measure_latency, measuring_setup
+from .costs import cost_table, device_name, measure_latency, measuring_setup
 from .elastic import make_elastic
 from .elastic import stitch_models as stitch
 from .exports import StitchExporter
@@ -24,9 +24,8 @@ from .inference.init_inferencer import inferencer_of, predictions_of
 from .inference.init_model import files_in, init_model
 from .models import find_stitched_backbone, set_stitch
 from .runtime import StitchRuntime as Runtime
-from .runtime.budgets import SHARE
-from .stitching import UNITS, Choice, CostTable, parse_budget
-from .stitching import StitchResults as Results
+from .stitching import UNITS, Choice, parse_budget
+from .stitching import StitchTable as Table
 from .stitching import pick as pick_stitch
 from .training import check_loop, checked_runner
 from .utils import (
@@ -46,8 +45,8 @@ if TYPE_CHECKING:
 
 # Repeats the package's list: mkdocstrings and type checkers only read literals.
 __all__ = [
-    'Results',
     'Runtime',
+    'Table',
     'evaluate',
     'export',
     'load',
@@ -96,7 +95,7 @@ def load(
 
 def measure(
     model: nn.Module, size: tuple[int, int] | None = None, latency: bool = False
-) -> CostTable:
+) -> Table:
     """Compute the costs of every stitch of a model.
 
     Args:
@@ -121,7 +120,7 @@ def measure(
     return table.measured(measuring_setup(model, 1), times)
 
 
-def stitches(model: nn.Module, results: Results | None = None) -> list[dict[str, Any]]:
+def stitches(model: nn.Module, results: Table | None = None) -> list[dict[str, Any]]:
     """List the stitches of a model with their costs and scores.
 
     Args:
@@ -140,28 +139,23 @@ def stitches(model: nn.Module, results: Results | None = None) -> list[dict[str,
         >>> [(row['id'], row['costs']['flops']) for row in sn.stitches(model)]
     """
     results = results or _known_results(model)
-    space = find_stitched_backbone(model).space
     # Stock mm configs may specify no input size, but results do.
     table = measure(model, results and results.input_size)
     if results is not None:
-        results.check_space(space)
-    found = {} if results is None else {r.id: r for r in results.stitches}
+        results.check_space(find_stitched_backbone(model).space)
+        table = Table.merge(table, results.at(results.input_size))
     return [
         dict(
-            id=i,
-            route=space.describe(space[i]),
-            costs={
-                name: value
-                for name in UNITS
-                if (value := getattr(found.get(i, table[i]), name)) is not None
-            },
-            scores=dict(found[i].metrics) if i in found else {},
+            id=row.id,
+            route=row.route,
+            costs={n: v for n in UNITS if (v := getattr(row, n)) is not None},
+            scores=dict(row.metrics),
         )
-        for i in space.ids
+        for row in table.rows
     ]
 
 
-def pick(model: nn.Module, budget: str, results: Results | None = None) -> Choice:
+def pick(model: nn.Module, budget: str, results: Table | None = None) -> Choice:
     """Choose the best stitch within a budget.
 
     Args:
@@ -183,25 +177,20 @@ def pick(model: nn.Module, budget: str, results: Results | None = None) -> Choic
     Examples:
         >>> sn.pick(model, '40%').reason
     """
-    results = results or _known_results(model)
-    wanted = parse_budget(budget, 'budget')
-    if wanted.cost == SHARE:
-        costs = measure(model, results and results.input_size)
-        wanted = wanted.of(costs.column('flops').values())
-    rows = () if results is None else results.stitches
-    if rows and all(getattr(row, wanted.cost) is not None for row in rows):
-        costs = None  # the results contain them
-    else:
-        size = results and results.input_size
-        costs = measure(model, size, latency=wanted.cost == 'latency')
-    space, device = (
-        find_stitched_backbone(model).space,
-        measuring_setup(model, 1).device,
-    )
-    return pick_stitch(space, wanted, costs, results, [device])
+    results, wanted = results or _known_results(model), parse_budget(budget, 'budget')
+    space = find_stitched_backbone(model).space
+    size, known = None, []
+    if results is not None:
+        results.check_space(space)
+        size, known = results.input_size, [results]
+    # Results may lack the largest stitch, of which budgets may be shares.
+    untimed = not known or any(row.latency is None for row in results.ranked())
+    costs = measure(model, size, latency=wanted.cost == 'latency' and untimed)
+    table = Table.merge(costs, *known)
+    return pick_stitch(space, wanted, table, [device_name(model)])
 
 
-def set_budget(model: nn.Module, budget: str, results: Results | None = None) -> int:
+def set_budget(model: nn.Module, budget: str, results: Table | None = None) -> int:
     """Switch a model to the best stitch within a budget, and log the reason.
 
     Args:
@@ -256,7 +245,7 @@ def export(
     out_dir: str | os.PathLike,
     stitches: str | int | Sequence[int] = 'all',
     formats: Sequence[str] = ('onnx',),
-    results: Results | None = None,
+    results: Table | None = None,
     **options: Any,
 ) -> dict:
     """Export one stitch as a standalone model, or several as a bundle.
@@ -332,7 +321,7 @@ def evaluate(
     stitches: str | int | Sequence[int] = 'all',
     work_dir: str | os.PathLike | None = None,
     **options: Any,
-) -> Results:
+) -> Table:
     """Test stitches of a model on the test data of its config, in one pass.
 
     Args:
@@ -340,8 +329,7 @@ def evaluate(
         checkpoint: Its checkpoint.
         stitches: See :class:`snnet_mm.stitching.Selection`.
         work_dir: Folder for ``stitches.json``. Default: ``work_dir`` of the config.
-        **options: Settings of the test loop, such as ``limit=100``; ``sizes`` and
-            ``out_dir`` are those of ``tools/test.py`` alone.
+        **options: Settings of the test loop, such as ``limit=100``, but ``out_dir``.
 
     Returns:
         Costs and metrics of the stitches.
@@ -350,29 +338,26 @@ def evaluate(
         ValueError: If a stitch, the checkpoint or the data is invalid.
 
     Examples:
-        >>> sn.evaluate('snnet.py', 'snnet.pth', limit=100).front()
+        >>> [row.id for row in sn.evaluate('snnet.py', 'snnet.pth').front()]
     """
     check_file(checkpoint, 'argument: checkpoint')
     cfg = runner_config(config, work_dir)
     cfg.load_from, loop = str(checkpoint), dict(cfg.get('test_cfg') or {})
-    refused = sorted({'sizes', 'out_dir'} & {*options})
-    wanted = 'settings of the test loop but sizes and out_dir, which tools/test.py has'
-    check(not refused, 'options', refused, wanted)
-    sizes = loop.get('sizes') or ()
-    check(len(sizes) < 2, 'test_cfg.sizes', sizes, 'one; tools/test.py takes several')
+    wanted = 'settings of the test loop but out_dir, which is work_dir'
+    check('out_dir' not in options, 'options', 'out_dir', wanted)
     loop.update(type='StitchTestLoop', stitches=stitches, out_dir=cfg.work_dir)
     cfg.test_cfg = loop | options
     with checked_runner(cfg, 'test') as runner:
         runner.test()
-    reports, wanted = runner.test_loop.reports, 'one that measures something'
-    check(reports, 'test_evaluator', cfg.get('test_evaluator'), wanted)
-    return reports[0]
+    table, wanted = runner.test_loop.table, 'one that measures something'
+    check(table, 'test_evaluator', cfg.get('test_evaluator'), wanted)
+    return table
 
 
-def _known_results(model: nn.Module) -> Results | None:
+def _known_results(model: nn.Module) -> Table | None:
     """Return the results beside the checkpoint of a model, if they exist."""
     path = _results_file(model)
-    return None if path is None else Results.read(path)
+    return None if path is None else Table.read(path)
 
 
 def _results_file(model: nn.Module) -> Path | None:

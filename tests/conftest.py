@@ -16,7 +16,7 @@ from yapf.yapflib import yapf_api
 
 import snnet_mm  # noqa: F401
 from snnet_mm.models import SNNetv1, SNNetv2
-from snnet_mm.stitching import StitchResults
+from snnet_mm.stitching import StitchTable
 from snnet_mm.tasks import torchvision_ops
 
 DATA = Path(__file__).parent / 'data'
@@ -187,8 +187,8 @@ def _published(read, name):
 
 
 def _figures(path):
-    results = StitchResults.read(path)
-    return {r.id: dict(flops=r.flops, **r.metrics) for r in results.stitches}
+    results = StitchTable.read(path)
+    return {r.id: dict(flops=r.flops, **r.metrics) for r in results.rows}
 
 
 def _stitches(path, key=None):

@@ -1,6 +1,5 @@
 """The fourteen public names, on an elastic toy model."""
 
-import shutil
 from contextlib import contextmanager
 from copy import deepcopy
 from importlib import import_module
@@ -20,7 +19,7 @@ from snnet_mm import api
 from snnet_mm.models import find_stitched_backbone
 
 NAMES = """make_elastic stitch train evaluate load set_stitch
-set_budget stitches pick predict export Runtime Results measure"""
+set_budget stitches pick predict export Runtime Table measure"""
 PLANS = '0:2/128 1:0/64 2:2/128 3:2/128', '0:0/0 1:0/0 2:1/32 3:0/0'
 
 
@@ -96,10 +95,10 @@ def test_models_are_loaded_from_a_work_directory(folder, tmp_path):
 
 def test_stitches_have_costs_and_scores(model, folder):
     rows, table = sn.stitches(model), sn.measure(model)
-    results = sn.Results.read(folder / 'stitches.json')
+    results = sn.Table.read(folder / 'stitches.json')
     assert [row['id'] for row in rows] == [0, 1, 2]
     assert len({row['route'] for row in rows}) == 3
-    for row, result in zip(rows, results.stitches, strict=True):
+    for row, result in zip(rows, results.rows, strict=True):
         assert row['scores'] == result.metrics
         assert row['costs']['latency'] == result.latency
         assert row['costs']['flops'] == result.flops == table[row['id']].flops
@@ -107,7 +106,7 @@ def test_stitches_have_costs_and_scores(model, folder):
     assert [(*row['costs'], *row['scores']) for row in sn.stitches(model)] == [
         ('flops', 'params')
     ] * 3
-    assert min(cost.latency for cost in sn.measure(model, latency=True).costs.values())
+    assert min(cost.latency for cost in sn.measure(model, latency=True).rows)
 
 
 def test_budgets_go_by_results_and_else_by_costs(model):
@@ -115,12 +114,12 @@ def test_budgets_go_by_results_and_else_by_costs(model):
     flops, params = costs.column('flops'), costs.column('params')
     share = 100 * flops[2] / flops[0]
     assert sn.set_budget(model, f'{share + 0.1:.1f}%') == active(model) == 2
-    results = sn.Results.read(Path(model.loaded_from).with_name('stitches.json'))
-    best = max(results.stitches, key=lambda r: (results.score(r), -r.flops)).id
+    results = sn.Table.read(Path(model.loaded_from).with_name('stitches.json'))
+    best = max(results.rows, key=lambda r: (results.score(r), -r.flops)).id
     for budget in ('100%', f'{2 * max(params.values()) / 1e6}M', '9999ms'):
         choice = sn.pick(model, budget)
         assert choice.id == sn.set_budget(model, budget) == active(model) == best
-        assert 'results that measured 3 of 3' in choice.reason
+        assert 'the best of 3 evaluated stitches' in choice.reason
     assert sn.set_budget(model, '100%', results) == best
     for budget in ('many%', '-3%', '0%', '12'):
         with pytest.raises(ValueError, match=f"budget='{budget}'; allowed: "):
@@ -148,9 +147,9 @@ def test_what_a_budget_chose_is_logged(model, monkeypatch):
     monkeypatch.setattr(api, 'print_log', lambda text, logger: said.append(text))
     sn.set_budget(model, '100%')
     path = Path(model.loaded_from).with_name('stitches.json')
-    assert 'by results that measured 3 of 3 stitches: mIoU' in said[0]
+    assert 'the best of 3 evaluated stitches' in said[0]
     assert said[0].endswith(f'({path})')
-    sn.set_budget(model, '100%', sn.Results.read(path))
+    sn.set_budget(model, '100%', sn.Table.read(path))
     assert said[1] == said[0].removesuffix(f' ({path})')
     sn.set_budget(sn.load(TOY, device='cpu'), '50%')
     assert 'by the prior, a guess' in said[2]
@@ -194,32 +193,24 @@ def test_predictions_are_those_of_the_active_stitch(model, tmp_path):
 def test_stitches_are_tested(folder, tmp_path):
     files = folder / 'elastic.py', folder / 'elastic.pth'
     results = sn.evaluate(*files, [0, 2], tmp_path, limit=4)
-    known = sn.Results.read(folder / 'stitches.json')
-    assert {r.id: r.metrics for r in results.stitches} == {
-        r.id: r.metrics for r in known.stitches if r.id != 1
+    known = sn.Table.read(folder / 'stitches.json')
+    assert {r.id: r.metrics for r in results.rows} == {
+        r.id: r.metrics for r in known.rows if r.id != 1
     }
     assert (tmp_path / 'stitches.json').is_file()
 
 
-def test_results_are_those_of_this_test(folder, tmp_path):
-    """Those of one size lie in a folder of their own, beside older ones."""
+def test_evaluate_at_another_size(folder, tmp_path):
     files, work_dir = (tmp_path / 'own.py', folder / 'elastic.pth'), tmp_path / 'test'
     cfg = Config.fromfile(folder / 'elastic.py')
-    cfg.test_cfg.sizes = [(32, 48)]
+    cfg.test_cfg.resize = (32, 48)
     cfg.dump(files[0])
-    work_dir.mkdir()
-    shutil.copy(folder / 'stitches.json', work_dir)
     results = sn.evaluate(*files, [1], work_dir, limit=2)
-    assert [(r.id, r.num_images) for r in results.stitches] == [(1, 2)]
+    assert [(r.id, r.num_images) for r in results.rows] == [(1, 2)]
     assert results.input_size == (32, 48)
-    assert results == sn.Results.read(work_dir / '32x48/stitches.json')
-    for key, value in (('sizes', [(32, 48)]), ('out_dir', tmp_path)):
-        with pytest.raises(ValueError, match=rf"\['{key}'\].*tools/test.py"):
-            sn.evaluate(*files, [1], work_dir, **{key: value})
-    cfg.test_cfg.sizes = [(32, 48), (64, 64)]
-    cfg.dump(files[0])
-    with pytest.raises(ValueError, match=r'one; tools/test.py.*test_cfg.sizes'):
-        sn.evaluate(*files, [1], work_dir)
+    assert results == sn.Table.read(work_dir / 'stitches.json')
+    with pytest.raises(ValueError, match="options='out_dir'"):
+        sn.evaluate(*files, [1], work_dir, out_dir=tmp_path)
 
 
 def test_files_that_do_not_exist(folder, tmp_path):

@@ -131,7 +131,7 @@ def test_a_config_that_names_the_package_registers_its_classes(tmp_path):
 
 
 def test_the_package_and_its_runtime_are_cheap_where_all_is_installed():
-    script = 'import snnet_mm as sn, snnet_mm.stitching; sn.Runtime, sn.Results;'
+    script = 'import snnet_mm as sn, snnet_mm.stitching; sn.Runtime, sn.Table;'
     imported = fresh(f'{script} print(*sys.modules)')
     assert 'snnet_mm.runtime' in imported
     assert {'torch', 'mmengine', 'snnet_mm.api'} & imported == set()

@@ -12,7 +12,7 @@ from PIL import Image
 import snnet_mm as sn
 from snnet_mm.costs import check_auxiliary_heads, cost_table
 from snnet_mm.models import find_stitched_backbone
-from snnet_mm.stitching.cost_table import default_step, group_by_cost
+from snnet_mm.stitching import default_step, group_by_cost
 
 README = Path(__file__).parents[1] / 'README.md'
 STOCK_PAGE = README.parent / 'docs' / 'tutorials' / 'stock_config.md'

@@ -6,6 +6,7 @@ What a whole model, a checkpoint or a file makes impossible is tested beside its
 import math
 
 import pytest
+from tables import table_of
 
 from snnet_mm.anchors import TimmAnchor
 from snnet_mm.bridging import (
@@ -20,7 +21,7 @@ from snnet_mm.evaluation import StitchStatisticsHook
 from snnet_mm.exports import ExportRequest
 from snnet_mm.models import Distillation
 from snnet_mm.runtime import BudgetController
-from snnet_mm.stitching import Cost, CostTable, SlidingWindowSpace, TwoWaySpace
+from snnet_mm.stitching import SlidingWindowSpace, TwoWaySpace
 from snnet_mm.tasks.classification_parts import AnchorClassifier
 from snnet_mm.tasks.depth_parts import RunningDepthMetric
 from snnet_mm.training import (
@@ -30,7 +31,7 @@ from snnet_mm.training import (
     check_loop,
 )
 
-COSTS = CostTable({i: Cost(100 * i, 1) for i in (0, 1)}, (8, 8))
+COSTS = table_of({0: 0, 1: 100})
 DINOV2 = 'vit_small_patch14_reg4_dinov2'
 PAIR, SPACE, HOPS = SlidingWindowSpace((3, 3)), TwoWaySpace((12, 24)), [(8, 8)]
 

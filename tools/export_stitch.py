@@ -60,7 +60,7 @@ def main() -> None:
     args = parse_args()
 
     from snnet_mm.exports import ExportRequest, StitchExporter
-    from snnet_mm.inference.init_model import init_model, space_of
+    from snnet_mm.inference.init_model import init_model
     from snnet_mm.utils import load_config
 
     cfg = load_config(args.config, args.cfg_options)
@@ -75,11 +75,9 @@ def main() -> None:
         limit=args.limit,
         tolerance=args.tolerance,
     )
-    selection.check(space_of(cfg), counted=True)
     check_writable(args.out, 'option: --out')
     model = init_model(cfg, args.checkpoint, device='cpu')
-    results = selection.results[0] if args.results else None
-    exporter = StitchExporter(cfg, model, args.out, args.shape, results)
+    exporter = StitchExporter(cfg, model, args.out, args.shape, selection.table)
     manifest = exporter.export(request)
     report(manifest, args.out, args.tolerance)
     if args.verify_on is None and {*args.precision} != {'fp32'}:

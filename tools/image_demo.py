@@ -80,7 +80,7 @@ def main() -> None:
         init_inferencer,
         list_images,
     )
-    from snnet_mm.inference.init_model import init_model, space_of
+    from snnet_mm.inference.init_model import init_model
     from snnet_mm.models import find_stitched_backbone, set_stitch
     from snnet_mm.utils import load_config
 
@@ -89,7 +89,6 @@ def main() -> None:
     check_file(args.checkpoint, 'argument: checkpoint')
     if args.stitch_id is not None:
         selection = Selection(args.stitch_id, args.results)
-        selection.check(space_of(cfg))
     if args.sheet is not None:
         check_writable(args.sheet.parent, 'option: --sheet')
     folder = args.out_file.parent if args.out_file else args.out_dir

@@ -81,7 +81,7 @@ def of_checkpoint(args: argparse.Namespace) -> tuple:
     from snnet_mm.anchors import image_channels
     from snnet_mm.costs import cost_table
     from snnet_mm.inference.init_inferencer import init_inferencer, predict_arrays
-    from snnet_mm.inference.init_model import init_model, space_of
+    from snnet_mm.inference.init_model import init_model
     from snnet_mm.models import find_stitched_backbone, set_stitch
     from snnet_mm.tasks import task_of
     from snnet_mm.utils import load_config
@@ -96,7 +96,6 @@ def of_checkpoint(args: argparse.Namespace) -> tuple:
     chosen, selection = 'pareto' if args.deadline else chosen, None
     if chosen is not None:
         selection = Selection(chosen, args.results)
-        selection.check(space_of(cfg), counted=True)
     model, costs = init_model(cfg, checkpoint, device=args.device), {}
     if selection is not None:
         space = find_stitched_backbone(model).space

@@ -245,13 +245,13 @@ def rows(
     jobs: list[Job], papers: Mapping, args: argparse.Namespace
 ) -> Iterator[tuple[str, str, str]]:
     """Yield name, the paper's figures from the registry, and ours per job."""
-    from snnet_mm.stitching import StitchResults
+    from snnet_mm.stitching import StitchTable
 
     for job in jobs:
         paper = '' if job.variant else figures(papers, job.run.name)
         ours, path = 'not tested', results_of(job, args)
         if path is not None:
-            results = StitchResults.read(path)
+            results = StitchTable.read(path)
             scores, costs = results.scores(), results.column('flops')
             ends = sorted(scores, key=costs.get)[:: max(len(scores) - 1, 1)]
             score = ' - '.join(f'{scores[i]:.4g}' for i in ends)

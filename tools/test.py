@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
+from pathlib import Path
 
-from snnet_mm.runtime.budgets import BUDGETS, is_budget
+from snnet_mm.runtime.budgets import parse_budget
+from snnet_mm.stitching import StitchTable
 from snnet_mm.utils import (
     ToolParser,
-    check,
     check_file,
     parse_size,
     run_command,
@@ -26,7 +28,7 @@ def parse_args() -> argparse.Namespace:
     add('--tta', action='store_true', help='test time augmentation')
     args = parser.parse_args()
     for part in args.budget.split(',') if args.budget else ():
-        check(is_budget(part), '--budget', part, BUDGETS)  # ids are for --stitch-id
+        parse_budget(part)  # ids are for --stitch-id
     return args
 
 
@@ -40,14 +42,12 @@ def add_stitch_arguments(parser: argparse.ArgumentParser) -> None:
         budgets with commas; measured best with --results, else a guess"""
     chosen.add_argument('--budget', help=what)
     what = """test at these input sizes, such as 126x182 168x238, the largest of which
-        the pipeline must give: a report for each, and the joint front"""
+        the pipeline must give: a report for each, and the joint front in sizes/"""
     group.add_argument('--sizes', nargs='+', metavar='HxW', help=what)
-    what = """stitches.json of an earlier test, or stitch_scores.json of a training by
-        importance, to choose stitches by"""
-    group.add_argument('--results', help=what)
-    what = """costs.json of stitch_table.py with measured costs, for budgets in ms;
-        they go into the report too; several for --sizes"""
-    group.add_argument('--costs', nargs='+', help=what)
+    what = """files to choose stitches by: stitches.json of earlier tests, costs.json of
+        stitch_table.py with measured costs, for budgets in ms, or stitch_scores.json of
+        a training by importance"""
+    group.add_argument('--results', nargs='+', metavar='FILE', help=what)
     what = 'metric that ranks stitches, in stitches.json too (mIoU, RMSE, box AP, ...)'
     group.add_argument('--metric', help=what)
     what = """metrics that are better when lower, none if all are when higher; asked
@@ -56,12 +56,9 @@ def add_stitch_arguments(parser: argparse.ArgumentParser) -> None:
     for option, words in {
         '--stitches-per-pass': 'evaluate at most so many stitches in one pass',
         '--limit': 'test on so many images, evenly spread over the data',
-        '--screen': 'screen the stitches on so many images, then test only the best of '
-        'every budget group, and the anchors, on all',
-        '--keep': 'how many stitches of a budget group pass the screening (3)',
     }.items():
         group.add_argument(option, type=int, help=words)
-    what = 'go on after the last finished pass of an interrupted test'
+    what = 'skip stitches that an earlier, perhaps interrupted run of the test has done'
     group.add_argument('--resume', action='store_true', help=what)
 
 
@@ -70,35 +67,52 @@ def main() -> None:
 
     from snnet_mm.evaluation import BrokenImagesHook, evaluate_whole_model
     from snnet_mm.training import checked_runner, try_images
-    from snnet_mm.utils import configs
+    from snnet_mm.utils import configs, launched_rank
 
     cfg = configs.runner_config(args.config, args.work_dir, args.cfg_options)
     cfg.launcher, cfg.load_from = args.launcher, args.checkpoint
-    same = ('results', 'costs', 'lower_is_better', 'stitches_per_pass', 'limit')
-    same += ('screen', 'keep', 'metric')
-    sizes = args.sizes and [parse_size(size, '--sizes') for size in args.sizes]
+    names = 'results', 'metric', 'lower_is_better', 'stitches_per_pass', 'limit'
     configs.set_test(
         cfg,
         stitches=args.stitch_id or args.budget,
         resume=args.resume or None,
-        sizes=sizes,
-        **{name: getattr(args, name) for name in same},
+        **{name: getattr(args, name) for name in names},
     )
     if args.show_dir is not None:
         configs.set_visualization(cfg, args.show_dir)
     if args.tta:
         configs.set_augmentation(cfg)
     check_file(args.checkpoint, 'argument: checkpoint')
-    check_file(args.results, 'option: --results')
-    for costs in args.costs or ():
-        check_file(costs, 'option: --costs')
-    with checked_runner(cfg, 'test', args.verbose, args.trust_checkpoint) as runner:
-        runner.register_hook(BrokenImagesHook())
-        try_images(runner)
-        if configs.tests_stitches(cfg):
-            runner.test()
-        else:
-            evaluate_whole_model(runner)
+    for path in args.results or ():
+        check_file(path, 'option: --results')
+    sizes = [parse_size(size, '--sizes') for size in args.sizes or ()]
+    tables, joint = [], Path(cfg.work_dir, 'sizes')
+    for size in sizes or (None,):
+        if size is not None:
+            folder = joint / 'x'.join(map(str, size))
+            configs.set_test(cfg, resize=size, out_dir=str(folder))
+            if args.show_dir is not None:
+                cfg.test_cfg.show_dir = str(Path(args.show_dir, folder.name))
+        with checked_runner(cfg, 'test', args.verbose, args.trust_checkpoint) as runner:
+            runner.register_hook(BrokenImagesHook())
+            try_images(runner)
+            if configs.tests_stitches(cfg):
+                runner.test()
+                tables.append(runner.test_loop.table)
+            else:
+                evaluate_whole_model(runner)
+    if sizes and None not in tables and launched_rank(args.launcher) == 0:
+        report_sizes(StitchTable.merge(*tables), joint)
+
+
+def report_sizes(table: StitchTable, folder: Path) -> None:
+    """Print and write the joint front of stitches at several sizes."""
+    from snnet_mm.evaluation import plot_pareto, stitch_table, wide_console
+
+    table.save(folder / 'stitches.json')
+    plot_pareto(table, folder / 'pareto.png')
+    wide_console().print(stitch_table(replace(table, rows=table.front())))
+    print(f'Wrote stitches.json and pareto.png of all sizes to {folder}')
 
 
 if __name__ == '__main__':

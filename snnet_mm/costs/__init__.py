@@ -1,7 +1,13 @@
 """FLOPs, parameters, milliseconds and memory of every stitch."""
 
 from .counting import cost_table, count_parameters, part_costs, whole_model_cost
-from .measure import LatencyCheck, measure_latency, measure_memory, measuring_setup
+from .measure import (
+    LatencyCheck,
+    device_name,
+    measure_latency,
+    measure_memory,
+    measuring_setup,
+)
 from .parts import preprocessed_size, size_of_images
 from .sizes import check_sizes, size_name, window_of
 from .widths import check_auxiliary_heads

@@ -19,7 +19,7 @@ from snnet_mm.models import (
     find_stitched_backbone,
     unwrapped,
 )
-from snnet_mm.stitching import Cost, CostTable
+from snnet_mm.stitching import Cost, StitchTable
 
 from .parts import (
     FEATURES,
@@ -46,7 +46,7 @@ NEED_MORE = (
 
 def cost_table(
     model: nn.Module, input_size: tuple[int, int] | None = None
-) -> CostTable:
+) -> StitchTable:
     """Count FLOPs and parameters of all stitches of a model, in well under a second.
 
     Every embedding, block and stitching layer runs once on tensors of unknown content.
@@ -67,7 +67,7 @@ def cost_table(
     space = find_stitched_backbone(model).space
     size = tuple(empty_images(model, input_size, batch=1).shape[-2:])
     costs, scope = _counted_scope(model, size, partial(_count, model, size))
-    return CostTable(costs, size, space.fingerprint, scope=scope)
+    return StitchTable.counted(costs, size, space, scope)
 
 
 def _counted_scope(

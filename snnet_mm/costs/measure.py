@@ -28,6 +28,8 @@ from .parts import (
 )
 
 WARM_UP = 2  # discarded rounds
+# Names of data types in tables and exports.
+PRECISIONS = dict(float32='fp32', float16='fp16', bfloat16='bf16')
 
 
 class LatencyCheck(NamedTuple):
@@ -161,15 +163,22 @@ def measure_memory(
     return peaks
 
 
+def device_name(model: nn.Module) -> str:
+    """Return the name of the device of a model, as measurements name it."""
+    device = next(model.parameters()).device
+    if device.type == 'cuda':
+        return torch.cuda.get_device_name(device)
+    return processor() if device.type == 'cpu' else device.type
+
+
 def measuring_setup(model: nn.Module, batch: int) -> Setup:
     """Describe the device, batch size and data type of a measurement."""
-    weight = next(model.parameters())
-    threads = torch.get_num_threads()
-    kind = processor() if weight.device.type == 'cpu' else weight.device.type
-    device = f'{kind}, {threads} thread{"s" * (threads > 1)}'
-    if weight.is_cuda:
-        device = torch.cuda.get_device_name(weight.device)
-    return Setup(device, batch, str(weight.dtype).removeprefix('torch.'))
+    weight, threads = next(model.parameters()), torch.get_num_threads()
+    device = device_name(model)
+    if not weight.is_cuda:
+        device += f', {threads} thread{"s" * (threads > 1)}'
+    dtype = str(weight.dtype).removeprefix('torch.')
+    return Setup(device, batch, PRECISIONS.get(dtype, dtype))
 
 
 def _track(items: Collection[int], title: str, progress: bool):

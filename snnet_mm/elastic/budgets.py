@@ -13,7 +13,7 @@ from .step_costs import StepCosts
 
 # Budgets by default: shares of the FLOPs of all branches.
 SHARES = 0.75, 0.5, 0.33, 0.25
-KNOWN = 'flops', 'params', 'latency', 'share'
+KNOWN = 'flops', 'params', 'latency'
 
 
 def chosen_plans(

@@ -5,7 +5,6 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from snnet_mm.evaluation import plot_pareto, wide_console
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import ElasticBackbone, find_stitched_backbone, fit_in_turn
 from snnet_mm.models.backbones.elastic_backbone import space_of_chains
-from snnet_mm.stitching import StitchResults, parse_budget, write_plan
+from snnet_mm.stitching import StitchTable, parse_budget, write_plan
 from snnet_mm.tasks import task_of
 from snnet_mm.training import try_test
 from snnet_mm.training.build_runner import build_runner
@@ -80,7 +79,7 @@ def make_elastic(
     device: str | None = None,
     cfg_options: dict | None = None,
     say: Callable[[str], None] = print,
-) -> StitchResults:
+) -> StitchTable:
     """Add smaller budgets to a trained model without changing it.
 
     Each budget is a chain of the backbone's residual branches, attention and MLPs: some
@@ -212,10 +211,7 @@ class _Job:
             given = budgets.split(',') if isinstance(budgets, str) else budgets
             listed = given is None or isinstance(given, Sequence)
             check(listed, '--budgets', budgets, "budgets such as '50%,25%'")
-            parsed = [parse_budget(text, '--budgets') for text in given or ()]
-            for budget in parsed:
-                wanted = 'budgets in %, G, M or ms'
-                check(budget.cost in KNOWN, '--budgets', str(budget), wanted)
+            parsed = [parse_budget(text, '--budgets', KNOWN) for text in given or ()]
             self.records = self._records(num_images)
             found = chosen_plans(self.records, costs, parsed, self.say)
         ordered = sorted(dict.fromkeys(found), key=lambda p: -costs.of('flops', p))
@@ -402,7 +398,7 @@ class _Job:
         build_runner(cfg, 'train').train()
         return weights_of(load_weights_only(find_latest_checkpoint(cfg.work_dir)))
 
-    def evaluate(self) -> StitchResults:
+    def evaluate(self) -> StitchTable:
         """Test the network and all chains in one pass; measure milliseconds."""
         cfg = load_config(self.folder / 'elastic.py')
         # In the folder itself, the runner would overwrite elastic.py.
@@ -413,25 +409,21 @@ class _Job:
         self.say(f'Testing the network and {len(self.chains)} chains in one pass')
         runner = build_runner(cfg, 'test')
         runner.test()
-        results = StitchResults.read(self.folder / 'stitches.json')
         self.say('Measuring milliseconds')
         model = runner.model
         times = measure_latency(model, self.size, check=()).by_stitch
-        setup = measuring_setup(model, 1)
-        stitches = [replace(r, latency=times[r.id]) for r in results.stitches]
-        results = replace(results, stitches=stitches, setup=setup)
+        results = runner.test_loop.table.measured(measuring_setup(model, 1), times)
         results.save(self.folder / 'stitches.json')
         self._report(runner, results)
         return results
 
-    def _report(self, runner: Runner, results: StitchResults) -> None:
+    def _report(self, runner: Runner, results: StitchTable) -> None:
         wide_console().print(elastic_table(results))
         for line in left_out(results):
             self.say(line)
         plot_pareto(results, self.folder / 'pareto.png', cost='latency')
-        rows = {r.id: r for r in results.stitches}
         titles = {
-            i: f'{"network" if i == 0 else f"stitch {i}"}, {rows[i].latency:.3g} ms'
+            i: f'{"network" if i == 0 else f"stitch {i}"}, {results[i].latency:.3g} ms'
             for i in drawn_budgets(results)
         }
         draw_predictions(runner, titles, self.folder / 'predictions.png')

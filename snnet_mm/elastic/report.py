@@ -12,7 +12,7 @@ from torch import nn
 
 from snnet_mm.evaluation import as_picture, draw_sample, plot_images
 from snnet_mm.models import find_stitched_backbone, set_stitch
-from snnet_mm.stitching import UNITS, StitchResults
+from snnet_mm.stitching import UNITS, StitchRow, StitchTable
 from snnet_mm.tasks import task_of
 from snnet_mm.utils import tool_command
 
@@ -20,7 +20,7 @@ NUM_PICTURES = 4
 NUM_BUDGETS = 3  # drawn, the network included
 
 
-def elastic_table(results: StitchResults) -> Table:
+def elastic_table(results: StitchTable) -> Table:
     """Return a table of the network and the budgets on the front, one row each.
 
     The last column is the share of the network's score. If lower is better, it is the
@@ -29,46 +29,51 @@ def elastic_table(results: StitchResults) -> Table:
     Args:
         results: Results with latencies.
     """
-    rows = {r.id: r for r in results.stitches}
-    whole, front = results.score(rows[0]), results.front('latency')
-    title = f'The network, untouched, and {len({*front} - {0})} budgets below it'
+    network, front = results[0], _front(results)
+    whole = results.score(network)
+    title = f'The network, untouched, and {len(front)} budgets below it'
     table = Table(title=title)
     metric = results.metric.rsplit('/')[-1]
     units = [UNITS[key] for key in ('latency', 'flops', 'params')]
     last = "of network's" if results.higher_is_better else 'more error'
     for name in ('', *(u.heading for u in units), 'of FLOPs', metric, last):
         table.add_column(name, justify='right' if name else 'left')
-    for i in sorted({0, *front}, key=lambda i: -rows[i].latency):
-        row = rows[i]
+    for row in sorted([network, *front], key=lambda row: -row.latency):
         costs = (row.latency, row.flops, row.params)
         cells = [unit.cell(cost) for unit, cost in zip(units, costs, strict=True)]
         score = results.score(row)
         share = ''
         if whole and results.higher_is_better:
             share = f'{score / whole:.1%}'
-        elif whole and i:
+        elif whole and row.id:
             share = f'{score / whole - 1:+.1%}'
-        name = 'network' if i == 0 else f'stitch {i}'
-        style = 'bold' if i == 0 else None
-        cells = name, *cells, f'{row.flops / rows[0].flops:.0%}', f'{score:.4g}', share
+        name = f'stitch {row.id}' if row.id else 'network'
+        style = None if row.id else 'bold'
+        share_of_flops = f'{row.flops / network.flops:.0%}'
+        cells = name, *cells, share_of_flops, f'{score:.4g}', share
         table.add_row(*cells, style=style)
     return table
 
 
-def left_out(results: StitchResults) -> list[str]:
+def left_out(results: StitchTable) -> list[str]:
     """Return a message for each budget that is not on the front."""
-    front, rows = results.front('latency'), {r.id: r for r in results.stitches}
+    front = _front(results)
     return [
-        f'Stitch {i} is not listed: another is as good and at least as fast '
-        f'({rows[i].latency:.3g} ms, {results.metric} {results.score(rows[i]):.4g})'
-        for i in rows
-        if i and i not in front
+        f'Stitch {row.id} is not listed: another is as good and at least as fast '
+        f'({row.latency:.3g} ms, {results.metric} {results.score(row):.4g})'
+        for row in results.rows
+        if row.id and row not in front
     ]
 
 
-def drawn_budgets(results: StitchResults) -> list[int]:
+def _front(results: StitchTable) -> list[StitchRow]:
+    """Return the rows on the front over milliseconds, without the network's."""
+    return [row for row in results.front('latency') if row.id]
+
+
+def drawn_budgets(results: StitchTable) -> list[int]:
     """Return the network, and the middle and fastest stitch of the front."""
-    front = [i for i in results.front('latency') if i]
+    front = [row.id for row in _front(results)]
     chosen = [0, *front[len(front) // 2 : len(front) // 2 + 1], *front[:1]]
     return list(dict.fromkeys(chosen))[:NUM_BUDGETS]
 
@@ -113,7 +118,7 @@ def draw_predictions(runner: Runner, titles: Mapping[int, str], path: Path) -> N
     plot_images(rows, [*names, *titles.values()], path, legend=dict(classes))
 
 
-def next_commands(folder: Path, results: StitchResults, runner: Runner) -> list[str]:
+def next_commands(folder: Path, results: StitchTable, runner: Runner) -> list[str]:
     """Return the commands of the next steps that the model supports.
 
     Args:
@@ -121,10 +126,9 @@ def next_commands(folder: Path, results: StitchResults, runner: Runner) -> list[
         results: Its results.
         runner: The runner that tested it.
     """
-    front = [i for i in results.front('latency') if i]
-    middle = (front or [0])[len(front) // 2]
-    rows = {r.id: r for r in results.stitches}
-    budget = UNITS['flops'].budget(rows[middle].flops)
+    front = _front(results)
+    middle = (front or [results[0]])[len(front) // 2]
+    budget = UNITS['flops'].budget(middle.flops)
     model, bundle = (folder / 'elastic.py', folder / 'elastic.pth'), folder / 'bundle'
     known = '--results', folder / 'stitches.json'
     export = [*model, '--stitch-id', 'pareto', *known]

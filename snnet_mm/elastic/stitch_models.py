@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from snnet_mm.anchors import Anchor, check_tokens_correspond, image_channels
 from snnet_mm.costs import cost_table, whole_model_cost
 from snnet_mm.inference.init_model import init_model
-from snnet_mm.stitching import CostTable
+from snnet_mm.stitching import StitchTable
 from snnet_mm.tasks import known_scopes, task_of
 from snnet_mm.utils import atomic_path, check, dicts_in, is_number, load_config
 from snnet_mm.utils.base_checkpoint import with_prefixes
@@ -66,7 +66,7 @@ def stitch_models(
     b: tuple[str, str],
     out: str | os.PathLike,
     input_size: Size | None = None,
-) -> tuple[TrainedModel, TrainedModel, CostTable]:
+) -> tuple[TrainedModel, TrainedModel, StitchTable]:
     """Write a config that stitches two trained models, and its initial weights.
 
     The config has the neck, heads, data and schedule of the slower model. The weights
@@ -209,7 +209,7 @@ def _stitched(fast: TrainedModel, slow: TrainedModel) -> tuple[dict, dict[str, T
 
 
 def _changes(
-    cfg: Config, model: dict, costs: CostTable, input_size: Size | None
+    cfg: Config, model: dict, costs: StitchTable, input_size: Size | None
 ) -> dict[str, Any]:
     """Return the changes to the slow model's config, by top-level key."""
     different = 'two models of different FLOPs'

@@ -20,10 +20,8 @@ from snnet_mm.costs.parts import parameters_by_part, parts_of
 from snnet_mm.evaluation import as_text, stitch_table
 from snnet_mm.models import find_stitched_backbone, unwrapped
 from snnet_mm.stitching import (
-    CostTable,
     Stitch,
-    StitchingSpace,
-    StitchResults,
+    StitchTable,
     know_metrics,
     split_cost_range,
 )
@@ -59,7 +57,7 @@ class ImportanceSampler(StitchSampler):
 
     def __init__(
         self,
-        costs: CostTable,
+        costs: StitchTable,
         warm_up: int,
         num_groups: int = 15,
         momentum: float = 0.9,
@@ -142,20 +140,18 @@ class ImportanceHook(Hook):
 
     def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
         if self.sampler.scores:
-            self._results(runner).save(Path(runner.work_dir) / SCORES_FILE)
+            self._results().save(Path(runner.work_dir) / SCORES_FILE)
 
     def after_train(self, runner: Runner) -> None:
         self._listening.remove()
         if self.sampler.scores:  # none if AMP skipped every step
-            results = self._results(runner)
-            front = set(results.front())
-            chosen = [r for r in results.stitches if r.id in front]
-            table = as_text(stitch_table(replace(results, stitches=chosen)))
+            results = self._results()
+            table = as_text(stitch_table(replace(results, rows=results.front())))
             runner.logger.info(f'The most important stitches, to be deployed:\n{table}')
 
-    def _results(self, runner: Runner) -> StitchResults:
-        space, own = find_stitched_backbone(runner.model).space, self.sampler
-        return importance_results(space, own.costs, own.scores, own.num_groups)
+    def _results(self) -> StitchTable:
+        own = self.sampler
+        return importance_results(own.costs, own.scores, own.num_groups)
 
     def _score(self, optimizer: Optimizer, *_) -> None:
         values = torch.stack([saliency(self._parameters(s)) for s in self.trained])
@@ -197,11 +193,10 @@ def trained_parameters(model: nn.Module, stitch: Stitch) -> list[nn.Parameter]:
 
 
 def importance_results(
-    space: StitchingSpace,
-    costs: CostTable,
+    costs: StitchTable,
     scores: Mapping[int, float],
     num_groups: int = 15,
-) -> StitchResults:
+) -> StitchTable:
     """Convert scores by stitch id to results, by which stitches can be selected.
 
     The ranking metric, ``'deployment'``, is ``n`` for the most important stitch of the
@@ -218,7 +213,7 @@ def importance_results(
         for i, share in zip(scored, _softmax([scores[i] for i in scored]), strict=True):
             place = n if i == best else n - 2 + share
             metrics[i] = {DEPLOYMENT: place, IMPORTANCE: scores[i]}
-    return StitchResults.collect(space, costs, dict(sorted(metrics.items())))
+    return costs.with_metrics(dict(sorted(metrics.items())))
 
 
 def _softmax(scores: Sequence[float]) -> np.ndarray:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, zip_longest
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import TypeVar
 
 import numpy as np
@@ -15,7 +14,7 @@ from mmengine.dist import all_gather_object
 from mmengine.evaluator import BaseMetric
 from numpy.typing import NDArray
 
-from snnet_mm.stitching import StitchResults, key_metric
+from snnet_mm.stitching import StitchTable, key_metric
 from snnet_mm.tasks import task_of
 from snnet_mm.utils import atomic_path, check, digest
 
@@ -40,7 +39,7 @@ class ImageScores:
         denominators: Array of the same shape.
         scale: 100 for percent. Default: 1.
         names: Digest of the names of all images, in order.
-        results: Digest of the metrics of these stitches; see :func:`results_digest`.
+        digest: Digest of the test; see :class:`StitchTable`.
     """
 
     metric: str
@@ -49,7 +48,7 @@ class ImageScores:
     denominators: Array
     scale: float = 1
     names: str = ''
-    results: str = ''
+    digest: str = ''
 
     def scores(self, weights: Array) -> Array:
         """Return the metric ``(R, stitches)`` for rows of image weights ``(R, N)``."""
@@ -97,13 +96,13 @@ class ImageScores:
 
     @classmethod
     def read(
-        cls, path: str | os.PathLike, results: StitchResults | None = None
+        cls, path: str | os.PathLike, results: StitchTable | None = None
     ) -> ImageScores:
         """Read a file of :meth:`save`, and check that it matches given results."""
         try:
             with np.load(path) as data:
                 parts = {key: data[key] for key in data.files}
-            texts = {k: str(parts.pop(k)) for k in ('metric', 'names', 'results')}
+            texts = {k: str(parts.pop(k)) for k in ('metric', 'names', 'digest')}
             ids, scale = tuple(map(int, parts.pop('ids'))), float(parts.pop('scale'))
             scores = cls(ids=ids, scale=scale, **texts, **parts)
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -115,7 +114,7 @@ class ImageScores:
         fits = len(shape) == 3 and shape == scores.denominators.shape
         fits = fits and shape[0] == len(ids)
         check(fits, str(path), shape, 'stitches, images, columns')
-        if results and scores.results != results_digest(results, scores.ids):
+        if results and scores.digest != results.digest:
             raise ValueError(
                 f'{path} belongs to another test than the results beside it, or to an '
                 'older version; tools/test.py writes both anew'
@@ -137,29 +136,6 @@ def gathered(parts: Sequence[T], num_images: int) -> list[T]:
     """
     turns = chain.from_iterable(zip_longest(*all_gather_object(list(parts))))
     return [part for part in turns if part is not None][:num_images]
-
-
-def results_digest(results: StitchResults, ids: Sequence[int]) -> str:
-    """Return a digest of all metrics of some stitches."""
-    rows = {r.id: sorted(r.metrics.items()) for r in results.stitches}
-    values = (
-        (n, v if math.isfinite(v) else None) for i in ids for n, v in rows.get(i, ())
-    )
-    return digest(map(repr, values))
-
-
-def save_image_scores(
-    parts: Sequence[ImageScores | None], results: StitchResults, path: Path
-) -> None:
-    """Write the per-image scores of stitches, if their metric ranks the results.
-
-    Otherwise remove the file of earlier results.
-    """
-    if all(part and part.metric == results.metric for part in parts):
-        scores = ImageScores.stack(parts)
-        replace(scores, results=results_digest(results, scores.ids)).save(path)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def resampled_images(

@@ -1,8 +1,8 @@
 """Loops that evaluate any list of stitches in one pass over the data."""
 
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from mmengine.dist import is_main_process
@@ -10,15 +10,29 @@ from mmengine.registry import LOOPS
 from mmengine.runner import Runner, TestLoop, ValLoop
 from torch import nn
 
-from snnet_mm.models import find_stitched_backbone
-from snnet_mm.stitching import Selection, StitchResults, key_metric, visiting_order
-from snnet_mm.tasks import check_saved
-from snnet_mm.utils import check, is_whole, quiet_terminal, register, work_dir_lock
+from snnet_mm.costs.counting import cost_table
+from snnet_mm.costs.parts import size_of_images
+from snnet_mm.costs.sizes import check_sizes, size_name
+from snnet_mm.datasets import spread
+from snnet_mm.models import find_stitched_backbone, set_input_size
+from snnet_mm.stitching import Selection, StitchTable, key_metric, visiting_order
+from snnet_mm.tasks import check_partial, check_saved
+from snnet_mm.utils import (
+    check,
+    is_whole,
+    link_latest,
+    quiet_terminal,
+    register,
+    work_dir_lock,
+)
+from snnet_mm.utils.configs import takes_rgb
 
 from .metric_buffers import MetricBuffers, StitchScores
-from .one_pass import run_one_pass
+from .one_pass import check_metric, run_one_pass
 from .per_stitch_bn import own_statistics
-from .testing import run_at_all_sizes
+from .pictures.prediction_drawer import PredictionDrawer
+from .tables import report_stitches
+from .testing import RESULTS, WrittenResults, image_paths
 
 
 @register(LOOPS)
@@ -82,35 +96,28 @@ class StitchValLoop(ValLoop):
 class StitchTestLoop(TestLoop):
     """Tests the listed stitches in shared passes, and reports scores and costs.
 
-    Prints a table and writes ``stitches.json`` and ``pareto.png``. For metrics with
-    per-image statistics, also writes ``per_image.npz``; see :class:`ImageScores`. The
-    work directory keeps scores of an interrupted test in ``partial_test_*.pth``.
+    After each pass, ``stitches.json`` and, for metrics with per-image statistics,
+    ``per_image.npz`` are written; see :class:`ImageScores`. In the end, a table is
+    printed and ``pareto.png`` is drawn.
 
     Args:
         runner: The runner.
         *args, **kwargs: See mmengine's ``TestLoop``.
-        stitches, results, costs, metric, lower_is_better: See :class:`Selection`.
+        stitches, results, metric, lower_is_better: See :class:`Selection`.
         input_size: See :func:`cost_table`.
-        sizes: Heights and widths to test at. Images are resized; they must not be
-            smaller than the largest size. Every size has a report folder, such as
-            ``168x238``. Default: no resizing.
+        resize: Height and width that images are resized to; they must not be smaller.
+            Default: no resizing.
         out_dir: Folder of the report. Default: the log folder.
         quiet: Whether to write the report without printing it. Default: False.
         stitches_per_pass: Stitches per pass over the data, which bounds the memory.
             Default: 32.
-        resume: Whether to reuse the scores of an interrupted test of the same model,
-            data, config and stitches. Default: False.
+        resume: Whether to skip the stitches in the newest results of the same model,
+            data and config in ``out_dir`` or the work directory. Default: False.
         limit: Number of images to test, evenly spread over the data set. Default: all.
-        screen: Number of images, evenly spread, on which all stitches are screened.
-            The anchors and the best of every budget group are then tested on all
-            images, or on ``limit`` images. Default: no screening.
-        keep: Stitches per budget group (a tenth of the FLOPs range) that pass the
-            screening. Default: 3.
-        show_dir: Folder for pictures of all predictions, with a subfolder per size of
-            ``sizes`` and stitch.
+        show_dir: Folder for pictures of all predictions, with a subfolder per stitch.
 
     Attributes:
-        reports: Results of the last test, one for each size.
+        table: Costs and metrics of the last test; None without metrics.
         seen_sizes: Sizes of the images that the backbone has seen.
     """
 
@@ -119,40 +126,33 @@ class StitchTestLoop(TestLoop):
         runner: Runner,
         *args,
         stitches: str | int | Sequence[int] = 'anchors',
-        results: str | os.PathLike | None = None,
-        costs: str | os.PathLike | Sequence[str] | None = None,
+        results: str | os.PathLike | Sequence[str] | None = None,
         metric: str | None = None,
         lower_is_better: Sequence[str] | None = None,
         input_size: Sequence[int] | None = None,
-        sizes: Sequence[Sequence[int]] = (),
+        resize: Sequence[int] | None = None,
         out_dir: str | os.PathLike | None = None,
         quiet: bool = False,
         stitches_per_pass: int = 32,
         resume: bool = False,
         limit: int | None = None,
-        screen: int | None = None,
-        keep: int = 3,
         show_dir: str | os.PathLike | None = None,
         **kwargs,
     ) -> None:
-        self.selection = Selection(stitches, results, costs, metric, lower_is_better)
-        if isinstance(runner.model, nn.Module):  # before the data are loaded
-            space = find_stitched_backbone(runner.model).space
-            self.selection.check(space, counted=True)
+        self.selection = Selection(stitches, results, metric, lower_is_better)
+        for name, number in dict(
+            stitches_per_pass=stitches_per_pass, limit=limit
+        ).items():
+            right = number is None or is_whole(number, 1)
+            check(right, f'test_cfg.{name}', number, '1 or more')
         super().__init__(runner, *args, **kwargs)
-        self.input_size, self.sizes = input_size, sizes
+        self.input_size, self.resize = input_size, resize
         self.metric, self.lower_is_better = metric, lower_is_better
         self.out_dir = Path(self.runner.log_dir if out_dir is None else out_dir)
         self.quiet, self.resume, self.show_dir = quiet, resume, show_dir
         self.stitches_per_pass, self.limit = stitches_per_pass, limit
-        self.screen, self.keep = screen, keep
-        self.reports: list[StitchResults] = []
+        self.table: StitchTable | None = None
         self.seen_sizes: set[tuple[int, int]] = set()
-        for name in ('stitches_per_pass', 'limit', 'screen', 'keep'):
-            if (number := getattr(self, name)) is not None:
-                check(is_whole(number, 1), f'test_cfg.{name}', number, '1 or more')
-        enough = not (limit and screen) or limit > screen
-        check(enough, 'test_cfg.limit', limit, f'more than the {screen} of screen')
 
     def run(self) -> dict[str, float]:
         runner, main = self.runner, is_main_process()
@@ -160,8 +160,96 @@ class StitchTestLoop(TestLoop):
             runner.call_hook('before_test')
             runner.call_hook('before_test_epoch')
             runner.model.eval()
-            metrics = run_at_all_sizes(self)
+            try:
+                self.table = self._tested(self._costs())
+            finally:
+                set_input_size(runner.model, None)
+            if main and self.table is not None:
+                self._report(self.table)
+            metrics = {
+                f'stitch_{row.id}/{name}': value
+                for row in (self.table.rows if self.table else ())
+                for name, value in row.metrics.items()
+            }
             with quiet_terminal(runner.logger):
                 runner.call_hook('after_test_epoch', metrics=metrics)
             runner.call_hook('after_test')
         return metrics
+
+    def _costs(self) -> StitchTable:
+        """Resize images from now on; return the costs of all stitches at their size."""
+        model, size = self.runner.model, self.input_size
+        if self.resize is not None:
+            (size,) = check_sizes(model, [self.resize], 'test_cfg.resize')
+            set_input_size(model, size)
+        seed = self.runner.seed
+        return cost_table(model, size or size_of_images(model, self.dataloader, seed))
+
+    def _tested(self, costs: StitchTable) -> StitchTable | None:
+        """Test the stitches, those aside that a resumed test has."""
+        runner, loader, total = (
+            self.runner,
+            self.dataloader,
+            len(self.dataloader.dataset),
+        )
+        space = find_stitched_backbone(runner.model).space
+        ids = self.selection.select(space, costs, runner.logger.info)
+        check_saved(self.evaluator, 'test_evaluator', len(ids))
+        if self.metric is not None:
+            check_metric(runner, loader, self.evaluator, self.metric)
+        if self.limit is not None:
+            check_partial(self.evaluator, '--limit')
+            loader = spread(loader, self.limit)
+        total = len(self.dataloader.dataset)
+        about = runner, loader.dataset, total, self.metric, self.lower_is_better
+        written = WrittenResults(costs, self.out_dir, *about)
+        if self.resume:
+            written.resume(Path(runner.work_dir))
+            runner.logger.info(f'{len(written.metrics)} stitches are tested already')
+        left = [space[i] for i in ids if i not in written.metrics]
+        left = [stitch.id for stitch in visiting_order(left)]
+        draw = None if self.show_dir is None else self._drawer(Path(self.show_dir))
+        with own_statistics(runner, left), self._watched_sizes(costs.input_size):
+            for begin in range(0, len(left), self.stitches_per_pass):
+                group = left[begin : begin + self.stitches_per_pass]
+                buffers = MetricBuffers(self.evaluator, group)
+                run_one_pass(runner, 'test', loader, buffers, self.fp16, draw)
+                number = len(loader.dataset)
+                written.add(buffers.scores(runner.logger, number, self.metric))
+        if any(written.metrics.values()):
+            return written.table()
+        runner.logger.warning(
+            'No report is written: no metric of the evaluator is a single number; the '
+            'log or its own files have what it gave (config key: test_evaluator)'
+        )
+        return None
+
+    def _report(self, table: StitchTable) -> None:
+        report_stitches(table, self.out_dir, self.quiet)
+        whole = find_stitched_backbone(self.runner.model).space
+        if self.resize is None and len(table) == len(whole):
+            link_latest(self.out_dir / RESULTS, self.runner.work_dir)
+
+    def _drawer(self, folder: Path) -> PredictionDrawer:
+        """Return what draws predictions."""
+        paths = [p for p in image_paths(self.dataloader.dataset) if p]
+        folders = {os.path.dirname(os.path.abspath(path)) for path in paths}
+        root = os.path.commonpath(folders) if folders else None
+        # Models get RGB.
+        rgb = not takes_rgb(self.runner.cfg)
+        return PredictionDrawer(self.runner.visualizer, folder, root, rgb)
+
+    @contextmanager
+    def _watched_sizes(self, counted: tuple[int, int]) -> Iterator[None]:
+        """Warn if all images have the same size, but costs are counted at another."""
+        seen, backbone = set(), find_stitched_backbone(self.runner.model)
+        with backbone.register_forward_pre_hook(
+            lambda b, inputs: seen.add(b.input_size or tuple(inputs[0].shape[-2:]))
+        ):
+            yield
+        self.seen_sizes |= seen
+        if len(seen) == 1 and seen != {counted}:
+            self.runner.logger.warning(
+                f'The network saw images of {size_name(seen.pop())}, but costs are '
+                f'counted at {size_name(counted)} (config key: test_cfg.input_size)'
+            )

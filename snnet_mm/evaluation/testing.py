@@ -1,178 +1,126 @@
-"""Tests of stitches at one or several image sizes."""
+"""What a test of stitches writes, from which an interrupted one resumes."""
 
-from __future__ import annotations
-
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from mmengine.dist import is_main_process
+from mmengine.dataset import BaseDataset
+from mmengine.dist import broadcast_object_list, is_main_process
+from mmengine.runner import Runner
+from torch.utils.data import Dataset
 
-from snnet_mm.costs.counting import cost_table
-from snnet_mm.costs.parts import size_of_images
-from snnet_mm.costs.sizes import Size, check_sizes, size_name
-from snnet_mm.datasets import spread
-from snnet_mm.models import find_stitched_backbone, set_input_size
-from snnet_mm.stitching import (
-    NoMetricsError,
-    StitchResults,
-    best_per_budget_group,
-    visiting_order,
-)
-from snnet_mm.tasks import check_partial, check_saved
-from snnet_mm.utils import digest, link_latest
-from snnet_mm.utils.configs import takes_rgb
+from snnet_mm.stitching import StitchTable
+from snnet_mm.utils import digest
+from snnet_mm.utils.base_checkpoint import digest_of
 
-from .image_scores import save_image_scores
-from .metric_buffers import MetricBuffers, StitchScores
-from .one_pass import check_metric, run_one_pass
-from .partial_results import PartialResults, identify, image_paths
-from .per_stitch_bn import own_statistics, statistics_hook
-from .pictures.prediction_drawer import PredictionDrawer
-from .tables import report_sizes, report_stitches
+from .image_scores import ImageScores
+from .metric_buffers import StitchScores
+from .per_stitch_bn import statistics_hook
 
-if TYPE_CHECKING:
-    from .loops import StitchTestLoop
+RESULTS, IMAGE_SCORES = 'stitches.json', 'per_image.npz'
+# Keys of the config and of its ``test_cfg`` on which the scores of a stitch depend.
+CONFIG_KEYS = 'model', 'data_preprocessor', 'test_dataloader', 'test_evaluator'
+TEST_KEYS = 'type', 'fp16', 'metric', 'resize'
 
 
-def run_at_all_sizes(loop: StitchTestLoop) -> dict[str, float]:
-    """Test and report stitches at the sizes of a loop; return all metrics by name."""
-    runner, dataset = loop.runner, loop.dataloader.dataset
-    sizes = check_sizes(runner.model, loop.sizes, 'test_cfg.sizes')
-    if loop.metric is not None:
-        check_metric(runner, loop.dataloader, loop.evaluator, loop.metric)
-    hook = statistics_hook(runner)
-    identity = identify(runner, dataset, hook.statistics if hook else {})
-    chosen = loop.selection.word, loop.selection.ids, loop.selection.budgets
-    asked = repr((chosen, sizes, loop.limit, loop.screen))
-    # Other tests in the same folder must not touch the file.
-    name = f'partial_test_{digest([identity, asked])}.pth'
-    partial = PartialResults(Path(runner.work_dir, name), loop.resume, runner.logger)
-    metrics, reports = {}, []
-    try:
-        for size in sizes or (None,):
-            try:
-                reports.append(OneSize(loop, size, partial).run())
-            except NoMetricsError as error:
-                runner.logger.warning(f'No report is written: {error}')
-                continue
-            at = f'{size_name(size)}/' if size else ''
-            for row in reports[-1].stitches:
-                found = row.metrics.items()
-                metrics |= {f'{at}stitch_{row.id}/{name}': v for name, v in found}
-    finally:
-        set_input_size(runner.model, None)
-    loop.reports = reports
-    if len(reports) > 1 and is_main_process():
-        report_sizes(reports, loop.out_dir)
-    partial.remove()
-    return metrics
+class WrittenResults:
+    """Results of a test, written to a folder after each pass over the data.
 
-
-class OneSize:
-    """A test of the stitches that a loop selects, and its report.
+    The folder has ``stitches.json`` and, for metrics with per-image statistics,
+    ``per_image.npz``. Only the main process writes.
 
     Args:
-        loop: The loop whose settings apply.
-        size: Height and width that images are resized to; None leaves them as they are.
-        partial: Scores of finished stitches.
+        costs: Costs of the stitches.
+        folder: The folder.
+        runner: The runner.
+        dataset: The tested images.
+        data_size: Number of images in the whole data set.
+        metric, lower_is_better: See :class:`snnet_mm.stitching.Selection`.
+
+    Attributes:
+        metrics: Metrics by stitch id and name.
     """
 
     def __init__(
-        self, loop: StitchTestLoop, size: Size | None, partial: PartialResults
+        self,
+        costs: StitchTable,
+        folder: Path,
+        runner: Runner,
+        dataset: Dataset,
+        data_size: int,
+        metric: str | None = None,
+        lower_is_better: Collection[str] | None = None,
     ) -> None:
-        self.loop, self.size, self.partial = loop, size, partial
-        self.runner, model = loop.runner, loop.runner.model
-        self.backbone = find_stitched_backbone(model)
-        self.space = self.backbone.space
-        set_input_size(model, size)
-        known, log = size or loop.input_size, self.runner.logger.info
-        known = known or size_of_images(model, loop.dataloader, self.runner.seed)
-        counted = cost_table(model, known)
-        self.costs = loop.selection.costs_at(counted)
-        images = size_name(self.costs.input_size)
-        self.ids = loop.selection.select(
-            self.space, counted, lambda reason: log(f'{reason}; images of {images}')
-        )
-        number = len(self.ids) * max(len(loop.sizes), 1)
-        check_saved(loop.evaluator, 'test_evaluator', number)
-        if loop.limit or loop.screen:
-            check_partial(loop.evaluator, '--limit, --screen')
+        self.costs, self.folder, self.number = costs, folder, len(dataset)
+        self.metric, self.lower_is_better = metric, lower_is_better
+        self.data_size = data_size
+        self.digest = identify(runner, dataset)
+        self.metrics: dict[int, dict[str, float]] = {}
+        self._images: list[ImageScores] = []
 
-    def run(self) -> StitchResults:
-        """Evaluate and report the stitches; with ``screen``, screen them first."""
-        loop = self.loop
-        folder = loop.out_dir / size_name(self.size) if self.size else loop.out_dir
-        with own_statistics(self.runner, self.ids), self._watched_sizes():
-            report, scores = self._evaluate(self.ids, loop.screen or loop.limit)
-            if loop.screen is not None:
-                kept = best_per_budget_group(report, loop.keep)
-                self.runner.logger.info(
-                    f'{len(kept)} of {len(self.ids)} stitches passed the screening on '
-                    f'{report.stitches[0].num_images} images: {list(kept)}'
-                )
-                on_all, more = self._evaluate(kept, loop.limit)
-                report, scores = report.updated_by(on_all), scores | more
+    def resume(self, work_dir: Path) -> None:
+        """Take over the newest results of the same test, perhaps of other stitches.
+
+        They are searched in the folder and in those of a work directory.
+        """
         if is_main_process():
-            report_stitches(report, folder, loop.quiet)
-            if self.size is None and len(report.stitches) == len(self.space):
-                link_latest(folder / 'stitches.json', self.runner.work_dir)
-            images = [scores[r.id].images for r in report.complete]
-            save_image_scores(images, report, folder / 'per_image.npz')
-        return report
+            files = {self.folder / RESULTS, *work_dir.glob(f'*/{RESULTS}')}
+            files = (path for path in files if path.is_file())
+            for path in sorted(files, key=lambda path: path.stat().st_mtime):
+                table = StitchTable.read(path)
+                if table.digest == self.digest:
+                    scores = path.with_name(IMAGE_SCORES)
+                    self.metrics = {i: dict(table[i].metrics) for i in table}
+                    self.number = table.shared('num_images')
+                    known = scores.is_file()
+                    self._images = [ImageScores.read(scores, table)] if known else []
+        found = [self.metrics, self.number]
+        broadcast_object_list(found)
+        self.metrics, self.number = found
 
-    def _evaluate(
-        self, ids: Sequence[int], limit: int | None
-    ) -> tuple[StitchResults, dict[int, StitchScores]]:
-        """Evaluate the stitches that have no scores yet, group by group."""
-        loop, runner, partial, draw = self.loop, self.runner, self.partial, None
-        loader = loop.dataloader if limit is None else spread(loop.dataloader, limit)
-        number, total = len(loader.dataset), len(loop.dataloader.dataset)
-        if loop.show_dir is not None:
-            draw = self._drawer(Path(loop.show_dir))
-        keys = {i: (i, number, self.size) for i in ids}
-        left = [self.space[i] for i in ids if keys[i] not in partial.scores]
-        left = [stitch.id for stitch in visiting_order(left)]
-        for begin in range(0, len(left), loop.stitches_per_pass):
-            group = left[begin : begin + loop.stitches_per_pass]
-            buffers = MetricBuffers(loop.evaluator, group)
-            run_one_pass(runner, 'test', loader, buffers, loop.fp16, draw)
-            found = buffers.scores(runner.logger, number, loop.metric)
-            partial.add({keys[i]: of_stitch for i, of_stitch in found.items()})
-        scores = {i: partial.scores[key] for i, key in keys.items()}
-        metrics = {i: of_stitch.metrics for i, of_stitch in scores.items()}
-        seen = scores[ids[0]].num_images
-        results = StitchResults.collect(
-            self.space, self.costs, metrics, seen, loop.lower_is_better
-        ).ranked_by(loop.metric)
-        results = replace(results, data_size=total if seen < total else None)
-        return results, scores
+    def add(self, scores: Mapping[int, StitchScores]) -> None:
+        """Write the scores of a pass, by stitch id, with those of earlier passes."""
+        self.metrics |= {i: found.metrics for i, found in scores.items()}
+        self.number = next(iter(scores.values())).num_images
+        self._images += [found.images for found in scores.values() if found.images]
+        if not is_main_process() or not any(self.metrics.values()):
+            return
+        table, known = self.table(), {i for part in self._images for i in part.ids}
+        if known == self.metrics.keys():
+            images = ImageScores.stack(self._images)
+            replace(images, digest=self.digest).save(self.folder / IMAGE_SCORES)
+        table.save(self.folder / RESULTS)
 
-    def _drawer(self, folder: Path) -> PredictionDrawer:
-        """Return what draws predictions, at one of several sizes in its own folder."""
-        paths = [p for p in image_paths(self.loop.dataloader.dataset) if p]
-        folders = {os.path.dirname(os.path.abspath(path)) for path in paths}
-        root = os.path.commonpath(folders) if folders else None
-        # Models get RGB.
-        rgb = not takes_rgb(self.runner.cfg)
-        folder = folder / size_name(self.size) if self.size else folder
-        return PredictionDrawer(self.runner.visualizer, folder, root, rgb)
+    def table(self) -> StitchTable:
+        """Return costs and metrics of the tested stitches."""
+        metrics = {i: self.metrics[i] for i in sorted(self.metrics)}
+        table = self.costs.with_metrics(metrics, self.number, self.lower_is_better)
+        partial = self.data_size if self.number < self.data_size else None
+        table = replace(table, data_size=partial, digest=self.digest)
+        return table.ranked_by(self.metric)
 
-    @contextmanager
-    def _watched_sizes(self) -> Iterator[None]:
-        """Warn if all images have the same size, but costs are counted at another."""
-        seen, counted = set(), self.costs.input_size
-        with self.backbone.register_forward_pre_hook(
-            lambda b, inputs: seen.add(b.input_size or tuple(inputs[0].shape[-2:]))
-        ):
-            yield
-        self.loop.seen_sizes |= seen
-        if len(seen) == 1 and seen != {tuple(counted)}:
-            self.runner.logger.warning(
-                f'The network saw images of {size_name(seen.pop())}, but costs are '
-                f'counted at {size_name(counted)} '
-                '(config key: test_cfg.input_size)'
-            )
+
+def identify(runner: Runner, dataset: Dataset) -> str | None:
+    """Return a digest of everything that affects the scores of a test.
+
+    It is None in all but the main process, although all must call this.
+    """
+    cfg, images = runner.cfg, image_paths(dataset) or [len(dataset)]
+    test_cfg, hook = cfg.get('test_cfg') or {}, statistics_hook(runner)
+    settings = [cfg.get(key) for key in CONFIG_KEYS]
+    settings += [test_cfg.get(key) for key in TEST_KEYS]
+    weights = dict(runner.model.state_dict())  # which sharded models gather
+    if not is_main_process():
+        return None
+    for i, own in (hook.statistics if hook else {}).items():
+        weights |= {f'{i} {name}': value for name, value in own.items()}
+    return digest([repr(settings), repr(images), digest_of(weights)])
+
+
+def image_paths(dataset: Dataset) -> list[str | None]:
+    """Return the paths of all images, or an empty list if the data set has no infos."""
+    if not isinstance(dataset, BaseDataset):
+        return []
+    # Overrides may load or sample images.
+    infos = (BaseDataset.get_data_info(dataset, i) for i in range(len(dataset)))
+    return [info.get('img_path') for info in infos]

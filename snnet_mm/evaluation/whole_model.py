@@ -1,5 +1,6 @@
 """Tests of models without stitches, such as single anchors, for use as baselines."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from mmengine.dist import is_main_process
@@ -11,20 +12,16 @@ from snnet_mm.costs.parts import size_of_images
 from snnet_mm.models import unwrapped
 from snnet_mm.stitching import (
     UNITS,
-    StitchResult,
-    StitchResults,
+    StitchRow,
+    StitchTable,
     key_metric,
     metric_directions,
 )
 from snnet_mm.utils import link_latest
 
-from .image_scores import (
-    gathered,
-    image_names,
-    image_scores,
-    save_image_scores,
-)
+from .image_scores import gathered, image_names, image_scores
 from .metric_buffers import numbers_of
+from .testing import IMAGE_SCORES, identify
 
 
 class ImagesHook(Hook):
@@ -56,6 +53,7 @@ def evaluate_whole_model(runner: Runner) -> None:
     loader = runner.test_dataloader
     names = gathered(hook.names, len(loader.dataset))
     scores = image_scores(0, tested, hook.results, metrics, names=names)
+    identity = identify(runner, loader.dataset)
     if not metrics or not is_main_process():
         return
     try:
@@ -64,18 +62,21 @@ def evaluate_whole_model(runner: Runner) -> None:
     except ValueError as error:  # such as images in several views
         runner.logger.warning(f'No results.json: costs cannot be counted: {error}')
         return
-    about = 0, 'whole', type(unwrapped(model)).__name__, cost.flops, cost.params
-    row = StitchResult(*about, metrics, num_images=len(names))
-    directions, metric = metric_directions(metrics), key_metric(metrics)
-    path, images = (Path(runner.log_dir, n) for n in ('results.json', 'per_image.npz'))
-    space = 'no stitches'
-    results = StitchResults([row], metric, directions, size, space, scope=scope)
-    results.save(path)
+    row = StitchRow(
+        0, 'whole', type(unwrapped(model)).__name__, *cost[:2], size, metrics
+    )
+    row = replace(row, num_images=len(names))
+    about = scope, key_metric(metrics), metric_directions(metrics)
+    table = StitchTable([row], 'no stitches', *about)
+    table = replace(table, digest=identity)
+    path, images = (Path(runner.log_dir, n) for n in ('results.json', IMAGE_SCORES))
+    if scores is not None:
+        replace(scores, digest=table.digest).save(images)
+        link_latest(images, runner.work_dir)
+    table.save(path)
     link_latest(path, runner.work_dir)
     gflops, params = (UNITS[n].cell(getattr(row, n)) for n in ('flops', 'params'))
     words = f'{gflops} GFLOPs at {size[0]}x{size[1]}, {params} M parameters'
     words += f' of {scope}' if scope else ''
+    metric = table.metric
     print(f'{metric} {metrics[metric]:.4g}, {words}. Wrote {path}')
-    save_image_scores([scores], results, images)
-    if scores is not None:
-        link_latest(images, runner.work_dir)

@@ -26,7 +26,7 @@ from snnet_mm.costs.parts import empty_images
 from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.runtime.bundle import describe_file, files_of, name_by_content
 from snnet_mm.runtime.manifest import DIGITS, MANIFEST, VERSION, check_manifest
-from snnet_mm.stitching import Selection, StitchResults
+from snnet_mm.stitching import Selection, StitchTable
 from snnet_mm.tasks import task_of
 from snnet_mm.tasks.base import Predictions
 from snnet_mm.utils import (
@@ -93,7 +93,7 @@ class StitchExporter:
         model: nn.Module,
         out_dir: str | os.PathLike,
         size: Sequence[int] | None = None,
-        results: StitchResults | None = None,
+        results: StitchTable | None = None,
     ) -> None:
         self.cfg, self.model, self.results = cfg, model, results
         # Another model may have been loaded since.
@@ -115,6 +115,7 @@ class StitchExporter:
         check(of_images, 'model.type', name, wanted)
         if results is not None:
             results.check_space(self.space)
+            self.results = results.for_size(self.size)
         # ``images`` are BGR, as mm loads them; graphs may take RGB.
         shape = NUM_IMAGES, image_channels(model), *self.size
         self.images, source = sample_images(cfg, shape)
@@ -301,13 +302,13 @@ class StitchExporter:
 
     def _save_results(
         self, exported: Sequence[_Exported], folder: Path
-    ) -> StitchResults:
+    ) -> StitchTable:
         """Save results by format and precision; return those of PyTorch."""
         rows = defaultdict(dict)
         for stitch in exported:
             for kind, verified in stitch.scores.items():
                 rows[kind][stitch.id] = verified
-        by_kind = results_by_kind(self.space, self.costs, rows)
+        by_kind = results_by_kind(self.costs, rows)
         for kind, results in by_kind.items():
             results.save(folder / RESULTS.format(*kind))
         return by_kind[PYTORCH, 'fp32']
@@ -317,11 +318,11 @@ class StitchExporter:
         entries: Mapping[int, Mapping],
         about_graphs: Mapping,
         weights: Mapping | None,
-        results: StitchResults | None,
+        results: StitchTable | None,
     ) -> dict:
         ranked_by, metrics = None, {}
         if results is not None:
-            for row in results.stitches:  # JSON has no NaN
+            for row in results.rows:  # JSON has no NaN
                 found = row.metrics.items()
                 metrics[row.id] = {k: v for k, v in found if math.isfinite(v)}
             if results.metric in results.directions:

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 from snnet_mm.costs import size_name
 from snnet_mm.datasets import check_data_folders, spread
 from snnet_mm.evaluation.metric_buffers import MetricBuffers, StitchScores
-from snnet_mm.stitching import CostTable, StitchingSpace, StitchResults
+from snnet_mm.stitching import StitchTable
 from snnet_mm.tasks import check_partial, task_of
 from snnet_mm.tasks.base import Predictions
 from snnet_mm.utils import check
@@ -68,10 +68,9 @@ def verify(
 
 
 def results_by_kind(
-    space: StitchingSpace,
-    costs: CostTable,
+    costs: StitchTable,
     found: Mapping[tuple[str, str], Mapping[int, Verified]],
-) -> dict[tuple[str, str], StitchResults]:
+) -> dict[tuple[str, str], StitchTable]:
     """Collect results, latencies included, by format and precision."""
     results = {}
     for (name, precision), rows in found.items():
@@ -81,7 +80,7 @@ def results_by_kind(
         table = costs.measured(runtime_setup(name, precision), latency)
         metrics = {i: row.scores.metrics for i, row in rows.items()}
         number = next(iter(rows.values())).scores.num_images
-        results[name, precision] = StitchResults.collect(space, table, metrics, number)
+        results[name, precision] = table.with_metrics(metrics, number)
     return results
 
 

@@ -16,11 +16,9 @@ from torch import nn
 
 from snnet_mm.evaluation.per_stitch_bn import STATISTICS, attach_statistics
 from snnet_mm.models import StitchedBackbone, set_stitch
-from snnet_mm.stitching import StitchingSpace
 from snnet_mm.tasks import import_parts_for
 from snnet_mm.utils import (
     check,
-    dicts_in,
     load_config,
     load_fitting,
     load_weights_only,
@@ -31,25 +29,6 @@ from snnet_mm.utils import (
 )
 from snnet_mm.utils.configs import drawable
 from snnet_mm.utils.registered_names import name_types
-
-
-def space_of(cfg: Config) -> StitchingSpace | None:
-    """Return the stitching space of a config without weights; None if unknown.
-
-    The backbone is built on the meta device, in well under a second.
-    """
-    init_default_scope(cfg.get('default_scope') or 'mmengine')
-    backbone = next(
-        (p for p in dicts_in(cfg.model) if {'type', 'anchors'} <= p.keys()), None
-    )
-    if backbone is None:
-        return None
-    try:
-        with torch.device('meta'):
-            return MODELS.build(backbone).space
-    except (NotImplementedError, RuntimeError):
-        # Some anchors need real tensors; callers then check the real model.
-        return None
 
 
 def init_model(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from statistics import median
 
-from .budgets import pareto_front
+from .budgets import best_within, pareto_front
 from .checks import check, is_number
 
 # Relative; together they keep a settled controller within 10 % of its target.
@@ -67,9 +67,9 @@ class BudgetController:
         self.target_ms = 1000 / target_fps if target_ms is None else target_ms
         if scores is None:
             scores, higher_is_better = costs, True
-        self._ids = pareto_front(costs, scores, higher_is_better)
         # Ascending in cost and score: the last one is the best.
-        self.costs = {i: costs[i] for i in self._ids}
+        self.costs = pareto_front(costs, scores, higher_is_better)
+        self._ids = [*self.costs]
         self._clock = clock
         self.load = load  # milliseconds per unit of cost, None if unknown
         self._index = 0 if load is None else self._best_within(self.target_ms)
@@ -141,8 +141,8 @@ class BudgetController:
         return ERROR * deviation / math.sqrt(number)
 
     def _best_within(self, time_ms: float) -> int:
-        within = [n for n, i in enumerate(self._ids) if self.expected_ms(i) <= time_ms]
-        return within[-1] if within else 0
+        best = best_within(self.costs, time_ms / self.load)
+        return 0 if best is None else self._ids.index(best)
 
     def _switch(self, index: int, stepped_up: bool) -> None:
         self._index, self._stepped_up, self._waited = index, stepped_up, 0

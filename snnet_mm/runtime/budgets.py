@@ -2,10 +2,12 @@
 
 import math
 import re
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Hashable, Iterable, Mapping
+from typing import NamedTuple, TypeVar
 
 from .checks import check
+
+Key = TypeVar('Key', bound=Hashable)
 
 
 class CostUnit(NamedTuple):
@@ -76,20 +78,30 @@ def is_budget(text: object) -> bool:
     return isinstance(text, str) and text.endswith(tuple(_COSTS))
 
 
-def parse_budget(text: str, key: str = '--budget') -> Budget:
-    """Parse a budget such as ``'120G'``, ``'60M'``, ``'25ms'`` or ``'50%'``."""
+def parse_budget(
+    text: str, key: str = '--budget', known: Collection[str] = tuple(UNITS)
+) -> Budget:
+    """Parse a budget such as ``'120G'``, ``'60M'``, ``'25ms'`` or ``'50%'``.
+
+    Args:
+        text: The budget.
+        key: Config key or option that has it, for messages.
+        known: The costs that it may bound. Default: all.
+    """
     match = re.fullmatch(r'\s*(\d+\.?\d*|\.\d+)\s*([A-Za-z]+|%)\s*', str(text))
     right = match and match[2] in _COSTS and float(match[1]) > 0
     check(right, key, text, BUDGETS)
     cost = _COSTS[match[2]]
+    units = ', '.join(UNITS[name].symbol for name in known)
+    check(cost in (*known, SHARE), key, text, f'budgets in %, {units}')
     factor = 0.01 if cost == SHARE else UNITS[cost].factor
     # Without rounding, 4.1M becomes 4099999.9999999995.
     return Budget(cost, round(float(match[1]) * factor, 6))
 
 
-def drop_nan(scores: Mapping[int, float], name: str = 'score') -> dict[int, float]:
+def drop_nan(scores: Mapping[Key, float], name: str = 'score') -> dict[Key, float]:
     """Remove stitches whose score is NaN, as they cannot be ranked."""
-    numbers = {i: score for i, score in scores.items() if not math.isnan(score)}
+    numbers = {key: score for key, score in scores.items() if not math.isnan(score)}
     if scores and not numbers:
         raise ValueError(
             f'{name} is NaN for all {len(scores)} stitches: none can be chosen by it'
@@ -98,21 +110,31 @@ def drop_nan(scores: Mapping[int, float], name: str = 'score') -> dict[int, floa
 
 
 def pareto_front(
-    costs: Mapping[int, float],
-    scores: Mapping[int, float],
+    costs: Mapping[Key, float],
+    scores: Mapping[Key, float],
     higher_is_better: bool = True,
-) -> list[int]:
-    """Return the stitch ids on the Pareto front, ascending in cost.
+) -> dict[Key, float]:
+    """Return the costs of the stitches on the Pareto front, ascending.
 
     Each has a strictly better score than every other stitch of equal or lower cost. Of
-    stitches equal in both, the smallest id is returned. NaN scores are excluded.
+    stitches equal in both, the first is returned. NaN scores are excluded.
     """
     unknown = sorted(set(scores) - set(costs))
     if unknown:
         raise ValueError(f'stitches {unknown} have a score but no cost')
-    sign, front = 1 if higher_is_better else -1, []
-    scores = drop_nan(scores)
-    for stitch_id in sorted(scores, key=lambda i: (costs[i], -sign * scores[i], i)):
-        if not front or sign * (scores[stitch_id] - scores[front[-1]]) > 0:
-            front.append(stitch_id)
+    sign, front, best = 1 if higher_is_better else -1, {}, -math.inf
+    scores = {key: sign * score for key, score in drop_nan(scores).items()}
+    for key in sorted(scores, key=lambda key: (costs[key], -scores[key])):
+        if not front or scores[key] > best:
+            front[key], best = costs[key], scores[key]
     return front
+
+
+def best_within(front: Mapping[Key, float], limit: float) -> Key | None:
+    """Return the best stitch of a front within a limit; None if there is none.
+
+    Args:
+        front: Costs of stitches, worst stitch first, as of :func:`pareto_front`.
+        limit: Largest cost.
+    """
+    return next((key for key in reversed(front) if front[key] <= limit), None)

@@ -1,10 +1,8 @@
 """Selection of the stitch for a request while others are queued."""
 
-from collections.abc import Hashable, Mapping
-from operator import itemgetter
-from typing import TypeVar
+from collections.abc import Mapping
 
-Key = TypeVar('Key', bound=Hashable)
+from .budgets import Key, best_within
 
 
 def choose(
@@ -25,7 +23,8 @@ def choose(
         The best such stitch. If none is fast enough for all requests, the fastest one;
         if that is too slow even for the most urgent request alone, None.
     """
-    times = [(key, t) for key, t in front.items() if t <= slack]
-    within = [key for key, t in times if t * (waiting + rate * t) <= slack]
-    fastest = min(times, key=itemgetter(1), default=(None, 0))  # times are learnt
-    return within[-1] if within else fastest[0]
+    front = {key: t for key, t in front.items() if t <= slack}
+    of_all = {key: t * (waiting + rate * t) for key, t in front.items()}
+    best = best_within(of_all, slack)
+    # Times are learnt, so the first one need not be the fastest.
+    return min(front, key=front.get, default=None) if best is None else best

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from .budgets import best_within
 from .checks import check, is_number, is_whole
 from .detection import Detections, Panoptic
 
@@ -71,8 +72,8 @@ class Deadline:
         self._seconds.append(elapsed / number)
         per_cost = median(self._seconds) / self.costs[self.stitch]
         seconds = MARGIN * (self._end - self._clock()) / max(left, 1)
-        within = [i for i, cost in self.costs.items() if cost * per_cost <= seconds]
-        stitch = within[-1] if within else next(iter(self.costs))
+        stitch = best_within(self.costs, seconds / per_cost)
+        stitch = next(iter(self.costs)) if stitch is None else stitch
         if stitch != self.stitch:
             self.stitch = stitch
             self._seconds.clear()

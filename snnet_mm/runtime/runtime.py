@@ -15,7 +15,7 @@ from statistics import median
 import numpy as np
 
 from .budget_controller import BudgetController
-from .budgets import UNITS, pareto_front, parse_budget
+from .budgets import UNITS, best_within, pareto_front, parse_budget
 from .bundle import OPENERS, RUNTIMES, Run, check_size, files_of, open_graph
 from .checks import check, is_number, is_whole
 from .detection import Detections, Panoptic
@@ -119,19 +119,18 @@ class StitchRuntime:
             fallback: ``'cheapest'`` selects the cheapest stitch if none is within the
                 budget. Default: raise a ValueError.
         """
-        wanted = parse_budget(budget, 'budget')
+        wanted = parse_budget(budget, 'budget', ('latency', 'flops', 'params'))
         cost, limit = wanted.of([self.manifest['largest_flops']])
-        known = 'latency', 'flops', 'params'
-        check(cost in known, 'budget', budget, "'25ms', '2G', '50%' and '3M'")
         check(fallback in (None, 'cheapest'), 'fallback', fallback, (None, 'cheapest'))
         column = self.latencies() if cost == 'latency' else self._column(cost)
         scores, higher = self._scores()
         front = pareto_front(column, scores, higher)
-        within = [key for key in front if column[key] <= limit]
-        name, cheapest = front[0]
-        least = f'{UNITS[cost].budget(column[front[0]])}, stitch {cheapest} in {name}'
-        check(within or fallback, 'budget', budget, f'{least}, or more')
-        best = within[-1] if within else front[0]
+        best, cheapest = best_within(front, limit), next(iter(front))
+        least = '{}, stitch {} in {}'.format(
+            UNITS[cost].budget(front[cheapest]), *cheapest[::-1]
+        )
+        check(best or fallback, 'budget', budget, f'{least}, or more')
+        best = best or cheapest
         equal = [k for k in scores if k[1] == best[1] and scores[k] == scores[best]]
         if len(equal) > 1:
             times = self._times(equal) if cost == 'latency' else {}
@@ -163,7 +162,7 @@ class StitchRuntime:
     def front(self) -> dict[Key, float]:
         """Milliseconds of the stitches on the Pareto front, fastest first."""
         times, (scores, higher) = self.latencies(), self._scores()
-        return {key: times[key] for key in pareto_front(times, scores, higher)}
+        return pareto_front(times, scores, higher)
 
     def __call__(
         self, image: np.ndarray

@@ -3,38 +3,23 @@
 from snnet_mm.runtime.budgets import (
     UNITS,
     Budget,
+    best_within,
     is_budget,
     pareto_front,
     parse_budget,
 )
 
-from .cost_table import (
-    Cost,
-    CostTable,
-    Setup,
-    cost_column,
-    group_by_cost,
-    split_cost_range,
-)
+from .cost_groups import default_step, group_by_cost, split_cost_range
 from .metrics import (
     HIGHER,
     KEY_METRICS,
     key_metric,
     know_metrics,
     metric_directions,
-    rank_correlation,
     short_name,
 )
 from .picking import Choice, pick, prior_scores
 from .plans import Plan, read_plan, write_plan
-from .results import (
-    NoMetricsError,
-    StitchResult,
-    StitchResults,
-    Variant,
-    best_per_budget_group,
-    joint_rows,
-)
 from .routes import (
     Position,
     Segment,
@@ -53,4 +38,5 @@ from .space import (
     write_space_record,
 )
 from .staged_space import StagedSpace
+from .table import Cost, Key, Setup, StitchRow, StitchTable, cost_column
 from .two_way_space import KINDS, TwoWaySpace

@@ -1,8 +1,6 @@
-"""Metrics: their directions, the default ranking metric and rank correlation."""
+"""Metrics: their directions, and which ranks stitches by default."""
 
-import math
-import statistics
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 
 from snnet_mm.utils import check
 
@@ -60,16 +58,3 @@ def metric_directions(
     return {
         m: LOWER if short_name(m) in lower else found.get(m, HIGHER) for m in metrics
     }
-
-
-def rank_correlation(a: Sequence[float], b: Sequence[float]) -> float:
-    """Return Spearman's rank correlation of two lists; NaN if one list is constant."""
-    if len(set(a)) < 2 or len(set(b)) < 2:
-        return math.nan
-    return statistics.correlation(_ranks(a), _ranks(b))
-
-
-def _ranks(values: Sequence[float]) -> list[float]:
-    """Return ranks from 0; ties share their mean rank."""
-    ordered = sorted(values)
-    return [ordered.index(value) + (ordered.count(value) - 1) / 2 for value in values]

@@ -1,17 +1,16 @@
 """Choice of the best stitch, size and precision within a budget, with a prior."""
 
-import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from snnet_mm.runtime.budgets import UNITS, Budget, parse_budget
+from snnet_mm.runtime.budgets import UNITS, Budget, best_within, parse_budget
 from snnet_mm.utils import check
 from snnet_mm.utils.machine import devices
 
-from .cost_table import CostTable
-from .results import StitchResults, check_comparable, variant_of
+from .metrics import NONE
 from .space import StitchingSpace
+from .table import StitchRow, StitchTable, cost_column
 
 # Penalty for a change of anchor at the very end of a route, as a fraction of the FLOPs
 # range between its anchors; for earlier changes it is proportional to their depth.
@@ -27,125 +26,79 @@ class Choice(NamedTuple):
 
     id: int
     input_size: tuple[int, int]
-    precision: str | None
+    precision: str
     reason: str
-
-
-class _NoneWithinError(ValueError):
-    """Raised if no stitch of a table is within the budget."""
 
 
 def pick(
     space: StitchingSpace,
     budget: str | Budget,
-    costs: CostTable | None = None,
-    results: StitchResults | Sequence[StitchResults] | None = None,
-    on: Sequence[str] | None = None,
+    table: StitchTable,
+    on: Collection[str] | None = None,
 ) -> Choice:
-    """Choose the best stitch within a budget among all given sizes and precisions.
+    """Choose the best stitch within a budget among all sizes and precisions.
 
-    Without results, :func:`prior_scores` ranks the stitches, which is a guess. Ties go
-    to the cheapest stitch, then to the first table. Milliseconds that another device
-    measured are used with a warning.
+    In a table without metrics, :func:`prior_scores` ranks the stitches, which is a
+    guess. Ties go to the cheapest stitch, then to the first row.
 
     Args:
         space: The stitching space.
         budget: A budget such as ``'120G'``, ``'60M'``, ``'25ms'`` or ``'50%'``, a share
-            of the FLOPs of the largest stitch in the tables.
-        costs: Costs of the stitches; by default those in the results.
-        results: Results; without ``costs`` also several, one per size and precision.
+            of the FLOPs of the largest stitch in the table.
+        table: Costs of the stitches and, if they were evaluated, their metrics.
         on: Names of devices that the stitch may run on. Default: those of this machine.
+
+    Raises:
+        ValueError: If no stitch is within the budget, or other devices measured its
+            milliseconds.
     """
     budget = budget if isinstance(budget, Budget) else parse_budget(budget)
-    results = listed(results)
-    needed = 'results or a cost table, which budgets go by'
-    check(results or costs, '--results', None, needed)
-    if results:
-        check_comparable(results)
-    pairs = [(r, r) for r in results]
-    if costs is not None:
-        check(len(results) < 2, '--costs', 'a table', 'none with several results')
-        costs.check_space(space)
-        pairs = [(costs, results[0] if results else None)]
-    budget = budget.of(max(t.column('flops').values()) for t, _ in pairs)
-    found, errors = [], []
-    for priced, own in pairs:
-        where = _where(priced, results)
-        try:
-            found.append((*_best(space, budget, priced, own), priced, where))
-        except _NoneWithinError as error:
-            errors.append(where + ': ' * bool(where) + str(error))
-    if not found:
-        raise ValueError('; '.join(errors))
-    _, best, reason, priced, where = max(found, key=lambda of: of[0])
+    budget = budget.of(cost_column(table.rows, 'flops').values())
+    table.check_space(space)
+    evidence = f'by the prior, {PRIOR_LOSES}'
+    if guessed := table.metric is None:
+        table = table.at(table.input_size)
+        prior = prior_scores(space, table.column('flops'))
+        prior = {i: dict(prior=score) for i, score in prior.items()}
+        table = table.with_metrics(prior, lower_is_better=(NONE,))
+    front, unit = table.front(budget.cost), UNITS[budget.cost]
     if budget.cost == 'latency':
-        _warn_of_other(priced, devices() if on is None else on)
-    return Choice(best, *variant_of(priced), f'{reason}; {where}' if where else reason)
-
-
-def _best(
-    space: StitchingSpace,
-    budget: Budget,
-    priced: CostTable | StitchResults,
-    results: StitchResults | None,
-) -> tuple[tuple, int, str]:
-    """Return a sort key (larger is better), id and reason of the best stitch."""
-    if results is None:
-        sign, scores = 1, prior_scores(space, priced.column('flops'))
-    else:
-        results.check_space(space)
-        sign, scores = 1 if results.higher_is_better else -1, results.scores()
-    column, unit = priced.column(budget.cost), UNITS[budget.cost]
-    affordable = (i for i in scores if column[space[i].id] <= budget.limit)
-    found = sorted(affordable, key=lambda i: (-sign * scores[i], column[i], i))
-    if not found:
-        cheapest = min(scores, key=lambda i: (column[i], i))
-        which = 'stitch' if results is None else 'evaluated stitch'
-        raise _NoneWithinError(
-            f'budget {budget}: no {which} is that cheap; the cheapest is stitch '
-            f'{cheapest} ({space.describe(space[cheapest])}) with '
-            f'{unit.budget(column[cheapest])}'
+        _check_devices(budget, front, devices() if on is None else on)
+    rows = {row.key: row for row in front}
+    costs = {key: getattr(row, budget.cost) for key, row in rows.items()}
+    key = best_within(costs, budget.limit)
+    if key is None:
+        raise ValueError(
+            f'budget {budget}: no {"" if guessed else "evaluated "}stitch is that '
+            f'cheap; the cheapest is {_describe(table, front[0], budget.cost)}'
         )
-    best = found[0]
-    evidence = f'the prior, {PRIOR_LOSES}'
-    if results is not None:
-        second = [f'stitch {i} with {scores[i]:.4g}' for i in found[1:2]] or ['none']
+    if not guessed:
         evidence = (
-            f'results that measured {len(results.complete)} of {len(space)} stitches: '
-            f'{results.metric} {scores[best]:.4g}; runner-up {second[0]}'
+            f'{table.metric} {table.score(rows[key]):.4g}, the best of '
+            f'{len(table.ranked())} evaluated stitches, sizes and precisions'
         )
-    what = f'stitch {best} ({space.describe(space[best])}, {unit.budget(column[best])})'
-    reason = f'budget {budget} {budget.meaning}: {what}, by {evidence}'
-    return (sign * scores[best], -priced.column('flops')[best]), best, reason
+    what = _describe(table, rows[key], budget.cost)
+    return Choice(*key, f'budget {budget} {unit.meaning}: {what}, {evidence}')
 
 
-def _warn_of_other(priced: CostTable | StitchResults, on: Sequence[str]) -> None:
-    """Warn if none of some devices measured the milliseconds."""
-    measured = priced.setup.device if priced.setup else 'an unknown device'
-    if not measured.startswith(tuple(on)):
-        logging.getLogger('snnet_mm').warning(
-            f'Warning: milliseconds of this budget were measured on {measured}, not on '
-            f'{" or ".join(on)}; tools/analysis_tools/stitch_table.py CONFIG --latency '
-            'measures them here (option: --costs)'
-        )
+def _check_devices(
+    budget: Budget, rows: Sequence[StitchRow], on: Collection[str]
+) -> None:
+    """Raise if a device that is not in ``on`` measured the milliseconds of rows."""
+    for row in rows:
+        device = row.setup.device if row.setup else 'an unknown device'
+        wanted = f'milliseconds of {" or ".join(on)}, not of {device}: measure them '
+        wanted += 'with tools/analysis_tools/stitch_table.py CONFIG --latency, and '
+        wanted += 'give its costs.json, too (option: --results)'
+        check(device.startswith((*on,)), '--budget', str(budget), wanted)
 
 
-def _where(one: CostTable | StitchResults, of: Sequence[StitchResults]) -> str:
-    """Describe the size or precision that distinguishes ``one`` among ``of``."""
-    (size, precision), parts = variant_of(one), []
-    sizes, precisions = ({variant_of(r)[n] for r in of} for n in (0, 1))
-    if len(sizes) > 1:
-        parts.append('images of {}x{}'.format(*size))
-    if len(precisions) > 1:
-        parts.append(f'in {precision or "unknown precision"}')
-    return ' '.join(parts)
-
-
-def listed(given: object) -> list:
-    """Return an object, a list or tuple of objects, or None as a list."""
-    if given is None:
-        return []
-    return [*given] if isinstance(given, list | tuple) else [given]
+def _describe(table: StitchTable, row: StitchRow, cost: str) -> str:
+    """Describe a stitch, with its size and precision where those of the table vary."""
+    words = f'stitch {row.id} ({row.route}, {UNITS[cost].budget(getattr(row, cost))})'
+    if table.shared('input_size') is None:
+        words += ' on images of {}x{}'.format(*row.input_size)
+    return words + ('' if table.shared('precision') else f' in {row.precision}')
 
 
 def prior_scores(space: StitchingSpace, flops: Mapping[int, float]) -> dict[int, float]:

@@ -9,8 +9,12 @@ from mmengine.hooks import Hook
 from mmengine.logging import print_log
 from mmengine.registry import TASK_UTILS
 
-from snnet_mm.stitching import CostTable, StitchingSpace, group_by_cost
-from snnet_mm.stitching.cost_table import default_step
+from snnet_mm.stitching import (
+    StitchingSpace,
+    StitchTable,
+    default_step,
+    group_by_cost,
+)
 from snnet_mm.utils import check, is_whole, register
 
 # The anchors that a sandwich may add to its random stitches.
@@ -32,7 +36,7 @@ class StitchSampler(metaclass=ABCMeta):
 
     def __init__(
         self,
-        costs: CostTable | None,
+        costs: StitchTable | None,
         seed: int = 0,
         per_rank: bool = False,
         space: StitchingSpace | None = None,
@@ -74,7 +78,7 @@ class UniformSampler(StitchSampler):
     """
 
     def __init__(
-        self, costs: CostTable | None = None, anchors: bool = True, **kwargs
+        self, costs: StitchTable | None = None, anchors: bool = True, **kwargs
     ) -> None:
         super().__init__(costs, **kwargs)
         left_out = () if anchors else self.space.anchor_ids
@@ -95,7 +99,7 @@ class ResourceConstrainedSampler(StitchSampler):
             the widest step that makes about as many groups as the paper has, 13.
     """
 
-    def __init__(self, costs: CostTable, step: float | None = None, **kwargs) -> None:
+    def __init__(self, costs: StitchTable, step: float | None = None, **kwargs) -> None:
         super().__init__(costs, **kwargs)
         flops = self.flops()
         low, high = min(flops.values()), max(flops.values())
@@ -131,7 +135,7 @@ class SandwichSampler(StitchSampler):
 
     def __init__(
         self,
-        costs: CostTable | None,
+        costs: StitchTable | None,
         space: StitchingSpace,
         num_random: int = 1,
         sampler: dict | None = None,

@@ -27,7 +27,7 @@ from snnet_mm.models import (
     set_stitches,
     unwrapped,
 )
-from snnet_mm.stitching import CostTable, Stitch
+from snnet_mm.stitching import Stitch, StitchTable
 from snnet_mm.utils import check, is_whole, isolated_rng, register, shared_seed
 
 METHODS = ('least-squares', 'kaiming')
@@ -178,7 +178,7 @@ class StitchSamplingHook(Hook):
 
     after_train = before_val
 
-    def _count(self, runner: Runner) -> CostTable | None:
+    def _count(self, runner: Runner) -> StitchTable | None:
         """Return the costs; if images have several views, log a warning instead."""
         size, seed = self._input_size, shared_seed(runner.seed)
         try:

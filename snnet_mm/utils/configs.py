@@ -403,9 +403,6 @@ def set_test(cfg: Config, **settings: Any) -> None:
     if settings and not tests_stitches(cfg):
         cfg.test_cfg = dict(type='StitchTestLoop')
     cfg.test_cfg.update(settings)
-    screened = 'keep' not in settings or cfg.test_cfg.get('screen') is not None
-    with_screen = 'with --screen (config key: test_cfg.screen)'
-    check(screened, '--keep', settings.get('keep'), with_screen)
 
 
 def tests_stitches(cfg: Config) -> bool:

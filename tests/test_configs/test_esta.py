@@ -8,7 +8,7 @@ from mmengine.runner import Runner
 from narrow_configs import narrow
 
 from snnet_mm.costs import cost_table, count_parameters
-from snnet_mm.stitching import StitchResults
+from snnet_mm.stitching import StitchTable
 
 PAGE = CONFIGS.parent / 'docs/how_to/esta.md'
 TOY = CONFIGS / 'toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
@@ -96,6 +96,6 @@ def test_the_config_on_the_page_about_esta(tmp_path):
     runner = Runner.from_cfg(cfg)
     runner.train()
     space = runner.model.backbone.space
-    scores = StitchResults.read(tmp_path / 'stitch_scores.json', space)
-    assert len(scores.stitches) in (2, 3)
+    scores = StitchTable.read(tmp_path / 'stitch_scores.json', space)
+    assert len(scores.rows) in (2, 3)
     assert space.anchor_ids[-1] in scores.scores()

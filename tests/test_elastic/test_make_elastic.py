@@ -17,7 +17,7 @@ from snnet_mm.anchors.pretrained import read_weights
 from snnet_mm.elastic import make_elastic
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import find_stitched_backbone, set_stitch
-from snnet_mm.stitching import StitchResults
+from snnet_mm.stitching import StitchTable
 from snnet_mm.utils import load_weights_only
 
 SLOW = pytest.mark.slow
@@ -82,8 +82,8 @@ def test_a_model_of_every_task_is_unchanged_at_the_largest_budget(
     results = make_elastic(*files, tmp_path, say=lines.append, **OPTIONS)
     kind = 'equal bit for bit'
     assert lines[0] == f'PlainViT with {2 * DEPTH} branches: features are {kind}'
-    assert StitchResults.read(tmp_path / 'stitches.json') == results
-    rows = {r.id: r for r in results.stitches}
+    assert StitchTable.read(tmp_path / 'stitches.json') == results
+    rows = {r.id: r for r in results.rows}
     assert [*rows] == [*range(len(rows))]
     assert 1 < len(rows) <= 5
     flops = [row.flops for row in rows.values()]

@@ -9,7 +9,12 @@ from torch import nn
 
 from snnet_mm.elastic.report import elastic_table, next_commands
 from snnet_mm.models import ElasticBackbone
-from snnet_mm.stitching import Cost, CostTable, Setup, StitchResults, TwoWaySpace
+from snnet_mm.stitching import Cost, Setup, StitchTable, TwoWaySpace
+
+
+def table_of(costs):
+    table = StitchTable.counted(costs, (48, 64), TwoWaySpace((3, 7)))
+    return table.measured(Setup('cpu', 1, 'fp32'), {0: 8.0, 1: 4.0})
 
 
 @pytest.mark.parametrize(
@@ -22,10 +27,9 @@ from snnet_mm.stitching import Cost, CostTable, Setup, StitchResults, TwoWaySpac
     ],
 )
 def test_scores_are_compared_with_the_network(metric, scores, heading, cells):
-    costs = CostTable({0: Cost(200, 20), 1: Cost(100, 10)}, (48, 64))
-    costs = costs.measured(Setup('cpu', 1, 'float32'), {0: 8.0, 1: 4.0})
+    costs = table_of({0: Cost(200, 20), 1: Cost(100, 10)})
     metrics = {i: {metric: score} for i, score in enumerate(scores)}
-    results = StitchResults.collect(TwoWaySpace((3, 7)), costs, metrics)
+    results = costs.with_metrics(metrics)
     table = elastic_table(results)
     assert table.columns[-1].header == heading
     assert list(table.columns[-1].cells) == cells
@@ -64,10 +68,9 @@ def test_next_commands_are_those_that_the_model_supports(
     model, anchor, seen, more, page, monkeypatch
 ):
     monkeypatch.chdir(Path(__file__).parents[2])
-    costs = CostTable({0: Cost(2 * 10**9, 20), 1: Cost(10**9, 10)}, (48, 64))
-    costs = costs.measured(Setup('cpu', 1, 'float32'), {0: 8.0, 1: 4.0})
+    costs = table_of({0: Cost(2 * 10**9, 20), 1: Cost(10**9, 10)})
     metrics = {0: dict(mIoU=40), 1: dict(mIoU=30)}
-    results = StitchResults.collect(TwoWaySpace((3, 7)), costs, metrics)
+    results = costs.with_metrics(metrics)
     runner = SimpleNamespace(
         model=model(anchor),
         cfg=dict(val_dataloader=dict(batch_size=1)),

@@ -9,13 +9,14 @@ import pytest
 import torch
 from mmengine.model import ImgDataPreprocessor
 from mmengine.optim import OptimWrapper
+from tables import table_of
 from torch import nn
 from toy_classifier import ToyClassifier
 
 from snnet_mm.esta import ImportanceSampler, importance_results
 from snnet_mm.esta.importance import saliency
 from snnet_mm.models import SandwichWrapper, set_stitches
-from snnet_mm.stitching import Cost, CostTable, TwoWaySpace
+from snnet_mm.stitching import Cost, StitchTable, TwoWaySpace
 from snnet_mm.training import SandwichSampler
 
 # Three intervals of 10 to 40: {0, 2}, {6, 7}, {5, 3, 1}; ids as in a 3/3 space.
@@ -31,13 +32,13 @@ def space():
 @pytest.fixture
 def costs(space):
     table = {i: Cost(int(FLOPS.get(i, 11e9)), 1) for i in space.ids}
-    return CostTable(table, (8, 8), space.fingerprint)
+    return StitchTable.counted(table, (8, 8), space)
 
 
 def test_the_most_important_of_every_interval_is_deployed(space, costs):
-    results = importance_results(space, costs, SCORES, num_groups=3)
+    results = importance_results(costs, SCORES, num_groups=3)
     assert results.metric == 'deployment'
-    assert [r.id for r in results.stitches] == sorted(SCORES)
+    assert [r.id for r in results.rows] == sorted(SCORES)
     e = math.exp
     third = e(0.5) + e(0.6) + e(0.2)
     wanted = {
@@ -50,11 +51,11 @@ def test_the_most_important_of_every_interval_is_deployed(space, costs):
         1: 1 + e(0.2) / third,
     }
     assert results.scores() == pytest.approx(wanted)
-    assert {r.id: r.metrics['importance'] for r in results.stitches} == SCORES
+    assert {r.id: r.metrics['importance'] for r in results.rows} == SCORES
     # Stitch 0 is on the front for being the cheapest of all.
-    assert results.front() == [0, 2, 6, 3]
+    assert [row.id for row in results.front()] == [0, 2, 6, 3]
     # Stitches without a score are left out, and no large one overflows.
-    few = importance_results(space, costs, {0: 1e4, 2: 2e4, 7: 2.0}, num_groups=3)
+    few = importance_results(costs, {0: 1e4, 2: 2e4, 7: 2.0}, num_groups=3)
     assert few.scores() == {0: -1, 2: 1, 7: 2}
 
 
@@ -62,7 +63,7 @@ def test_the_most_important_of_every_interval_is_deployed(space, costs):
 
 # Intervals of thirds: {0, 2}, {3, 4, 5}, {1}.
 THIRDS = {0: 0, 1: 100, 2: 10, 3: 40, 4: 42, 5: 50}
-TABLE = CostTable({i: Cost(f, 7 * f) for i, f in THIRDS.items()}, (8, 8))
+TABLE = table_of(THIRDS)
 
 
 def build(warm_up=2, num_groups=3, **kwargs):
@@ -101,7 +102,7 @@ def test_draws_are_uniform_before_and_by_softmax_after_the_warm_up():
 
 def test_the_largest_anchor_comes_along():
     space = TwoWaySpace([4, 8])
-    costs = CostTable({i: Cost(10 * i, i) for i in space.ids}, (8, 8))
+    costs = table_of({i: 10 * i for i in space.ids})
     inner = dict(type='ImportanceSampler', warm_up=1, num_groups=2)
     sampler = SandwichSampler(costs, space, sampler=inner, anchors='slowest')
     middle = set(space.ids) - {1}

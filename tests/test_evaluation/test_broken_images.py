@@ -7,7 +7,7 @@ from toy import runner_of
 
 from snnet_mm.evaluation import BrokenImagesHook, evaluate_whole_model
 from snnet_mm.evaluation.image_scores import ImageScores
-from snnet_mm.stitching import StitchResults
+from snnet_mm.stitching import StitchTable
 from snnet_mm.utils import digest
 
 LOAD = [dict(type='LoadImageFromFile'), dict(type='LoadAnnotations')]
@@ -65,8 +65,9 @@ def test_images_that_are_dropped_do_not_count(cfg, tmp_path):
         else:
             runner.test()
         (path,) = tmp_path.glob(f'*/{name}')
-        assert {r.num_images for r in StitchResults.read(path).stitches} == {3}
-        images = ImageScores.read(path.with_name('per_image.npz'))
+        table = StitchTable.read(path)
+        assert table.shared('num_images') == 3
+        images = ImageScores.read(path.with_name('per_image.npz'), table)
         assert images.numerators.shape[1] == 3
         assert images.names == digest(
             [f'{tmp_path.name}/images/{i}.png' for i in range(3)]

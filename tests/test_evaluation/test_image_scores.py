@@ -1,19 +1,18 @@
-import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from mmengine.evaluator import BaseMetric
 from mmengine.structures import BaseDataElement
+from tables import table_of
 
 from snnet_mm.evaluation.image_scores import (
     ImageScores,
     gathered,
     image_names,
     image_scores,
-    save_image_scores,
 )
-from snnet_mm.stitching import Cost, CostTable, StitchResults, TwoWaySpace
 
 
 def test_iou_is_the_mean_over_classes_of_ratios_of_sums():
@@ -56,34 +55,16 @@ def test_the_interval_of_a_difference_is_paired():
     assert high - low == pytest.approx(2 * 1.96 * np.sqrt(0.25 / 400), rel=0.1)
 
 
-SPACE = TwoWaySpace((2, 3))
-COSTS = CostTable({i: Cost(1 + i, 1) for i in SPACE.ids}, (8, 8))
-
-
-def results_of(**metrics):
-    """Results of stitches 0 and 1, whose metrics go up by 1."""
-    rows = {i: {k: v + i for k, v in metrics.items()} for i in (0, 1)}
-    return StitchResults.collect(SPACE, COSTS, rows).ranked_by('acc')
-
-
 def test_scores_of_images_belong_to_results(tmp_path):
-    """Those of another test are an error, or are removed by one without its own."""
     path, images = tmp_path / 'per_image.npz', np.random.rand(2, 1, 3, 1)
     parts = [ImageScores('acc', (i,), *images, names='a') for i in (0, 1)]
-    results = results_of(acc=1.5, other=math.nan)
-    save_image_scores(parts, results, path)
-    results.save(tmp_path / 'stitches.json')
-    again = StitchResults.read(tmp_path / 'stitches.json')
-    read = ImageScores.read(path, again.ranked_by('other', ['other']))
+    replace(ImageScores.stack(parts), digest='a test').save(path)
+    table = replace(table_of({0: 1}), digest='a test')
+    read = ImageScores.read(path, table)
     assert (read.ids, read.names) == ((0, 1), 'a')
-    for others in (results_of(acc=1.6, other=math.nan), results_of(acc=1.5)):
+    for digest in ('another', None):
         with pytest.raises(ValueError, match='belongs to another test than'):
-            ImageScores.read(path, others)
-    save_image_scores([parts[0], None], results, path)
-    assert not path.exists()
-    save_image_scores(parts, results, path)
-    save_image_scores(parts, results.ranked_by('other', ['other']), path)
-    assert not path.exists()
+            ImageScores.read(path, replace(table, digest=digest))
 
 
 def test_names_of_several_ranks_are_those_of_the_results(monkeypatch):

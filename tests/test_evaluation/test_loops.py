@@ -8,13 +8,15 @@ import pytest
 import torch
 from mmengine.evaluator import BaseMetric
 from mmengine.runner import Runner
+from tables import counts
 from torch.utils.data import BatchSampler
 from toy import runner_of
 
 from snnet_mm.costs import cost_table
 from snnet_mm.evaluation.image_scores import ImageScores
 from snnet_mm.models import find_stitched_backbone, set_stitch
-from snnet_mm.stitching import Selection, Setup, StitchResults
+from snnet_mm.runtime.device import processor
+from snnet_mm.stitching import Setup, StitchTable
 
 METRICS = dict(
     seg=('mIoU', 'aAcc', 'mAcc'),
@@ -34,7 +36,7 @@ def test_test_loop_writes_results_and_picture(toy_cfg, task, tmp_path, capsys):
     costs = cost_table(runner.model)
     assert [s['id'] for s in written['stitches']] == list(costs)
     for s in written['stitches']:
-        assert (s['flops'], s['params']) == costs[s['id']][:2]
+        assert (s['flops'], s['params']) == counts(costs[s['id']])
         for key in METRICS[task]:
             of_loop = metrics[f'stitch_{s["id"]}/{key}']
             assert s['metrics'][key] == pytest.approx(of_loop)
@@ -45,9 +47,10 @@ def test_test_loop_writes_results_and_picture(toy_cfg, task, tmp_path, capsys):
     assert names == ['pareto.png', 'per_image.npz', 'stitches.json']
     # Over all images they are the metric, which mmseg rounds to two digits.
     of_images = ImageScores.read(out_dir / 'per_image.npz')
-    assert (of_images.metric, of_images.ids) == (written['metric'], tuple(costs))
-    (found,) = of_images.scores(np.ones((1, written['stitches'][0]['num_images'])))
-    wanted = [s['metrics'][written['metric']] for s in written['stitches']]
+    assert (of_images.metric, {*of_images.ids}) == (written['metric'], {*costs})
+    (found,) = of_images.scores(np.ones((1, written['num_images'])))
+    rows = {s['id']: s['metrics'] for s in written['stitches']}
+    wanted = [rows[i][written['metric']] for i in of_images.ids]
     assert found.tolist() == pytest.approx(wanted, abs=0.01)
     assert len({*found.tolist()}) > 10
     assert 'slow[0:2] > fast[1:4]' in capsys.readouterr().out
@@ -64,12 +67,12 @@ def test_a_chain_of_three_anchors(toy_cfg, tmp_path):
     runner.test()
     space = find_stitched_backbone(runner.model).space
     assert space.ids == (0, 1, 2, 3, 5, 6, 7, 9, 10, 11, 12)
-    results = StitchResults.read(tmp_path / 'report' / 'stitches.json', space)
+    results = StitchTable.read(tmp_path / 'report' / 'stitches.json', space)
     costs = cost_table(runner.model)
-    assert {r.id: (r.kind, r.flops) for r in results.stitches} == {
+    assert {r.id: (r.kind, r.flops) for r in results.rows} == {
         s.id: (s.kind, costs[s.id].flops) for s in space
     }
-    assert results.stitches[-1].route == 'anchor1[0:1] > anchor2[2:3] > anchor1[2:3]'
+    assert results.rows[-1].route == 'anchor1[0:1] > anchor2[2:3] > anchor1[2:3]'
 
 
 def test_validation_during_training(toy_cfg):
@@ -111,22 +114,18 @@ def test_settings_that_name_a_metric_without_a_stitch(toy_cfg, stitches, meant):
 
 def test_budgets_of_milliseconds_by_measured_costs(toy_cfg, tmp_path):
     path = tmp_path / 'costs.json'
-    runner = runner_of(toy_cfg, '25ms', costs=str(path))
+    runner = runner_of(toy_cfg, '25ms')
     counted = cost_table(runner.model)
     latency = dict.fromkeys(counted, 30.0) | {3: 24.0}
-    measured = counted.measured(Setup('a board', 1, 'float32'), latency)
-    path.write_text(json.dumps(measured.to_dict()))
+    counted.measured(Setup(processor(), 1, 'fp32'), latency).save(path)
+    runner = runner_of(toy_cfg, '25ms', results=str(path))
     runner.test()
     (written,) = tmp_path.glob('*/stitches.json')
-    results = StitchResults.read(written)
-    assert [(r.id, r.latency) for r in results.stitches] == [(3, 24.0)]
-    assert results.setup.device == 'a board'
-
-    other = replace(measured, input_size=(32, 32))
-    path.write_text(json.dumps(other.to_dict()))
-    runner.test_loop.selection = Selection('25ms', costs=str(path))
-    with pytest.raises(ValueError, match=r'costs.json \(.*--costs\) holds for'):
-        runner.test()
+    assert [*StitchTable.read(written)] == [3]
+    rows = [replace(row, params=row.params + 1) for row in counted.rows]
+    replace(counted, rows=rows).save(path)
+    with pytest.raises(ValueError, match='stitch 0 has .* parameters in one'):
+        runner_of(toy_cfg, '25G', results=str(path)).test()
 
 
 class Given(BaseMetric):
@@ -183,11 +182,6 @@ def test_metrics_that_would_mix_stitches_are_refused(toy_cfg, mode, evaluator, w
         runner.test() if mode == 'test' else runner.train()
 
 
-def test_a_limit_below_the_screening_is_refused(toy_cfg):
-    with pytest.raises(ValueError, match='limit=3; allowed: more than the 3 of screen'):
-        runner_of(toy_cfg, screen=3, limit=3).test()
-
-
 def test_batch_samplers(toy_cfg):
     """Those that group images have no batch size."""
     batches = dict(type=BatchSampler, drop_last=False)
@@ -199,12 +193,12 @@ def test_batch_samplers(toy_cfg):
     assert 0 < metrics['stitch_0/mIoU'] < 100
 
 
-def test_sizes_end_with_a_test_that_fails(toy_cfg, monkeypatch):
+def test_resizing_ends_with_a_test_that_fails(toy_cfg, monkeypatch):
     def fail(*args):
         raise ZeroDivisionError
 
-    monkeypatch.setattr('snnet_mm.evaluation.testing.run_one_pass', fail)
-    runner = runner_of(toy_cfg, [0], sizes=[[32, 32]])
+    monkeypatch.setattr('snnet_mm.evaluation.loops.run_one_pass', fail)
+    runner = runner_of(toy_cfg, [0], resize=[32, 32])
     with pytest.raises(ZeroDivisionError):
         runner.test()
     assert find_stitched_backbone(runner.model).input_size is None

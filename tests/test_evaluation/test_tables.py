@@ -4,8 +4,8 @@ from dataclasses import replace
 import pytest
 from small_results import COSTS, RESULTS, SPACE
 
-from snnet_mm.evaluation import cost_report, report_stitches, stitch_table
-from snnet_mm.stitching import Cost, StitchResults
+from snnet_mm.evaluation import report_stitches, stitch_table
+from snnet_mm.stitching import StitchTable
 
 SCOPE = 'backbone and neck alone'
 
@@ -14,37 +14,40 @@ def columns(table):
     return {column.header: list(column.cells) for column in table.columns}
 
 
-def test_results_are_sorted_by_cost_with_the_front_marked():
+def test_costs_and_metrics_with_the_front_marked():
     table = stitch_table(replace(RESULTS, scope=SCOPE))
-    assert table.title == f'Stitches at 32x48: 4 (costs: {SCOPE})'
+    assert table.title == f'4 stitches at 32x48 (a board, batch 2, fp32; {SCOPE})'
     assert columns(table) == {
-        'id': ['0', '5', '2', '1'],
-        'kind': ['anchor', 'SF', 'FS', 'anchor'],
-        'route': [SPACE.describe(SPACE[i]) for i in (0, 5, 2, 1)],
-        'GFLOPs': ['3.00', '10.00', '20.00', '30.00'],
+        'id': ['0', '1', '2', '5'],
+        'kind': ['anchor', 'anchor', 'FS', 'SF'],
+        'route': [SPACE.describe(SPACE[i]) for i in (0, 1, 2, 5)],
+        'GFLOPs': ['3.00', '30.00', '20.00', '10.00'],
         'params (M)': ['5.00'] * 4,
-        'RMSE': ['0.900', '0.600', '0.800', '0.500'],
-        'delta1': ['0.550', '0.700', '0.600', '0.750'],
+        'ms': ['9.00', '8.00', '4.00', '6.00'],
+        'RMSE': ['0.900', '0.500', '0.800', '0.600'],
+        'delta1': ['0.550', '0.750', '0.600', '0.700'],
         'Pareto': ['*', '*', '', '*'],
     }
 
 
-def test_report_can_be_read_back(tmp_path, capsys):
-    report_stitches(RESULTS, tmp_path)
-    assert StitchResults.read(tmp_path / 'stitches.json') == RESULTS
-    # Ranks by FLOPs 0 3 2 1, by RMSE 3 0 2 1: 1 - 6 * 18 / (4 * 15).
+def test_report_is_sorted_by_flops_and_explained(tmp_path, capsys):
+    part = [replace(row, num_images=3) for row in RESULTS.rows]
+    report_stitches(replace(RESULTS, rows=part, data_size=9), tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ['pareto.png']
     printed = capsys.readouterr().out
+    order = [printed.index(SPACE.describe(SPACE[i]) + ' ') for i in (0, 5, 2, 1)]
+    assert order == sorted(order)
     for words in (
-        'correlation of RMSE and FLOPs: -0.80.',
-        '* on the Pareto front, 3 of 4 stitches: none that costs as little has less RM',
+        'metrics of 3 of 9 images',
+        '* on the Pareto front, 3 of 4 stitches: no cheaper stitch has an equal or',
     ):
         assert words in printed
 
 
 def all_nan(results):
     metrics = dict(RMSE=math.nan, delta1=1.0)
-    stitches = [replace(r, metrics=metrics) for r in results.stitches]
-    return replace(results, stitches=stitches)
+    rows = [replace(row, metrics=metrics) for row in results.rows]
+    return replace(results, rows=rows)
 
 
 @pytest.mark.parametrize(
@@ -55,31 +58,29 @@ def all_nan(results):
     ],
     ids=['no direction', 'all NaN'],
 )
-def test_an_evaluation_without_a_front_is_not_lost(tmp_path, capsys, results, words):
+def test_results_without_a_front_are_printed(tmp_path, capsys, results, words):
     report_stitches(results, tmp_path)
-    assert [p.name for p in tmp_path.iterdir()] == ['stitches.json']
-    read = StitchResults.read(tmp_path / 'stitches.json')
-    assert [r.id for r in read.stitches] == [r.id for r in results.stitches]
+    assert not [*tmp_path.iterdir()]
     assert words in ' '.join(capsys.readouterr().out.split())
     assert columns(stitch_table(results))['Pareto'] == [''] * 4
 
 
-def test_only_known_costs_are_shown():
-    counted = {i: Cost(*cost[:2]) for i, cost in COSTS.costs.items()}
-    table = cost_report(SPACE, replace(COSTS, costs=counted, setup=None), [5, 0])
+def test_only_known_columns_are_shown():
+    rows = [replace(COSTS[i], latency=None, setup=None) for i in (5, 0)]
+    table = stitch_table(replace(COSTS, rows=rows))
     assert table.title == '2 stitches at 32x48'
-    expected = {
+    assert columns(table) == {
         'id': ['5', '0'],
         'kind': ['SF', 'anchor'],
         'route': ['slow[0:3] > fast[1:3]', 'fast[0:3]'],
         'GFLOPs': ['10.00', '3.00'],
         'params (M)': ['5.00', '5.00'],
     }
-    assert columns(table) == expected
-    measured = cost_report(SPACE, replace(COSTS, scope=SCOPE), [5, 0])
-    assert columns(measured) == expected | dict(ms=['6.00', '9.00'])
-    where = f'(a board, batch 2, float32; {SCOPE})'
-    assert measured.title == f'2 stitches at 32x48 {where}'
-    results = StitchResults.collect(SPACE, replace(COSTS, scope=SCOPE), {5: dict(a=1)})
-    assert StitchResults.from_dict(results.to_dict()) == results
-    assert results.scope == SCOPE
+
+
+def test_sizes_that_differ_have_a_column():
+    small = replace(COSTS, rows=[replace(COSTS[5], input_size=(16, 24))])
+    table = stitch_table(StitchTable.merge(small, RESULTS.at((32, 48))))
+    assert table.title == '5 stitches of several sizes (a board, batch 2, fp32)'
+    assert columns(table)['size'] == ['16x24', *['32x48'] * 4]
+    assert columns(table)['RMSE'] == ['', '0.900', '0.500', '0.800', '0.600']

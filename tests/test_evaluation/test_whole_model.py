@@ -7,7 +7,7 @@ from tiny import TOY
 from snnet_mm.costs import whole_model_cost
 from snnet_mm.evaluation import evaluate_whole_model
 from snnet_mm.evaluation.image_scores import ImageScores
-from snnet_mm.stitching import StitchResults
+from snnet_mm.stitching import StitchTable
 
 
 def test_a_model_without_stitches_is_a_baseline(tmp_path):
@@ -19,12 +19,12 @@ def test_a_model_without_stitches_is_a_baseline(tmp_path):
     cfg.model.data_preprocessor.size = (48, 32)
     runner = Runner.from_cfg(cfg)
     evaluate_whole_model(runner)
-    results = StitchResults.read(tmp_path / 'results.json')
-    (row,) = results.stitches
+    results = StitchTable.read(tmp_path / 'results.json')
+    (row,) = results.rows
     cost, _ = whole_model_cost(runner.model, (48, 32))
     assert results.input_size == (48, 32)
     assert (row.num_images, row.flops, row.params) == (3, cost.flops, cost.params)
-    scores = ImageScores.read(tmp_path / 'per_image.npz')
+    scores = ImageScores.read(tmp_path / 'per_image.npz', results)
     # mmsegmentation rounds to two places.
     assert abs(scores.scores(torch.ones(1, 3))[0, 0] - row.metrics['mIoU']) < 0.006
 

@@ -133,7 +133,7 @@ def test_stitches_are_tested_and_drawn(trained, tmp_path):
     cfg.test_cfg = dict(type='StitchTestLoop', stitches='0,1', show_dir=pictures)
     runner = Runner.from_cfg(cfg)
     runner.test()
-    assert [row.id for row in runner.test_loop.reports[0].stitches] == [0, 1]
+    assert [row.id for row in runner.test_loop.table.rows] == [0, 1]
     assert len([*(tmp_path / 'pictures').rglob('*.png')]) == 8
 
 

@@ -13,7 +13,6 @@ from snnet_mm.exports import StitchExporter
 from snnet_mm.exports.comparison import check_parity
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import set_stitch
-from snnet_mm.stitching import StitchResults
 
 onnx = pytest.importorskip('onnx')
 pytest.importorskip('onnxruntime')
@@ -60,7 +59,7 @@ def test_the_manifest_tells_costs_metrics_and_how_to_feed(toy_cfg, build, tmp_pa
     stitch |= dict(flops=costs[3].flops, params=costs[3].params)
     stitch |= dict(segments=[['fast', 0, 2], ['slow', 4, 5]], branches=None)
     measured = {3: dict(mIoU=7, mAcc=math.nan), 1: dict(mIoU=8, mAcc=9)}
-    results = StitchResults.collect(space, costs, measured)
+    results = costs.with_metrics(measured)
     exporter = StitchExporter(cfg, model, tmp_path, results=results)
     exporter.export_stitch(3, ['mm'])
     manifest = json.loads((tmp_path / 'manifest.json').read_text())

@@ -28,7 +28,7 @@ from snnet_mm.exports.verification import verify
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import set_stitch
 from snnet_mm.runtime import bundle
-from snnet_mm.stitching import StitchResults
+from snnet_mm.stitching import StitchTable
 from snnet_mm.utils import folder_lock
 
 onnx = pytest.importorskip('onnx')
@@ -133,11 +133,11 @@ def test_what_passes_is_written(exporter, tmp_path, spoil, logits, caplog):
     assert first['metrics']['mIoU'] == found['pytorch']
     assert {plain(p.name) for p in tmp_path.glob('*.onnx')} == {*kept.values()}
     for precision, stitch in (('fp32', first), ('int8', second)):
-        results = StitchResults.read(tmp_path / f'stitches_onnx_{precision}.json')
-        (row,), about = results.stitches, stitch['files'][0]['verified']
+        results = StitchTable.read(tmp_path / f'stitches_onnx_{precision}.json')
+        (row,), about = results.rows, stitch['files'][0]['verified']
         assert (row.id, row.num_images) == (stitch['id'], 2)
         assert (row.latency, row.metrics['mIoU']) == (about['ms'], about['value'])
-        assert results.setup.dtype == precision
+        assert row.precision == precision
     images, names = exporter.graph_images, set()
     for i, name in kept.items():
         set_stitch(exporter.model, i)
@@ -160,7 +160,7 @@ def test_results_of_an_earlier_export_are_not_left(exporter, tmp_path):
     names = {path.name for path in tmp_path.glob('stitches_*')}
     written = {f'stitches_{name}_fp32.json' for name in ('mm', 'pytorch')}
     assert names == written | {'stitches_mine_fp32.json'}
-    StitchResults.read(tmp_path / 'stitches_pytorch_fp32.json')
+    StitchTable.read(tmp_path / 'stitches_pytorch_fp32.json')
 
 
 def test_heads_that_are_no_graphs_are_refused(exporter, tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from training_twice import train_twice
 
 from snnet_mm.costs.tracing import is_unknown
 from snnet_mm.models import find_stitched_backbone, set_stitch
-from snnet_mm.stitching import StitchResults
+from snnet_mm.stitching import StitchTable
 from snnet_mm.utils import load_weights_only
 
 pytest.importorskip('transformers')
@@ -66,7 +66,7 @@ def test_all_stitches_are_tested_in_one_pass(cfg):
     last = [steps[-1] for steps in starts]
     blocks = sum(not isinstance(step, str) and step.block >= 0 for step in last)
     assert sum(ran) == blocks * len(runner.test_dataloader)
-    results = StitchResults.read(Path(runner.log_dir) / 'stitches.json')
+    results = StitchTable.read(Path(runner.log_dir) / 'stitches.json')
     assert (results.metric, results.higher_is_better) == ('perplexity', False)
     assert results.input_size == (1, 16)
     loaded = (runner.model.data_preprocessor(x) for x in runner.test_dataloader)

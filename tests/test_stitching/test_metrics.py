@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from snnet_mm.stitching import pareto_front, rank_correlation
+from snnet_mm.stitching import pareto_front
 from snnet_mm.stitching.metrics import key_metric, metric_directions
 
 NAN = math.nan
@@ -45,20 +45,13 @@ def test_the_metric_that_ranks():
 )
 def test_front_by_hand(costs, scores, front):
     costs, scores = dict(enumerate(costs)), dict(enumerate(scores))
-    assert pareto_front(costs, scores) == front
+    assert [*pareto_front(costs, scores)] == front
     losses = {i: -s for i, s in scores.items()}
-    assert pareto_front(costs, losses, higher_is_better=False) == front
+    assert [*pareto_front(costs, losses, higher_is_better=False)] == front
 
 
 def test_front_of_the_published_stitches(published):
     costs = {i: v['flops'] for i, v in published.items()}
     scores = {i: v['mIoU'] for i, v in published.items()}
-    front = pareto_front(costs, scores)
+    front = [*pareto_front(costs, scores)]
     assert front == [0, 90, 108, 91, 109, 93, 94, 96, 20, 4, 3, 2, 1]
-
-
-def test_rank_correlation_by_hand():
-    assert rank_correlation([1, 2, 3], [9, 5, 1]) == pytest.approx(-1)
-    assert rank_correlation([1, 2, 3, 4], [1, 2, 4, 3]) == pytest.approx(0.8)
-    assert rank_correlation([1, 2, 2], [1, 3, 2]) == pytest.approx(0.75**0.5)
-    assert math.isnan(rank_correlation([1, 1], [1, 2]))

@@ -11,7 +11,6 @@ from snnet_mm.costs import cost_table
 from snnet_mm.exports import StitchExporter
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import find_stitched_backbone
-from snnet_mm.stitching import StitchResults
 
 
 @pytest.fixture(scope='session')
@@ -57,7 +56,7 @@ def untrained(tmp_path_factory):
     torch.save(dict(state_dict=model.state_dict()), folder / 'weights.pth')
     space = find_stitched_backbone(model).space
     scores = {i: dict(mIoU=float(i * 7 % 15)) for i in space.ids}
-    results = StitchResults.collect(space, cost_table(model), scores)
+    results = cost_table(model).with_metrics(scores)
     results.save(folder / 'stitches.json')
     return folder / 'weights.pth', folder / 'stitches.json'
 
@@ -75,7 +74,7 @@ def narrow(tmp_path_factory):
     torch.save(dict(state_dict=model.state_dict()), folder / 'weights.pth')
     space, costs = model.backbone.space, cost_table(model)
     scores = {i: dict(mIoU=float(i * 7 % 15)) for i in space.ids}
-    results = StitchResults.collect(space, costs, scores)
+    results = costs.with_metrics(scores)
     results.save(folder / 'stitches.json')
     StitchExporter(cfg, model, folder / 'bundle').export_bundle((0, 1))
     return folder

@@ -1,7 +1,7 @@
 import pytest
 
 from snnet_mm.esta import importance_results
-from snnet_mm.stitching import Cost, CostTable, StitchResults, TwoWaySpace
+from snnet_mm.stitching import Cost, StitchTable, TwoWaySpace
 
 TOOL = 'research/check_importance.py'
 # Intervals of thirds: {0, 2, 3}, {5, 6}, {7, 8, 1}.
@@ -14,10 +14,10 @@ SCORES = {0: 0.1, 2: 0.9, 3: 0.2, 5: 0.5, 6: 0.4, 7: 0.3, 8: 0.2, 1: 0.6}
 def files(tmp_path):
     space = TwoWaySpace([3, 3])
     costs = {i: Cost(f * 10**9, 1) for i, f in FLOPS.items()}
-    costs = CostTable(costs, (8, 8), space.fingerprint)
+    costs = StitchTable.counted(costs, (8, 8), space)
     metrics = {i: dict(mIoU=m) for i, m in MIOU.items()}
-    measured = StitchResults.collect(space, costs, metrics)
-    scored = importance_results(space, costs, SCORES, 3)
+    measured = costs.with_metrics(metrics)
+    scored = importance_results(costs, SCORES, 3)
     paths = tmp_path / 'a.json', tmp_path / 'b.json'
     measured.save(paths[0])
     scored.save(paths[1])

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from front_comparison import FrontComparison, Run
 
-from snnet_mm.evaluation.image_scores import ImageScores, results_digest
-from snnet_mm.stitching import Cost, CostTable, StitchResults, TwoWaySpace
+from snnet_mm.evaluation.image_scores import ImageScores
+from snnet_mm.stitching import Cost, StitchTable, TwoWaySpace
 
 
 def make_run(costs, per_image, anchors=None, sign=1):
@@ -92,13 +92,13 @@ def test_other_images_metrics_and_directions_are_not_compared():
 def test_names_of_outputs_keep_their_dots(run_here, tmp_path):
     space = TwoWaySpace((3, 7))
     costs = {i: Cost(10**9 * (i + 1), 5) for i in (0, 1)}
-    costs = CostTable(costs, (8, 8), space.fingerprint)
+    costs = StitchTable.counted(costs, (8, 8), space)
     metrics = {0: dict(mIoU=40.0), 1: dict(mIoU=60.0)}
-    results = StitchResults.collect(space, costs, metrics)
+    results = replace(costs.with_metrics(metrics), digest='a test')
     results.save(tmp_path / 'stitches.json')
     numerators = np.repeat([[0.4], [0.6]], 4, axis=1)[..., None]
     images = ImageScores('mIoU', (0, 1), numerators, np.ones_like(numerators), 100)
-    images = replace(images, results=results_digest(results, (0, 1)))
+    images = replace(images, digest=results.digest)
     images.save(tmp_path / 'per_image.npz')
     out = tmp_path / 'out/lr1e-3.v0.5'
     options = ('--resamples', 100, '--out', out)

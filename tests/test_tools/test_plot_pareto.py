@@ -2,14 +2,13 @@ from dataclasses import replace
 
 import pytest
 
-from snnet_mm.stitching import (
-    Cost,
-    CostTable,
-    Setup,
-    StitchResult,
-    StitchResults,
-    TwoWaySpace,
-)
+from snnet_mm.stitching import Cost, Setup, StitchRow, StitchTable, TwoWaySpace
+
+
+def alone(flops, metric, value, better):
+    row = StitchRow(0, 'whole', 'A', flops, 1, (8, 8), {metric: value})
+    return StitchTable([row], 'no stitches', None, metric, {metric: better})
+
 
 TOOL = 'analysis_tools/plot_pareto.py'
 PUBLISHED = 'tests/data/ade20k_setr_deit3_s_l.json'
@@ -25,27 +24,25 @@ def test_published_figures_are_drawn(run_here, tmp_path):
 
 
 def test_an_anchor_alone_is_a_point(run_here, tmp_path):
-    row = StitchResult(0, 'whole', 'A', 363 * 10**9, 1, dict(mIoU=52.0))
-    alone = StitchResults([row], 'mIoU', dict(mIoU='higher'), (8, 8), 'no stitches')
-    alone.save(tmp_path / 'results.json')
+    alone(363 * 10**9, 'mIoU', 52.0, 'higher').save(tmp_path / 'results.json')
     options = ('--baseline-results', 'anchor alone', tmp_path / 'results.json')
     run_here(TOOL, PUBLISHED, *options, '--out', tmp_path / 'front.svg')
     assert 'anchor alone' in (tmp_path / 'front.svg').read_text()
 
 
 def test_costs_metric_and_direction_are_chosen(run_here, tmp_path):
-    space, setup = TwoWaySpace([3, 7]), Setup('a board', 1, 'float32')
-    costs = {i: Cost(i + 1, 5, latency=3.5 + i) for i in (0, 1)}
-    costs = CostTable(costs, (8, 8), space.fingerprint, setup)
-    costs.save(tmp_path / 'costs.json')
+    space, setup = TwoWaySpace([3, 7]), Setup('a board', 1, 'fp32')
+    counted = {i: Cost(i + 1, 5) for i in (0, 1)}
+    counted = StitchTable.counted(counted, (8, 8), space)
+    counted.measured(setup, {0: 3.5, 1: 4.5}).save(tmp_path / 'costs.json')
     metrics = {i: dict(mIoU=1.0, kappa=float(i)) for i in (0, 1)}
-    results = StitchResults.collect(space, costs, metrics, lower_is_better=['kappa'])
+    results = counted.with_metrics(metrics, lower_is_better=['kappa'])
     path, picture = tmp_path / 'stitches.json', tmp_path / 'pareto.svg'
     replace(results, directions=dict(mIoU='higher')).save(path)
-    options = ('--cost', 'latency', '--costs', tmp_path / 'costs.json')
+    options = (tmp_path / 'costs.json', '--cost', 'latency')
     out = '--out', picture
     run_here(TOOL, path, *options, *out)
-    assert 'ms at 8x8 (a board, batch 1, float32)' in picture.read_text()
+    assert 'ms at 8x8 (a board, batch 1, fp32)' in picture.read_text()
     with pytest.raises(ValueError, match="'AP'; allowed: .*'kappa'"):
         run_here(TOOL, path, '--metric', 'AP')
     with pytest.raises(ValueError, match="'kappa'.*--lower-is-better kappa"):
@@ -58,10 +55,10 @@ def test_costs_metric_and_direction_are_chosen(run_here, tmp_path):
 
 def test_all_files_are_drawn_by_one_metric(run_here, tmp_path, monkeypatch):
     space, drawn = TwoWaySpace([3, 7]), {}
-    costs = CostTable({i: Cost(i + 1, 5) for i in (0, 1)}, (8, 8), space.fingerprint)
+    costs = StitchTable.counted({i: Cost(i + 1, 5) for i in (0, 1)}, (8, 8), space)
     for name, metric, more in (('a', 'mIoU', 0), ('b', 'aAcc', 10)):
         metrics = {i: dict(mIoU=40.0 + i + more, aAcc=80.0 + i + more) for i in (0, 1)}
-        results = StitchResults.collect(space, costs, metrics).ranked_by(metric)
+        results = costs.with_metrics(metrics).ranked_by(metric)
         results.save(tmp_path / f'{name}.json')
     monkeypatch.setattr(
         'snnet_mm.evaluation.plot_pareto',
@@ -75,9 +72,7 @@ def test_all_files_are_drawn_by_one_metric(run_here, tmp_path, monkeypatch):
     run_here(TOOL, a, *others, '--metric', 'aAcc')
     assert drawn['results'].scores() == {0: 80, 1: 81}
     assert [point.score for point in drawn['baselines']] == [90, 91]
-    row = StitchResult(0, 'whole', 'A', 1, 1, dict(RMSE=0.5))
-    lacking = StitchResults([row], 'RMSE', dict(RMSE='lower'), (8, 8), 'no stitches')
-    lacking.save(tmp_path / 'c.json')
+    alone(1, 'RMSE', 0.5, 'lower').save(tmp_path / 'c.json')
     for option in ('--compare', '--baseline-results'):
         with pytest.raises(ValueError, match="'mIoU'; allowed: 'RMSE'"):
             run_here(TOOL, a, option, 'c', tmp_path / 'c.json')

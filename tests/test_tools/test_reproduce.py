@@ -12,7 +12,7 @@ from mmengine.registry import init_default_scope
 from papers import merge
 
 from snnet_mm.models import find_stitched_backbone
-from snnet_mm.stitching import StitchResults
+from snnet_mm.stitching import StitchTable
 from snnet_mm.utils import load_config
 
 ROOT = Path(__file__).parents[2]
@@ -192,7 +192,7 @@ def test_stitches_of_table_1_are_trained_and_tested_alone(call):
     tests = call('SN-Netv1 table 1 individual', '--dry-run')[3::2]
     found = [line.split('--stitch-id ')[1].split()[0] for line in tests]
     name = 'imagenet/published/snnetv1-deit-ti-s-b_in1k.json'
-    results = StitchResults.read(ROOT / 'configs' / name)
+    results = StitchTable.read(ROOT / 'configs' / name)
     scores = [results.scores()[int(stitch_id)] for stitch_id in found]
     assert scores == [72.6, 76.48, 78.2, 79.96, 81.502, 81.962]
 
@@ -237,12 +237,12 @@ def test_what_was_done_is_not_done_again(tool, call, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize('name', PUBLISHED)
 def test_published_results_are_the_authors(name):
-    results = StitchResults.read(ROOT / 'configs' / f'{name}.json')
+    results = StitchTable.read(ROOT / 'configs' / f'{name}.json')
     theirs = json.loads((DATA / f'{PUBLISHED[name]}.json').read_text())['stitches']
     if isinstance(theirs, list):  # in the form of ours
         theirs = {str(row['id']): row | row['metrics'] for row in theirs}
-    assert {str(row.id) for row in results.stitches} == {*theirs}
-    for row in results.stitches:
+    assert {str(row.id) for row in results.rows} == {*theirs}
+    for row in results.rows:
         figures = theirs[str(row.id)]
         assert row.flops == figures['flops']
         keys = ('acc1', 'accuracy/top1', 'mIoU')

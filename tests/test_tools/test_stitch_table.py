@@ -3,8 +3,13 @@ import re
 
 import pytest
 
-from snnet_mm.stitching import Cost, CostTable, StitchResults, TwoWaySpace
-from snnet_mm.stitching.cost_table import default_step, group_by_cost
+from snnet_mm.stitching import (
+    Cost,
+    StitchTable,
+    TwoWaySpace,
+    default_step,
+    group_by_cost,
+)
 
 TOOL = 'analysis_tools/stitch_table.py'
 CONFIG = 'configs/toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
@@ -14,10 +19,10 @@ def test_costs_are_printed_and_saved(run_here, tmp_path):
     options = ('--latency', '--batch', 2, '--shape', '64x96', '--rounds', 2)
     options += ('--check', 0, 9, '--sort', 'params', '--kind', 'FS', 'SF')
     printed = run_here(TOOL, CONFIG, *options, '--out', tmp_path)
-    table = CostTable.read(tmp_path / 'costs.json')
+    table = StitchTable.read(tmp_path / 'costs.json')
     assert len(table) == 14
     assert table.input_size == (64, 96)
-    assert (table.setup.batch, table.setup.dtype) == (2, 'float32')
+    assert (table[0].setup.batch, table[0].precision) == (2, 'fp32')
     assert min(table.column('latency').values()) > 0
     params = table.column('params')
     rows = re.findall(r'^\W*(\d+) \W+([FS]+) ', printed, re.MULTILINE)
@@ -34,7 +39,7 @@ def test_costs_are_printed_and_saved(run_here, tmp_path):
 
 def test_groups_of_the_sampler(run_here, tmp_path):
     printed = run_here(TOOL, CONFIG, '--groups', 0.005, '--out', tmp_path)
-    flops = CostTable.read(tmp_path / 'costs.json').column('flops')
+    flops = StitchTable.read(tmp_path / 'costs.json').column('flops')
     groups = group_by_cost(flops, 5e6)
     assert len(groups) > 2
     rows = re.findall(r'(\d+) \W+([\d.]+)% \W+([\d.]+)%', printed)
@@ -47,7 +52,7 @@ def test_groups_of_the_sampler(run_here, tmp_path):
 
 def test_the_groups_of_the_sampler_without_a_step(run_here, tmp_path):
     printed = run_here(TOOL, CONFIG, '--groups', '--out', tmp_path)
-    flops = CostTable.read(tmp_path / 'costs.json').column('flops')
+    flops = StitchTable.read(tmp_path / 'costs.json').column('flops')
     groups = group_by_cost(flops, default_step(flops))
     rows = re.findall(r'(\d+) \W+[\d.]+% \W+[\d.]+%', printed)
     assert [int(number) for number in rows] == [len(ids) for ids in groups]
@@ -56,16 +61,22 @@ def test_the_groups_of_the_sampler_without_a_step(run_here, tmp_path):
 
 def test_stitches_on_a_front_are_shown(run_here, tmp_path):
     run_here(TOOL, CONFIG, '--out', tmp_path)
-    costs = CostTable.read(tmp_path / 'costs.json')
+    costs = StitchTable.read(tmp_path / 'costs.json')
     scores = {0: 10, 9: 5, 2: 20, 1: 30}  # 9 costs more than 0 and is worse
-    results = StitchResults.collect(
-        TwoWaySpace((4, 8)), costs, {i: {'mIoU': s} for i, s in scores.items()}
-    )
+    results = costs.with_metrics({i: {'mIoU': s} for i, s in scores.items()})
     results.save(tmp_path / 'stitches.json')
     options = '--results', tmp_path / 'stitches.json'
     printed = run_here(TOOL, CONFIG, *options, '--out', tmp_path)
     rows = re.findall(r'^\W*(\d+) \W+(?:anchor|[FS]+) ', printed, re.MULTILINE)
     assert rows == ['0', '2', '1']
+
+
+def test_several_sizes_are_rows_of_one_file(run_here, tmp_path):
+    run_here(TOOL, CONFIG, '--shape', '64x64', '32x64', '--out', tmp_path)
+    table = StitchTable.read(tmp_path / 'costs.json')
+    small, large = table.at((32, 64)), table.at((64, 64))
+    assert len(small) == len(large) == 14
+    assert all(small[i].flops < large[i].flops for i in small)
 
 
 def test_options_are_checked_before_measuring(run_here, tmp_path, monkeypatch):
@@ -74,8 +85,8 @@ def test_options_are_checked_before_measuring(run_here, tmp_path, monkeypatch):
 
     monkeypatch.setattr('snnet_mm.costs.cost_table', measure)
     space = TwoWaySpace((3, 7))
-    costs = CostTable({0: Cost(1, 1)}, (8, 8), space.fingerprint)
-    foreign = StitchResults.collect(space, costs, {0: dict(mIoU=1.0)})
+    costs = StitchTable.counted({0: Cost(1, 1)}, (8, 8), space)
+    foreign = costs.with_metrics({0: dict(mIoU=1.0)})
     foreign.save(tmp_path / 'stitches.json')
     for options, words in (
         (('--sort', 'latency'), "sort='latency'; allowed: with --latency"),
@@ -88,10 +99,10 @@ def test_options_are_checked_before_measuring(run_here, tmp_path, monkeypatch):
 
 
 def test_costs_are_saved_before_they_are_printed(run_here, tmp_path, monkeypatch):
-    def report(space, costs, ids):
-        assert CostTable.read(tmp_path / 'costs.json') == costs
+    def report(costs):
+        assert {*StitchTable.read(tmp_path / 'costs.json')} == {*costs}
         raise InterruptedError
 
-    monkeypatch.setattr('snnet_mm.evaluation.cost_report', report)
+    monkeypatch.setattr('snnet_mm.evaluation.stitch_table', report)
     with pytest.raises(InterruptedError):
         run_here(TOOL, CONFIG, '--out', tmp_path)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from mmengine.config import Config
 
-from snnet_mm.stitching import StitchResults
+from snnet_mm.stitching import StitchTable
 from snnet_mm.utils.configs import set_visualization
 
 ROOT = Path(__file__).parents[2]
@@ -14,24 +14,41 @@ SCENES = ('--cfg-options', 'test_dataloader.dataset.num_scenes=10')
 
 def test_stitches_by_results_and_budget(run_here, untrained, tmp_path):
     checkpoint, path = untrained
-    results = StitchResults.read(path)
-    affordable = [r for r in results.stitches if r.flops <= 0.04e9]
+    results = StitchTable.read(path)
+    affordable = [r for r in results.rows if r.flops <= 0.04e9]
     best = max(affordable, key=lambda r: (results.score(r), -r.flops)).id
     lower, turned = ('--lower-is-better', 'mIoU'), results.ranked_by(None, ['mIoU'])
     args = (CONFIG, checkpoint, '--results', path, *SCENES)
     for name, wanted, expected in (
-        ('pareto', ('--stitch-id', 'pareto', *lower), turned.front()),
+        (
+            'pareto',
+            ('--stitch-id', 'pareto', *lower),
+            [row.id for row in turned.front()],
+        ),
         ('budget', ('--budget', '0.04G'), [best]),
     ):
         work_dir = tmp_path / name
         shown = ('--show-dir', work_dir / 'show', '--limit', 2)
         run_here('test.py', *args, *wanted, *shown, '--work-dir', work_dir)
-        written = StitchResults.read(next(work_dir.glob('*/stitches.json')))
-        assert [r.id for r in written.stitches] == expected
-        assert {r.num_images for r in written.stitches} == {2}
+        written = StitchTable.read(next(work_dir.glob('*/stitches.json')))
+        assert [*written] == sorted(expected)
+        assert written.shared('num_images') == 2
         pictures = {str(p.relative_to(work_dir)) for p in work_dir.rglob('show/*/*')}
         names = {f'show/stitch_{i}/00000{n}.png' for i in expected for n in (0, 5)}
         assert pictures == names
+
+
+def test_sizes_have_one_report_each_and_a_joint_one(run_here, untrained, tmp_path):
+    args = '--stitch-id', '0,1', '--limit', 2, '--work-dir', tmp_path, *SCENES
+    run_here('test.py', CONFIG, untrained[0], *args, '--sizes', '32x48', '64x64')
+    joint = StitchTable.read(tmp_path / 'sizes/stitches.json')
+    for size in ((32, 48), (64, 64)):
+        folder = tmp_path / 'sizes/{}x{}'.format(*size)
+        alone = StitchTable.read(folder / 'stitches.json')
+        assert [*alone] == [0, 1]
+        assert joint.at(size).rows == alone.rows
+        assert (folder / 'per_image.npz').exists()
+    assert (tmp_path / 'sizes/pareto.png').exists()
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,6 @@ from pathlib import Path
 import torch
 from tiny import tiny_config
 
-from snnet_mm.inference.init_model import space_of
-from snnet_mm.stitching import TwoWaySpace
 from snnet_mm.training import build_runner
 from snnet_mm.utils import run_command
 
@@ -43,12 +41,3 @@ def test_the_terminal_is_short_and_the_file_is_not(tmp_path, capsys, monkeypatch
     assert warned[0] == 'Warning: No such thing'
     known = 'do not match exactly', 'random weights'  # of the head, and the anchors
     assert all(any(words in line for words in known) for line in warned[1:])
-
-
-def test_a_space_is_known_before_the_model():
-    cfg = tiny_config()
-    space = space_of(cfg)
-    depths = [anchor.arch.depth for anchor in cfg.model.backbone.anchors]
-    assert space.ids == TwoWaySpace(depths).ids
-    cfg.model.backbone = cfg.model.backbone.anchors[0]
-    assert space_of(cfg) is None

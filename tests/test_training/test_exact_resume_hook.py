@@ -9,7 +9,7 @@ from training_twice import train_twice
 from snnet_mm.costs import cost_table
 from snnet_mm.esta import importance_results
 from snnet_mm.models import find_stitched_backbone
-from snnet_mm.stitching import StitchResults
+from snnet_mm.stitching import StitchTable
 from snnet_mm.training import ExactResumeHook, ResourceConstrainedSampler
 from snnet_mm.utils import guard_checkpoints, load_weights_only
 
@@ -62,8 +62,8 @@ def test_sandwiches_and_scores_go_on_exactly(random_cfg):
     assert all(q > 0 for q in scores.values())
     model = Runner.from_cfg(random_cfg).model
     space = find_stitched_backbone(model).space
-    results = StitchResults.read(folder / 'stitch_scores.json', space)
-    assert results == importance_results(space, cost_table(model), scores, 3)
+    results = StitchTable.read(folder / 'stitch_scores.json', space)
+    assert results == importance_results(cost_table(model), scores, 3)
 
 
 def test_accumulated_gradients_are_of_one_stitch(random_cfg):

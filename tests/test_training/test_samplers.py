@@ -2,8 +2,9 @@ from collections import Counter
 
 import pytest
 from mmengine.registry import TASK_UTILS
+from tables import table_of
 
-from snnet_mm.stitching import Cost, CostTable, SlidingWindowSpace, TwoWaySpace
+from snnet_mm.stitching import SlidingWindowSpace, TwoWaySpace
 from snnet_mm.training import (
     ResourceConstrainedSampler,
     SandwichSampler,
@@ -21,7 +22,7 @@ MIDDLE = [(12, 3), (14, 6), (13, 2), (6, 3), (2, 13), (2, 3)]
 
 @pytest.fixture
 def costs():
-    return CostTable({i: Cost(f, 7 * f) for i, f in FLOPS.items()}, (8, 8))
+    return table_of(FLOPS)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,7 @@ def test_the_default_step_is_said(costs, monkeypatch):
     assert said == [
         ('Stitches are drawn from 6 cost groups (step: 1.961e-09 GFLOPs)', 'current')
     ]
-    one = CostTable({i: Cost(5, 1) for i in range(3)}, (8, 8))
+    one = table_of(dict.fromkeys(range(3), 5))
     with pytest.raises(ValueError, match='of different FLOPs; all 3 have 5.*sampler.t'):
         ResourceConstrainedSampler(one)
 
@@ -80,8 +81,8 @@ def test_ranks_draw_alike_unless_asked_otherwise(costs, monkeypatch):
 def test_draws_are_those_of_earlier_versions(config, drawn):
     """A resumed training goes on with them."""
     space = TwoWaySpace([4, 8])
-    costs = {i: Cost(10 * i + 3 * (i % 5), i) for i in space.ids}
-    defaults = dict(costs=CostTable(costs, (8, 8)), seed=3, space=space)
+    costs = table_of({i: 10 * i + 3 * (i % 5) for i in space.ids})
+    defaults = dict(costs=costs, seed=3, space=space)
     sampler = TASK_UTILS.build(config, default_args=defaults)
     assert [sampler.sample(t) for t in range(6)] == drawn
 
@@ -89,7 +90,7 @@ def test_draws_are_those_of_earlier_versions(config, drawn):
 @pytest.mark.parametrize('kind', ['UniformSampler', 'SandwichSampler'])
 def test_samplers_that_go_by_no_costs_need_none(kind):
     space = TwoWaySpace([4, 8])
-    costs = CostTable({i: Cost(1, 1) for i in space.ids}, (8, 8))
+    costs = table_of(dict.fromkeys(space.ids, 1))
     without, given = (
         TASK_UTILS.build(dict(type=kind, costs=c, space=space)) for c in (None, costs)
     )
@@ -107,8 +108,8 @@ def test_samplers_that_go_by_no_costs_need_none(kind):
 
 def sandwich(space, **kwargs):
     """A sampler with costs by stitch id."""
-    costs = {i: Cost(10 * i, i) for i in space.ids}
-    return SandwichSampler(CostTable(costs, (8, 8)), space, seed=3, **kwargs)
+    costs = table_of({i: 10 * i for i in space.ids})
+    return SandwichSampler(costs, space, seed=3, **kwargs)
 
 
 def test_the_anchors_are_those_that_a_stitch_connects():

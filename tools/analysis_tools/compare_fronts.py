@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from snnet_mm.stitching import UNITS, CostTable, StitchResults
+from snnet_mm.stitching import UNITS, StitchTable
 from snnet_mm.utils import ToolParser, check, run_command, write_json
 
 if TYPE_CHECKING:
@@ -48,9 +48,9 @@ def read_run(files: str, args: argparse.Namespace) -> Run:
 
     runs = []
     for file in files.split('+'):
-        results = StitchResults.read(file).ranked_by(args.metric)
+        results = StitchTable.read(file).ranked_by(args.metric)
         if args.costs is not None:
-            results = results.with_costs(CostTable.read(args.costs))
+            results = StitchTable.merge(results, StitchTable.read(args.costs))
         folder = Path(file).resolve().parent  # per_image.npz is beside a link's target
         images = ImageScores.read(folder / 'per_image.npz', results)
         runs.append(Run.of(results, images, args.cost))

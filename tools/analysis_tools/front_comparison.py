@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from snnet_mm.evaluation.image_scores import Array, ImageScores, resampled_images
-from snnet_mm.stitching import StitchResults
+from snnet_mm.stitching import StitchTable
 from snnet_mm.stitching.routes import ANCHOR_KIND
 from snnet_mm.utils import check
 
@@ -27,9 +27,7 @@ class Run:
     anchors: Array  # whether each stitch is an anchor
 
     @classmethod
-    def of(
-        cls, results: StitchResults, images: ImageScores, cost: str = 'flops'
-    ) -> Run:
+    def of(cls, results: StitchTable, images: ImageScores, cost: str = 'flops') -> Run:
         """Combine test results with their per-image statistics."""
         known, column = results.scores(), results.column(cost)
         ids = [i for i in images.ids if i in known]
@@ -38,7 +36,7 @@ class Run:
         check(same, 'per-image statistics', images.metric, f'{wanted} the results')
         above, below = images.numerators[rows], images.denominators[rows]
         chosen = replace(images, ids=tuple(ids), numerators=above, denominators=below)
-        kinds = {r.id: r.kind for r in results.stitches}
+        kinds = {row.id: row.kind for row in results.rows}
         return cls(
             np.array([column[i] for i in ids], float),
             chosen,

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from snnet_mm.stitching import UNITS, CostTable, StitchResults
+from snnet_mm.stitching import UNITS, StitchTable
 from snnet_mm.utils import ToolParser, refusal, run_command
 
 if TYPE_CHECKING:
@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 def parse_args() -> argparse.Namespace:
     parser = ToolParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
-    add('results', help='a stitches.json of tools/test.py')
+    what = """stitches.json of tools/test.py, of several sizes or precisions too, and
+        costs.json of stitch_table.py with measured costs"""
+    add('results', nargs='+', help=what)
     what = 'what to draw the metric over (default: flops)'
     add('--cost', choices=UNITS, default='flops', help=what)
-    add('--costs', help='a costs.json of stitch_table.py with measured costs')
     point = dict(nargs=3, metavar=('LABEL', 'COST', 'METRIC'))
     what = """a point to draw besides, such as an anchor trained alone; its cost is in
         the unit of the axis"""
@@ -40,8 +41,8 @@ def parse_args() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def read_results(path: str, args: argparse.Namespace) -> StitchResults:
-    return StitchResults.read(path).ranked_by(args.metric, args.lower_is_better)
+def read_results(path: str, args: argparse.Namespace) -> StitchTable:
+    return StitchTable.read(path).ranked_by(args.metric, args.lower_is_better)
 
 
 def parse_baseline(values: list[str], unit: float) -> Baseline:
@@ -60,10 +61,8 @@ def main() -> None:
 
     from snnet_mm.evaluation import Baseline, plot_pareto
 
-    results = read_results(args.results, args)
+    results = StitchTable.merge(*(read_results(path, args) for path in args.results))
     args.metric = results.metric  # other files may be ranked by another one
-    if args.costs is not None:
-        results = results.with_costs(CostTable.read(args.costs))
     unit = UNITS[args.cost].factor
     baselines = [parse_baseline(values, unit) for values in args.baseline]
     for label, file in args.baseline_results:
@@ -76,7 +75,7 @@ def main() -> None:
         others=[(label, read_results(file, args)) for label, file in args.compare],
         title=args.title,
     )
-    out = args.out or Path(args.results).with_name('pareto.png')
+    out = args.out or Path(args.results[0]).with_name('pareto.png')
     plot_pareto(results, out, **drawn)
     print(f'Wrote {out}')
 

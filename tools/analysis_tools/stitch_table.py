@@ -7,13 +7,19 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from snnet_mm.stitching import UNITS, CostTable, StitchingSpace, StitchResults
-from snnet_mm.stitching.cost_table import default_step, group_by_cost
+from snnet_mm.stitching import (
+    UNITS,
+    StitchingSpace,
+    StitchTable,
+    default_step,
+    group_by_cost,
+)
 from snnet_mm.utils import ToolParser, check, check_writable, parse_size, run_command
 
 if TYPE_CHECKING:
@@ -35,11 +41,9 @@ def parse_args() -> argparse.Namespace:
     add('config', help='config file path')
     add('--latency', action='store_true', help='time the parts of the model')
     add('--memory', action='store_true', help='measure the peak memory, on a GPU')
-    what = """input size (default: test_cfg.input_size of the config, or the
+    what = """input sizes (default: test_cfg.input_size of the config, or the
         data preprocessor's)"""
-    add('--shape', metavar='HxW', help=what)
-    what = 'input sizes, each of which gets a costs_HxW.json, instead of one'
-    add('--sizes', nargs='+', metavar='HxW', help=what)
+    add('--shape', nargs='+', metavar='HxW', help=what)
     add('--device', default='cpu', help='cpu (default) or cuda[:N]')
     add('--batch', type=int, default=1, help='images in a batch (default: 1)')
     dtypes = ('float32', 'float16', 'bfloat16')
@@ -66,8 +70,7 @@ def parse_args() -> argparse.Namespace:
         check(measured, '--sort', cost, f'with --{cost}: a measured cost')
     if args.groups not in (None, DEFAULT):
         check(args.groups > 0, '--groups', args.groups, 'a positive number of GFLOPs')
-    args.shape = args.shape and parse_size(args.shape, '--shape')
-    args.sizes = [parse_size(size, '--sizes') for size in args.sizes or ()]
+    args.shape = [parse_size(size, '--shape') for size in args.shape or ()]
     on_gpu = args.device.startswith('cuda')
     check(on_gpu or not args.memory, '--memory', True, 'with --device cuda: on a GPU')
     return args
@@ -75,7 +78,7 @@ def parse_args() -> argparse.Namespace:
 
 def measure(
     model: torch.nn.Module, args: argparse.Namespace, shape: Sequence[int] | None
-) -> CostTable:
+) -> StitchTable:
     from snnet_mm.costs import (
         cost_table,
         measure_latency,
@@ -109,7 +112,7 @@ def check_table(
     return table
 
 
-def group_table(costs: CostTable, step: float | str) -> Table:
+def group_table(costs: StitchTable, step: float | str) -> Table:
     """Return a table of stitches per FLOPs group and their draw rates (figure 5).
 
     ``step`` is in GFLOPs, or :data:`DEFAULT` for the sampler's own.
@@ -133,8 +136,7 @@ def main() -> None:
 
     import torch
 
-    from snnet_mm.costs import size_name
-    from snnet_mm.evaluation import cost_report, wide_console
+    from snnet_mm.evaluation import stitch_table, wide_console
     from snnet_mm.inference.init_model import init_model
     from snnet_mm.models import find_stitched_backbone
     from snnet_mm.utils import load_config
@@ -143,7 +145,6 @@ def main() -> None:
     out = args.out or Path('work_dirs', Path(args.config).stem)
     check_writable(out, 'option: --out')
     cfg = load_config(args.config, args.cfg_options)
-    args.shape = args.shape or (cfg.get('test_cfg') or {}).get('input_size')
     # Costs do not depend on the weights.
     model = init_model(cfg, None, device=args.device)
     if args.dtype != 'float32':
@@ -154,22 +155,23 @@ def main() -> None:
         check(kind in kinds, '--kind', kind, sorted(kinds))
     ids = [s.id for s in space if s.kind in (args.kind or kinds)]
     if args.results:
-        front = StitchResults.read(args.results, space).front()
+        front = {row.id for row in StitchTable.read(args.results, space).front()}
         ids = [i for i in ids if i in front]
-    console = wide_console()
-    for size in args.sizes or [args.shape and tuple(args.shape)]:
-        costs = measure(model, args, size)
-        file = f'costs_{size_name(size)}.json' if args.sizes else 'costs.json'
-        costs.save(out / file, checks=[c._asdict() for c in args.checks])
+    console, tables, checks = wide_console(), [], []
+    for size in args.shape or [(cfg.get('test_cfg') or {}).get('input_size')]:
+        tables.append(costs := measure(model, args, size and tuple(size)))
+        checks += [c._asdict() for c in args.checks]
+        StitchTable.merge(*tables).save(out / 'costs.json', checks=checks)
         if args.sort != 'id':
             column = costs.column(args.sort)
             ids.sort(key=lambda i: (column[i], i))
-        console.print(cost_report(space, costs, ids))
+        shown = replace(costs, rows=[costs[i] for i in ids])
+        console.print(stitch_table(shown))
         if args.groups is not None:
             console.print(group_table(costs, args.groups))
         if args.checks:
-            console.print(check_table(space, args.checks, str(costs.setup)))
-        console.print(f'Wrote {file} to {out}', soft_wrap=True)
+            console.print(check_table(space, args.checks, str(costs.shared('setup'))))
+    console.print(f'Wrote costs.json to {out}', soft_wrap=True)
 
 
 if __name__ == '__main__':

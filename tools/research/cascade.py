@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from snnet_mm.stitching import StitchResult, StitchResults
+from snnet_mm.stitching import StitchRow, StitchTable
 from snnet_mm.utils import ToolParser, check, run_command
 
 if TYPE_CHECKING:
@@ -62,18 +62,18 @@ def entropies(args: argparse.Namespace) -> np.ndarray:
     return np.array(found)
 
 
-def read(path: Path) -> tuple[StitchResults, StitchResult, ImageScores]:
+def read(path: Path) -> tuple[StitchTable, StitchRow, ImageScores]:
     from snnet_mm.evaluation.image_scores import ImageScores
 
-    results, images = StitchResults.read(path), path.with_name('per_image.npz')
-    check(len(results.stitches) == 1, 'results', str(path), 'those of one model')
-    return results, results.stitches[0], ImageScores.read(images, results)
+    results, images = StitchTable.read(path), path.with_name('per_image.npz')
+    check(len(results) == 1, 'results', str(path), 'those of one model')
+    return results, results.rows[0], ImageScores.read(images, results)
 
 
 def main() -> None:
     args = parse_args()
 
-    from snnet_mm.evaluation.image_scores import ImageScores, save_image_scores
+    from snnet_mm.evaluation.image_scores import ImageScores
 
     (results, fast, images), (_, slow, better) = read(args.fast), read(args.slow)
     entropy = entropies(args)
@@ -103,9 +103,8 @@ def main() -> None:
     ]
     args.out.mkdir(parents=True, exist_ok=True)
     directions = {results.metric: results.directions[results.metric]}
-    results = replace(results, stitches=rows, directions=directions)
-    results.save(args.out / 'stitches.json')
-    save_image_scores([scores], results, args.out / 'per_image.npz')
+    replace(results, rows=rows, directions=directions).save(args.out / 'stitches.json')
+    replace(scores, digest=results.digest).save(args.out / 'per_image.npz')
     for row in rows:
         score = f'{results.metric} {row.metrics[results.metric]:.2f}'
         print(f'{row.route}: {row.flops / 1e9:.2f} GFLOPs, {score}')

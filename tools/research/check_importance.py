@@ -7,7 +7,7 @@ training. This tool compares the deployed stitches with a test of all stitches.
 import argparse
 from statistics import mean
 
-from snnet_mm.stitching import StitchResults, split_cost_range
+from snnet_mm.stitching import StitchTable, split_cost_range
 from snnet_mm.utils import ToolParser, check, run_command
 
 
@@ -20,7 +20,7 @@ def parse_args() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def choices(results: StitchResults, scores: StitchResults, number: int) -> list[dict]:
+def choices(results: StitchTable, scores: StitchTable, number: int) -> list[dict]:
     """Return how much the deployed stitch of every interval loses to the best one.
 
     ``lost`` is its loss, ``by_chance`` the mean loss of a random stitch. ``on_front``
@@ -31,7 +31,7 @@ def choices(results: StitchResults, scores: StitchResults, number: int) -> list[
     importance = scores.ranked_by(IMPORTANCE).scores()
     places = scores.ranked_by(DEPLOYMENT).scores()
     sign = 1 if results.higher_is_better else -1
-    metric, front = results.scores(), set(results.front())
+    metric, front = results.scores(), {row.id for row in results.front()}
     found = []
     intervals = split_cost_range(results.column('flops'), number)
     for place, interval in enumerate(intervals, start=1):
@@ -53,7 +53,7 @@ def choices(results: StitchResults, scores: StitchResults, number: int) -> list[
 def main() -> None:
     args = parse_args()
     check(args.intervals > 0, '--intervals', args.intervals, '1 or more')
-    results, scores = map(StitchResults.read, (args.results, args.scores))
+    results, scores = map(StitchTable.read, (args.results, args.scores))
     check(results.space == scores.space, 'scores', scores.space, [results.space])
     lacking = sorted(set(scores.scores()) - set(results.scores()))
     check(not lacking, 'results', lacking, 'results of all stitches; these are lacking')

@@ -6,7 +6,7 @@ Photos need trained weights and are not redrawn.
 import json
 from pathlib import Path
 
-from snnet_mm.stitching import StitchResults, TwoWaySpace
+from snnet_mm.stitching import StitchTable, TwoWaySpace
 from snnet_mm.utils import ToolParser, run_command
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,8 +50,8 @@ def plot_loads(path: Path, out: Path) -> None:
     plt.close(figure)
 
 
-def read(name: str) -> StitchResults:
-    return StitchResults.read(ROOT / 'configs' / f'{name}.json')
+def read(name: str) -> StitchTable:
+    return StitchTable.read(ROOT / 'configs' / f'{name}.json')
 
 
 def main() -> None:

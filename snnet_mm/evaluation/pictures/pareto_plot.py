@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import cycle
 from typing import NamedTuple
 
-from snnet_mm.stitching import UNITS, StitchResults
+from snnet_mm.stitching import UNITS, StitchRow, StitchTable, cost_column
 
 from .figures import FAST, SLOW, new_figure, save_figure
 
@@ -32,40 +32,36 @@ class Baseline(NamedTuple):
 
 
 def plot_pareto(
-    results: StitchResults,
+    table: StitchTable,
     path: str | os.PathLike,
     cost: str = 'flops',
     baselines: Sequence[Baseline] = (),
-    others: Sequence[tuple[str, StitchResults]] = (),
+    others: Sequence[tuple[str, StitchTable]] = (),
     title: str | None = None,
 ) -> None:
-    """Plot fully evaluated stitches by kind, with the Pareto front as a line.
+    """Plot evaluated stitches by kind, with the Pareto front as a line.
 
     Args:
-        results: The evaluated stitches.
+        table: The evaluated stitches.
         path: Output file; the suffix determines the format.
         cost: Cost on the x-axis; see :data:`UNITS`. Default: ``'flops'``.
         baselines: Additional points.
-        others: Labels and results of other models; only their fronts are drawn.
+        others: Labels and tables of other models; only their fronts are drawn.
         title: Title of the plot. Default: none.
     """
     figure = new_figure(8, 4.5)
-    axes = figure.subplots()
-    scores = results.scores()
-    skips = any(r.kind == 'skip' for r in results.stitches)
+    axes, rows = figure.subplots(), table.ranked()
+    skips = any(row.kind == 'skip' for row in table.rows)
     names = dict(anchor='network', skip='budgets') if skips else {}
     for kind, style in KIND_STYLES.items():
-        found = [r for r in results.complete if r.kind == kind and r.id in scores]
-        if found:
+        if found := [row for row in rows if row.kind == kind]:
             style = dict(linewidth=0.6) | style
-            points = _points(results, cost, [r.id for r in found])
-            axes.scatter(
-                *points, label=f'{names.get(kind, kind)} ({len(found)})', **style
-            )
-    front = results.front(cost)
+            label = f'{names.get(kind, kind)} ({len(found)})'
+            axes.scatter(*_points(table, cost, found), label=label, **style)
+    front = table.front(cost)
     style = dict(color='crimson', linewidth=1.2, zorder=4)
     style['label'] = f'Pareto front ({len(front)})'
-    axes.plot(*_points(results, cost, front), **style)
+    axes.plot(*_points(table, cost, front), **style)
     colors = cycle(OTHER_COLORS)
     for name, other in others:
         style = dict(label=name, color=next(colors), linewidth=1, zorder=1)
@@ -74,9 +70,9 @@ def plot_pareto(
     for name, value, score in baselines:
         x = value / UNITS[cost].factor
         axes.scatter([x], [score], color=next(colors), label=name, **style)
-    axes.set_xlabel(_cost_label(results, cost))
-    better = '' if results.higher_is_better else ' (lower is better)'
-    axes.set_ylabel(results.metric + better)
+    axes.set_xlabel(_cost_label(table, cost))
+    better = '' if table.higher_is_better else ' (lower is better)'
+    axes.set_ylabel(table.metric + better)
     if title:
         axes.set_title(textwrap.fill(title, 95), fontsize='small')
     axes.grid(alpha=0.3)
@@ -86,16 +82,16 @@ def plot_pareto(
 
 
 def _points(
-    results: StitchResults, cost: str, ids: Sequence[int]
+    table: StitchTable, cost: str, rows: Sequence[StitchRow]
 ) -> tuple[list[float], list[float]]:
-    column, factor = results.column(cost), UNITS[cost].factor
-    rows = {r.id: r for r in results.stitches}
-    return [column[i] / factor for i in ids], [results.score(rows[i]) for i in ids]
+    column, factor = cost_column(rows, cost), UNITS[cost].factor
+    return [x / factor for x in column.values()], [table.score(row) for row in rows]
 
 
-def _cost_label(results: StitchResults, cost: str) -> str:
-    how = dict(flops='multiply-accumulates', params=None).get(cost, results.setup)
-    notes = '; '.join(str(note) for note in (how, results.scope) if note)
-    height, width = results.input_size
-    size = '' if cost == 'params' else f' at {height}x{width}'
+def _cost_label(table: StitchTable, cost: str) -> str:
+    measured = table.shared('setup')
+    how = dict(flops='multiply-accumulates', params=None).get(cost, measured)
+    notes = '; '.join(str(note) for note in (how, table.scope) if note)
+    size = table.shared('input_size')
+    size = '' if cost == 'params' or size is None else ' at {}x{}'.format(*size)
     return f'{UNITS[cost].heading}{size}' + (notes and f' ({notes})')

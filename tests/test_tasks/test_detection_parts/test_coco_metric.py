@@ -48,13 +48,6 @@ def test_fewer_images_are_counted_as_a_smaller_data_set(make_runner, det_cfg):
     assert limited == one_at_a_time(make_runner('TestLoop'))
 
 
-def test_screening_does_not_keep_the_first_ground_truth(make_runner):
-    screened = make_runner(screen=2, keep=1).test()
-    whole = make_runner(stitches=[0, 1]).test()
-    for name in (f'stitch_{anchor}/{name}' for anchor in (0, 1) for name in NAMES):
-        assert screened[name] == whole[name]
-
-
 @pytest.mark.parametrize(
     'change, message',
     [

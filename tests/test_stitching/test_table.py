@@ -1,0 +1,248 @@
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import small_results
+
+from snnet_mm.stitching import (
+    Cost,
+    Key,
+    Setup,
+    StitchRow,
+    StitchTable,
+    TwoWaySpace,
+    cost_column,
+)
+
+SPACE = TwoWaySpace((3, 7))
+COSTS = {s.id: Cost(100 + s.id, 10 + s.id) for s in SPACE}
+COUNTED = StitchTable.counted(COSTS, (48, 64), SPACE)
+SETUP = Setup('cpu, 2 threads', 1, 'fp32')
+LATENCY = {s.id: 7.5 for s in SPACE} | {0: 10, 2: 1}
+MEASURED = COUNTED.measured(SETUP, LATENCY, {i: 1000 * i for i in SPACE.ids})
+
+
+def evaluated(lower_is_better=None, costs=COUNTED, **by_metric):
+    """Results of stitches 7, 0 and 2, from their values of every metric."""
+    metrics = {
+        stitch_id: {name: values[n] for name, values in by_metric.items()}
+        for n, stitch_id in enumerate((7, 0, 2))
+    }
+    return costs.with_metrics(metrics, None, lower_is_better)
+
+
+def ids(rows):
+    return [row.id for row in rows]
+
+
+def test_columns_of_costs():
+    assert [*COUNTED] == [*SPACE.ids]
+    assert COUNTED.column('flops')[7] == COUNTED[7].flops == 107
+    assert MEASURED.column('latency') == LATENCY
+    assert MEASURED.column('memory')[3] == MEASURED[3].memory == 3000
+    with pytest.raises(ValueError, match='stitch_table.py CONFIG --latency'):
+        COUNTED.column('latency')
+    with pytest.raises(ValueError, match='memory .* was not measured.* --memory'):
+        COUNTED.measured(SETUP, LATENCY).column('memory')
+    with pytest.raises(ValueError, match="cost='joules'; allowed: 'flops', 'params'"):
+        COUNTED.column('joules')
+
+
+def test_with_metrics_keeps_costs_and_routes():
+    table = evaluated(aAcc=[1, 2, 3], mIoU=[4, 5, 6])
+    route, metrics = 'slow[0:3] > fast[1:2] > slow[5:7]', {'aAcc': 1, 'mIoU': 4}
+    assert table.rows[0] == StitchRow(7, 'SFS', route, 107, 17, (48, 64), metrics)
+    assert table.scores() == {7: 4, 0: 5, 2: 6}
+    assert (table.input_size, table.column('flops')) == (
+        (48, 64),
+        {7: 107, 0: 100, 2: 102},
+    )
+    with pytest.raises(ValueError, match='stitch 0 has no metrics .*StitchCocoMetric'):
+        COUNTED.with_metrics({1: {'coco/bbox_mAP': 0.1}, 0: {}})
+
+
+@pytest.mark.parametrize(
+    'table',
+    [
+        COUNTED,
+        replace(MEASURED, scope='backbone and neck alone'),
+        evaluated(mIoU=[1, 2, 3]),
+        replace(
+            evaluated(costs=MEASURED, a=[1, 2, 3]), data_size=9, digest='0'
+        ).ranked_by(lower_is_better=['a']),
+        StitchTable.merge(COUNTED, replace(small_results.RESULTS, space=None)),
+    ],
+    ids=['counted', 'measured', 'evaluated', 'all', 'two sizes'],
+)
+def test_files_are_read_as_written(table, tmp_path):
+    table.save(tmp_path / 'a.json', checks=[1, 2])
+    assert StitchTable.read(tmp_path / 'a.json') == table
+
+
+def test_files_hold_shared_values_once():
+    data = MEASURED.to_dict()
+    assert data['input_size'] == (48, 64)
+    assert data['setup']['device'] == 'cpu, 2 threads'
+    assert {*data['stitches'][0]} == {
+        'id', 'kind', 'route', 'flops', 'params', 'latency', 'memory',
+    }  # fmt: skip
+
+
+def test_undefined_metrics_are_null_in_files():
+    data = evaluated(RMSE=[4, math.nan, math.inf]).to_dict()
+    del data['directions']
+    for row in data['stitches']:
+        row |= dict(latency=None, memory=None)  # as in files of earlier versions
+    table = StitchTable.from_dict(json.loads(json.dumps(data, allow_nan=False)))
+    assert table.scores() == {7: 4}
+    assert all(math.isnan(row.metrics['RMSE']) for row in table.rows[1:])
+    assert not table.higher_is_better
+
+
+@pytest.mark.parametrize(
+    ('change', 'words'),
+    [
+        (dict(stitches=[]), 'ids of stitches'),
+        (dict(input_size=[48]), 'input_size'),
+        (dict(metric='aAcc'), "metric is 'aAcc'; allowed: \\['mIoU'\\]"),
+        (dict(directions=dict(mIoU='up')), 'directions'),
+        (dict(data_size=0), 'data_size'),
+        (dict(space=3), 'space'),
+    ],
+)
+def test_damaged_files_are_refused_by_name(change, words, tmp_path):
+    path = tmp_path / 'stitches.json'
+    path.write_text(json.dumps(evaluated(mIoU=[1, 2, 3]).to_dict() | change))
+    with pytest.raises(ValueError, match=f'{path} is no table of stitches: {words}'):
+        StitchTable.read(path)
+
+
+@pytest.mark.parametrize(
+    ('change', 'words'),
+    [
+        (dict(id=-1), 'id is -1'),
+        (dict(id=0), 'ids of stitches'),
+        (dict(flops=0), 'flops of stitch 7 is 0'),
+        (dict(params='3'), 'params of stitch 7'),
+        (dict(latency=-1), 'latency of stitch 7'),
+        (dict(metrics=dict(mIoU='3')), 'mIoU of stitch 7'),
+        (dict(metrics=dict(aAcc=3)), 'metrics is'),
+        (dict(num_images=0), 'num_images of stitch 7'),
+        (dict(name='x'), 'name'),
+    ],
+)
+def test_damaged_rows_are_refused(change, words):
+    data = evaluated(mIoU=[1, 2, 3]).to_dict()
+    data['stitches'][0] |= change
+    with pytest.raises((ValueError, TypeError), match=words):
+        StitchTable.from_dict(data)
+
+
+def test_an_unknown_direction_is_asked_for_and_kept(tmp_path):
+    table, path = evaluated(kappa=[3, 2, 1], energy=[1, 2, 3]), tmp_path / 'a.json'
+    with pytest.raises(ValueError, match="metric 'kappa'.* --lower-is-better kappa"):
+        table.front()
+    evaluated(['energy'], kappa=[3, 2, 1], energy=[1, 2, 3]).save(path)
+    read = StitchTable.read(path)
+    assert ids(read.front()) == [0, 7]
+    assert not read.ranked_by('energy').higher_is_better
+    table.save(path)
+    for said, front in (('none', [0, 7]), ('kappa', [0, 2])):
+        assert ids(StitchTable.read(path, lower_is_better=[said]).front()) == front
+
+
+def test_ranked_by_another_metric():
+    table = evaluated(**{'coco/segm_mAP': [1, 2, 3], 'coco/bbox_mAP': [3, 2, 1]})
+    assert (table.metric, ids(table.front())) == ('coco/bbox_mAP', [0, 7])
+    other = table.ranked_by('coco/segm_mAP')
+    assert list(other.scores().values()) == [1, 2, 3]
+    assert not table.ranked_by(None, ['bbox_mAP']).higher_is_better
+    with pytest.raises(ValueError, match="metric='mIoU'; .*'coco/segm_mAP'.*--metric"):
+        table.ranked_by('mIoU')
+
+
+def test_front_over_each_cost():
+    # Lower is better; by latency 2 comes first, by FLOPs 0.
+    rmse = evaluated(RMSE=[6, 5, 4])
+    assert ids(rmse.front()) == [0, 2]
+    timed = StitchTable.merge(rmse, MEASURED)
+    assert ids(timed.front('latency')) == [2]
+    assert ids(timed.front()) == ids(rmse.front())
+
+
+def test_merge_joins_costs_and_metrics_of_equal_keys():
+    metrics = evaluated(mIoU=[1, 2, 3])
+    for tables in ((MEASURED, metrics), (metrics, MEASURED)):
+        merged = StitchTable.merge(*tables)
+        assert len(merged) == len(SPACE)
+        assert merged.scores() == {7: 1, 0: 2, 2: 3}
+        assert merged[7].metrics == dict(mIoU=1)
+        assert (merged[7].latency, merged[7].setup) == (7.5, SETUP)
+        assert merged[3].latency == 7.5
+        assert merged[3].metrics == {}
+    later = evaluated(mIoU=[9, 9, 9])
+    assert StitchTable.merge(metrics, later).scores() == {7: 9, 0: 9, 2: 9}
+
+
+@pytest.mark.parametrize(
+    ('other', 'words'),
+    [
+        (replace(COUNTED, space='0'), 'one stitching space'),
+        (replace(COUNTED, scope='neck alone'), 'neck alone.*costs of the same parts'),
+        (
+            StitchTable.counted({5: Cost(105, 16)}, (48, 64), SPACE),
+            'stitch 5 has 15 parameters in one, 16 in the other',
+        ),
+        (evaluated(aAcc=[1, 2, 3]), 'ranked by one metric'),
+        (replace(evaluated(mIoU=[1, 2, 3]), data_size=9), 'on the same images'),
+    ],
+)
+def test_merge_refuses_tables_of_other_models(other, words):
+    table = StitchTable.merge(COUNTED, evaluated(mIoU=[1, 2, 3]))
+    with pytest.raises(ValueError, match=words):
+        StitchTable.merge(table, other)
+
+
+def at_size(size, factor, better):
+    """The small results at another size: costs by a factor, RMSE lower by so much."""
+    rows = [
+        replace(
+            row,
+            flops=int(row.flops * factor),
+            latency=row.latency * factor,
+            metrics=dict(row.metrics, RMSE=row.metrics['RMSE'] - better),
+            input_size=size,
+        )
+        for row in small_results.RESULTS.rows
+    ]
+    return replace(small_results.RESULTS, rows=rows)
+
+
+# RMSE 0.9, 0.5, 0.8, 0.6 at 3, 30, 20, 10 GFLOPs and 9, 8, 4, 6 ms.
+LARGE, SMALL = small_results.RESULTS, at_size((16, 24), 0.25, -0.15)
+
+
+def test_front_of_several_sizes():
+    both = StitchTable.merge(SMALL, LARGE)
+    assert (len(both), both.input_size) == (8, (32, 48))
+    assert both.at((16, 24)) == SMALL
+    assert [(row.id, row.input_size) for row in both.front()] == [
+        *((i, (16, 24)) for i in (0, 5, 1)),
+        *((i, (32, 48)) for i in (5, 1)),
+    ]
+    column = cost_column(both.rows, 'latency')
+    assert column[Key(2, (16, 24), 'fp32')] == 1
+    assert column[Key(2, (32, 48), 'fp32')] == 4
+
+
+def test_tables_know_their_space(tmp_path):
+    path = tmp_path / 'stitches.json'
+    table = evaluated(mIoU=np.float32([0.5, 0.25, 0.75]))
+    table.save(path)
+    assert StitchTable.read(path, SPACE) == table
+    other = TwoWaySpace((3, 8))
+    with pytest.raises(ValueError, match=f'{path} is of another stitching space'):
+        StitchTable.read(path, other)
+    replace(table, space=None).check_space(other)

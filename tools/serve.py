@@ -83,8 +83,6 @@ def main() -> None:
     print(f'Serving {args.bundle} on http://{args.host}:{args.port}', flush=True)
     stop.wait()
     serve.delete('snnet')  # replicas answer what they accepted
-    if not args.address:
-        serve.shutdown()
     print('Stopped; all accepted requests were answered', flush=True)
 
 

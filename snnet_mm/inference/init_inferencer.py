@@ -19,7 +19,7 @@ from torch import nn
 from snnet_mm.anchors import image_channels
 from snnet_mm.evaluation import as_picture, draw_sample
 from snnet_mm.runtime import Detections, Panoptic
-from snnet_mm.runtime.image_files import SUFFIXES as IMAGE_SUFFIXES
+from snnet_mm.runtime.image_io import SUFFIXES as IMAGE_SUFFIXES
 from snnet_mm.tasks import TASKS, task_of
 from snnet_mm.utils import check, refusal
 from snnet_mm.utils.configs import inference_pipeline, step_name

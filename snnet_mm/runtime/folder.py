@@ -17,7 +17,7 @@ import numpy as np
 
 from .checks import check, is_whole
 from .deadline import choose
-from .image_files import ImageFile, as_png, describe, list_images, read_image
+from .image_io import ImageFile, as_png, describe, list_images, read_image
 from .runtime import StitchRuntime
 
 STATE = '.predict'  # folder of unfinished files, and of boxes and classes by image

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from snnet_mm.runtime.folder import Folder, Predict, Summary
-from snnet_mm.runtime.image_files import ImageFile
+from snnet_mm.runtime.image_io import ImageFile
 
 BLOCKS = 4  # per worker, so that all workers finish at a similar time
 

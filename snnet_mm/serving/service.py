@@ -18,7 +18,7 @@ from ray.serve import metrics
 from snnet_mm.runtime import StitchRuntime
 from snnet_mm.runtime.checks import check
 from snnet_mm.runtime.deadline import choose
-from snnet_mm.runtime.image_files import FORMATS, as_png, describe, read_image
+from snnet_mm.runtime.image_io import FORMATS, as_png, describe, read_image
 
 MAX_BYTES = MAX_PIXELS = 20_000_000  # of a body, and of its image
 RECENT = 10  # requests from which the arrival rate is estimated
@@ -172,6 +172,10 @@ def _now() -> float:
     return time.monotonic() * 1000
 
 
+# Replicas import this module, which tells the app what self is.
+_Ingress = serve.ingress(app)(StitchService)
+
+
 def build_service(settings: Mapping[str, Any]) -> serve.Application:
     """Build an application; in Ray's config files, an ``import_path`` with ``args``.
 
@@ -182,5 +186,5 @@ def build_service(settings: Mapping[str, Any]) -> serve.Application:
     settings = dict(settings)
     options = QUEUE | settings.pop('options', {})
     options.setdefault('ray_actor_options', dict(num_cpus=settings.get('threads', 1)))
-    service = serve.deployment(serve.ingress(app)(StitchService), name='stitches')
+    service = serve.deployment(_Ingress, name='stitches')
     return service.options(**options).bind(**settings)

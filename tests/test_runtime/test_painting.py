@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from snnet_mm.runtime import Detections, paint
+from snnet_mm.runtime import Detections, Panoptic, paint
 
 GREY = np.full((12, 16, 3), 100, np.uint8)
 PALETTE = [[200, 0, 0], [0, 200, 50]]
@@ -54,3 +54,7 @@ def test_objects_have_masks_boxes_and_names():
     assert np.array_equal(paint(IMAGE, FOUND, score_thr=0.95), IMAGE)
     nothing = Detections(*(x[:0] for x in FOUND))
     assert np.array_equal(paint(IMAGE, nothing), IMAGE)
+    segments = np.zeros((60, 120), np.int32)
+    segments[30:] = 1001
+    painted = paint(IMAGE, Panoptic(segments, None), ['sky', 'car'], PALETTE)
+    assert painted[45, 60].tolist() == pytest.approx([50, 150, 75], abs=1)

@@ -195,6 +195,12 @@ def test_service_of_wrong_settings_is_refused(replica, monkeypatch):
         service.StitchService('a folder')
 
 
+def test_app_reads_deadline_and_budget_from_query():
+    (path,) = service.app.openapi()['paths'].items()
+    names = [parameter['name'] for parameter in path[1]['post']['parameters']]
+    assert (path[0], names) == ('/predict', ['deadline_ms', 'budget'])
+
+
 def test_build_service_takes_options_of_ray(monkeypatch):
     app = service.build_service(
         dict(bundle='a', threads=2, options=dict(num_replicas=3, max_queued_requests=5))

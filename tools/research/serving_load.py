@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from snnet_mm.runtime import read_manifest
-from snnet_mm.runtime.image_files import list_images
+from snnet_mm.runtime.image_io import list_images
 from snnet_mm.utils import ToolParser, machine, run_command, write_json
 
 # Factors of the rate with mean 1: for one second of four, 4 times the quiet rate.

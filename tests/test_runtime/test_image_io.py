@@ -7,7 +7,7 @@ from numpy.testing import assert_array_equal
 from PIL import Image
 
 from snnet_mm.runtime import Detections, Panoptic
-from snnet_mm.runtime.image_files import as_png, describe, list_images, read_image
+from snnet_mm.runtime.image_io import as_png, describe, list_images, read_image
 
 
 def test_list_images_paths_of_lists_and_stems_that_differ(tmp_path):

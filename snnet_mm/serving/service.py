@@ -131,7 +131,8 @@ class StitchService:
             self.load += RATE * (1 - self.load)
             least = min(times.values())
             after = {'Retry-After': str(math.ceil(waiting * least / 1000))}
-            words = f'{slack:.0f} ms are left; the fastest stitch takes {least:.0f}'
+            left = f'{max(slack, 0):.0f} ms are left'
+            words = f'{left}; the fastest stitch takes {least:.0f}'
             raise HTTPException(503, words, after)
         return key
 

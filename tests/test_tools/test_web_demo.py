@@ -116,9 +116,7 @@ def test_the_page_has_the_files_of_the_bundle(small, tmp_path):
     assert copies == {name: (bundle / name).read_bytes() for name in copies}
     other = dict(manifest, task='depth')
     (bundle / 'manifest.json').write_text(json.dumps(other))
-    with pytest.raises(
-        ValueError, match='of depth.; allowed: a bundle of seg'
-    ):
+    with pytest.raises(ValueError, match='of depth.; allowed: a bundle of seg'):
         write()
     (bundle / 'manifest.json').write_text(json.dumps(manifest))
     weights = bundle / 'weights.safetensors'

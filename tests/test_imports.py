@@ -29,7 +29,7 @@ for part in ('elastic', 'esta', 'bridging', 'language'):
 # What else each part may import, where that is not up to the part.
 OUTSIDE = {part: {'torch', 'mmengine'} for part in ('anchors', 'models')}
 OUTSIDE['runtime'] = {'PIL', 'numpy', 'onnxruntime', 'openvino', 'supervision'}
-OUTSIDE['serving'] = {'PIL', 'numpy', 'prometheus_client', 'ray', 'starlette'}
+OUTSIDE['serving'] = {'PIL', 'fastapi', 'ray'}
 OUTSIDE['stitching'] = set()
 # Looked up only when a checkpoint of timm is asked for, or a network of mm is run.
 LAZY = {('anchors/pretrained.py', 'timm'), ('tasks/torchvision_ops.py', 'mmcv')}

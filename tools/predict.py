@@ -4,7 +4,6 @@
 """
 
 import argparse
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -16,9 +15,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from snnet_mm.runtime import Deadline, StitchRuntime, predict_folder
-from snnet_mm.runtime.folder import Summary, parse_duration
-from snnet_mm.stitching import Selection
+from snnet_mm.runtime import Deadline, Folder, StitchRuntime, predict_folder
+from snnet_mm.runtime.folder import Predict
 from snnet_mm.utils import (
     ToolParser,
     check,
@@ -27,6 +25,8 @@ from snnet_mm.utils import (
     run_command,
     work_dir_lock,
 )
+
+SECONDS = dict(h=3600, m=60, s=1)
 
 
 def parse_args() -> argparse.Namespace:
@@ -38,17 +38,15 @@ def parse_args() -> argparse.Namespace:
     add('--out', type=Path, required=True, help='output folder')
     add('--batch-size', type=int, default=8, help='default: %(default)s')
     what = 'processes that Ray Data feeds, of a bundle; needs the extra ray'
-    which_parts = parser.add_mutually_exclusive_group()
-    which_parts.add_argument('--ray', type=int, metavar='N', help=what)
-    what = 'part of the images, such as 2/4; parts share the output folder'
-    which_parts.add_argument('--shard', default='1/1', metavar='I/N', help=what)
+    add('--ray', type=int, metavar='N', help=what)
     add('--address', help='Ray cluster of --ray (default: one on this machine)')
     which = parser.add_mutually_exclusive_group()
     which.add_argument('--stitch-id', type=int, help='stitch to run')
     which.add_argument('--budget', help='run the best stitch within it, such as 25ms')
-    what = 'switch stitches such that all is done in this time, such as 8h, 30m or 90s'
+    what = """switch stitches of a bundle such that all is done in this time, such as
+        8h, 30m or 90s"""
     which.add_argument('--deadline', help=what)
-    what = 'stitches.json of a test, to choose by; of a bundle its manifest is used'
+    what = 'stitches.json of a test of the checkpoint, for --budget'
     add('--results', help=what)
     add('--precision', help='precision of the graphs of a bundle')
     add('--threads', type=int, help='threads of a call of a bundle')
@@ -56,124 +54,85 @@ def parse_args() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def of_bundle(args: argparse.Namespace) -> tuple[Callable, str, tuple, dict, Callable]:
-    """Return predictor, task, classes, costs and stitch setter of a bundle."""
+def parse_duration(text: str) -> float:
+    """Parse the seconds of a duration such as ``'8h'``, ``'30m'`` or ``'90s'``."""
+    number, factor = text[:-1], SECONDS.get(text[-1:])
+    right = factor and number.replace('.', '', 1).isdecimal() and float(number) > 0
+    check(right, '--deadline', text, "positive durations such as '8h', '30m', '90s'")
+    return float(number) * factor
+
+
+def open_bundle(args: argparse.Namespace) -> StitchRuntime:
+    """Open a bundle with the wanted stitch."""
     check(args.results is None, '--results', args.results, 'none with a bundle')
     runtime = StitchRuntime(args.model[0], args.threads, precision=args.precision)
-    manifest = runtime.manifest
     if args.stitch_id is not None:
         runtime.set_stitch(args.stitch_id)
     if args.budget is not None:
         runtime.set_budget(args.budget)
-    costs = runtime.front() if args.deadline else {}
-    args.channels = manifest['input']['shape'][1]
-    about = manifest['task'], tuple(manifest['classes'])
-    return (
-        runtime.predict_batch,
-        *about,
-        costs,
-        lambda key: runtime.set_stitch(*key[::-1]),
-    )
+    return runtime
 
 
-def of_checkpoint(args: argparse.Namespace) -> tuple:
-    """Return predictor, task, classes, costs and stitch setter of a checkpoint."""
+def open_checkpoint(args: argparse.Namespace) -> tuple[Predict, Folder]:
+    """Return the predictor of a checkpoint with the wanted stitch, and the folder."""
+    import snnet_mm as sn
     from snnet_mm.anchors import image_channels
-    from snnet_mm.costs import cost_table
     from snnet_mm.inference.init_inferencer import init_inferencer, predict_arrays
-    from snnet_mm.inference.init_model import init_model
-    from snnet_mm.models import find_stitched_backbone, set_stitch
     from snnet_mm.tasks import task_of
-    from snnet_mm.utils import load_config
 
-    config, checkpoint = args.model
-    for key in ('precision', 'threads'):
+    for key in ('precision', 'threads', 'deadline', 'ray'):
         value = getattr(args, key)
         check(value is None, f'--{key}', value, 'none with a config and a checkpoint')
-    cfg = load_config(config)
-    check_file(checkpoint, 'argument: checkpoint')
-    chosen = args.budget if args.stitch_id is None else args.stitch_id
-    chosen, selection = 'pareto' if args.deadline else chosen, None
-    if chosen is not None:
-        selection = Selection(chosen, args.results)
-    model, costs = init_model(cfg, checkpoint, device=args.device), {}
-    if selection is not None:
-        space = find_stitched_backbone(model).space
-        size = (cfg.get('test_cfg') or {}).get('input_size')
-        table = cost_table(model, size) if args.stitch_id is None else None
-        ids = selection.select(space, table)
-        set_stitch(model, ids[0])
-        if args.deadline:
-            costs = {
-                i: table[i].flops for i in sorted(ids, key=lambda i: table[i].flops)
-            }
-    args.channels = image_channels(model)
-    call = partial(predict_arrays, init_inferencer(model))
-    classes = tuple((model.dataset_meta or {}).get('classes') or ())
-    return call, task_of(model).name, classes, costs, partial(set_stitch, model)
-
-
-def predict_on_ray(args: argparse.Namespace) -> None:
-    """Predict in several Ray processes, each of which loads the bundle."""
-    right = len(args.model) == 1 and args.ray > 0 and args.deadline is None
-    allowed = 'whole numbers from 1, with a bundle and without --deadline'
-    check(right, '--ray', args.ray, allowed)
-    from snnet_mm.serving import predict_folder_on_ray, start_ray
-
-    _, *about, _, _ = of_bundle(args)
-    check(args.channels == 3, '--ray', args.ray, 'models of images of three channels')
-    settings = args.source, args.out, args.batch_size, args.ray
-    # Ray Data needs one CPU in addition to those of the workers.
-    start_ray(args.ray + 1, args.address)
-    with work_dir_lock(args.out, 'prediction_1of1', '--out'):
-        build = lambda: of_bundle(args)[0]  # noqa: E731
-        done = predict_folder_on_ray(build, *about, *settings)
-    report(done, args.out)
-
-
-def report(done: Summary, out: Path) -> None:
-    print(f'Predicted {done.predicted} images, {done.before} were done before')
-    if done.unreadable:
-        print(f'Skipped {len(done.unreadable)}, listed in unreadable*.txt')
-    print(f'Wrote to {out}')
+    check_file(args.model[1], 'argument: checkpoint')
+    model = sn.load(*args.model, args.stitch_id, args.device)
+    if args.budget is not None:
+        results = args.results and sn.Results.read(args.results)
+        sn.set_budget(model, args.budget, results)
+    classes = (model.dataset_meta or {}).get('classes') or ()
+    about = task_of(model).name, classes, image_channels(model)
+    predict = partial(predict_arrays, init_inferencer(model))
+    return predict, Folder(args.source, args.out, *about)
 
 
 def main() -> None:
     args = parse_args()
-    number = len(args.model)
+    number, deadline = len(args.model), None
     check(number < 3, 'model', args.model, 'a bundle, or a config and a checkpoint')
-    parts = args.shard.split('/')
-    right = len(parts) == 2 and all(part.isdecimal() for part in parts)
-    check(right, '--shard', args.shard, '1/n to n/n')
-    shard = tuple(map(int, parts))
     seconds = parse_duration(args.deadline) if args.deadline else None
-    check_writable(args.out, 'option: --out')
     if args.ray is not None:
-        predict_on_ray(args)
-        return
-    made = (of_bundle if number == 1 else of_checkpoint)(args)
-    predict, task, classes, costs, switch = made
+        right, allowed = args.ray > 0 and seconds is None, 'above 0, without --deadline'
+        check(right, '--ray', args.ray, allowed)
+    check_writable(args.out, 'option: --out')
+    if number == 2:
+        predict, folder = open_checkpoint(args)
+    else:
+        runtime = open_bundle(args)
+        predict, about = runtime.predict_batch, runtime.manifest
+        about = about['task'], about['classes'], about['input']['shape'][1]
+        folder = Folder(args.source, args.out, *about)
+        deadline = seconds and Deadline(runtime, seconds)
     columns = '{task.description}', BarColumn(), MofNCompleteColumn()
     columns += TimeElapsedColumn(), 'left', TimeRemainingColumn()
-    with (
-        work_dir_lock(args.out, f'prediction_{shard[0]}of{shard[1]}', '--out'),
-        Progress(*columns) as progress,
-    ):
-        bar = progress.add_task('Predicting')
-        deadline = Deadline(seconds, costs, switch) if args.deadline else None
-        done = predict_folder(
-            predict,
-            task,
-            classes,
-            args.source,
-            args.out,
-            args.batch_size,
-            shard,
-            deadline,
-            lambda done, total: progress.update(bar, completed=done, total=total),
-            args.channels,
-        )
-    report(done, args.out)
+    with work_dir_lock(args.out, 'prediction', '--out'):
+        if args.ray is not None:
+            from snnet_mm.serving import predict_folder_on_ray, start_ray
+
+            # Ray Data needs one CPU in addition to those of the workers.
+            start_ray(args.ray + 1, args.address)
+            build = lambda: open_bundle(args).predict_batch  # noqa: E731
+            done = predict_folder_on_ray(build, folder, args.batch_size, args.ray)
+        else:
+            with Progress(*columns) as progress:
+                bar = progress.add_task('Predicting')
+                report = lambda n, total: progress.update(  # noqa: E731
+                    bar, completed=n, total=total
+                )
+                more = args.batch_size, deadline, report
+                done = predict_folder(predict, folder, *more)
+    print(f'Predicted {done.predicted} images, {done.before} were done before')
+    if done.unreadable:
+        print(f'Skipped {len(done.unreadable)}, listed in unreadable.txt')
+    print(f'Wrote to {args.out}')
 
 
 if __name__ == '__main__':

@@ -1,10 +1,10 @@
 """Serve a bundle over HTTP on Ray Serve: ``tools/serve.py BUNDLE``.
 
-See docs/how_to/serving.md.
+See docs/how_to/deploy.md.
 """
 
 import argparse
-import json
+import math
 import signal
 import threading
 from pathlib import Path
@@ -12,8 +12,6 @@ from pathlib import Path
 from snnet_mm.runtime import StitchRuntime
 from snnet_mm.runtime.device import usable_cores
 from snnet_mm.utils import ToolParser, check, run_command
-
-STOP = signal.SIGINT, signal.SIGTERM
 
 
 def parse_args() -> argparse.Namespace:
@@ -23,24 +21,23 @@ def parse_args() -> argparse.Namespace:
     add('--host', default='127.0.0.1', help='address to listen on (%(default)s)')
     add('--port', type=int, default=8000, help='default: %(default)s')
     add('--replicas', type=int, default=1, help='processes (default: %(default)s)')
+    what = 'let Ray Serve start up to so many replicas under load'
+    add('--max-replicas', type=int, help=what)
     add('--threads', type=int, default=1, help='of each (default: %(default)s)')
     add('--precision', help='precision of the graphs')
-    what = 'JSON file of settings, read again at SIGHUP'
-    add('--settings', type=Path, help=what)
+    add(
+        '--deadline-ms',
+        type=float,
+        default=math.inf,
+        help='of requests without a deadline or budget',
+    )
+    what = 'accepted requests of each replica, and as many that wait for one'
+    add('--max-queue', type=int, default=32, help=f'{what} (default: %(default)s)')
+    what = 'seconds until a request is given up (default: %(default)s)'
+    add('--timeout', type=float, default=30, help=what)
+    add('--metrics-port', type=int, help="port of Ray's Prometheus metrics")
     add('--address', help='Ray cluster to run on (default: one for this service)')
     return parser.parse_args()
-
-
-def read_settings(path: Path | None, runtime: StitchRuntime) -> dict:
-    """Read and validate the settings; without a file, return the defaults."""
-    from snnet_mm.serving import check_settings
-
-    try:
-        found = json.loads(path.read_text()) if path else {}
-    except (OSError, ValueError) as error:
-        raise ValueError(f'{path} cannot be read: {error} (--settings)') from None
-    check(isinstance(found, dict), '--settings', found, 'an object')
-    return check_settings(found, runtime)
 
 
 def main() -> None:
@@ -50,38 +47,42 @@ def main() -> None:
 
     from snnet_mm.serving import build_service, start_ray
 
-    for key in ('replicas', 'threads'):
+    most = args.max_replicas or args.replicas
+    for key in ('replicas', 'threads', 'max_queue'):
         value = getattr(args, key)
-        check(value > 0, f'--{key}', value, 'whole numbers from 1')
+        check(value > 0, f'--{key.replace("_", "-")}', value, 'whole numbers from 1')
+    check(most >= args.replicas, '--max-replicas', most, f'{args.replicas} or more')
     # Latencies are measured here, before replicas compete for the machine.
-    runtime = StitchRuntime(args.bundle, args.threads, precision=args.precision)
-    settings = read_settings(args.settings, runtime)
-    cores = max(usable_cores(), args.replicas * args.threads)
-    start_ray(cores, args.address)
-    serve.start(http_options=dict(host=args.host, port=args.port))
-    wake, seen = threading.Event(), []
-    for number in (*STOP, signal.SIGHUP):
-        signal.signal(number, lambda n, _: (seen.append(n), wake.set()))
-
-    more = args.replicas, args.threads, args.precision
-    handle = serve.run(build_service(args.bundle, settings, *more), name='snnet')
+    StitchRuntime(args.bundle, args.threads, precision=args.precision).front()
+    ports = dict(_metrics_export_port=args.metrics_port) if args.metrics_port else {}
+    start_ray(max(usable_cores(), most * args.threads), args.address, **ports)
+    http = dict(host=args.host, port=args.port, request_timeout_s=args.timeout)
+    serve.start(http_options=http)
+    options = dict(
+        max_ongoing_requests=args.max_queue,
+        max_queued_requests=args.max_queue,
+        num_replicas=args.replicas,
+        graceful_shutdown_timeout_s=args.timeout,
+    )
+    if args.max_replicas:
+        scaling = dict(min_replicas=args.replicas, max_replicas=args.max_replicas)
+        options |= dict(num_replicas=None, autoscaling_config=scaling)
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    service = build_service(
+        dict(
+            bundle=str(args.bundle.resolve()),
+            threads=args.threads,
+            precision=args.precision,
+            deadline_ms=args.deadline_ms,
+            options=options,
+        )
+    )
+    serve.run(service, name='snnet')
     print(f'Serving {args.bundle} on http://{args.host}:{args.port}', flush=True)
-    while not {*seen} & {*STOP}:
-        wake.wait()
-        wake.clear()
-        if signal.SIGHUP in seen:
-            seen.remove(signal.SIGHUP)
-            try:
-                settings = read_settings(args.settings, runtime)
-            except ValueError as error:
-                print(f'Settings are as before: {error}', flush=True)
-            else:
-                handle.reconfigure.remote(settings).result()
-                print(f'Settings: {json.dumps(settings)}', flush=True)
-    handle.drain.remote().result(timeout_s=settings['timeout_s'])
-    serve.delete('snnet')
-    if not args.address:
-        serve.shutdown()
+    stop.wait()
+    serve.delete('snnet')  # replicas answer what they accepted
     print('Stopped; all accepted requests were answered', flush=True)
 
 

@@ -16,7 +16,7 @@ import cv2
 import numpy as np
 
 from snnet_mm.runtime import StitchRuntime, paint
-from snnet_mm.runtime.folder import SUFFIXES, read_image
+from snnet_mm.runtime.image_io import SUFFIXES, read_image
 from snnet_mm.utils import ToolParser, atomic_path, check, refusal, run_command
 
 

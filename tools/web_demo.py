@@ -37,7 +37,6 @@ SCRIPTS = (
     'ort-wasm-simd-threaded.asyncify.mjs',
     'ort-wasm-simd-threaded.asyncify.wasm',
 )
-TASKS = ('segmentation', 'depth')
 
 
 def parse_args() -> argparse.Namespace:
@@ -77,11 +76,11 @@ def scripts_of(folder: Path | None) -> Iterator[Path]:
 def write_page(args: argparse.Namespace, scripts: Path) -> None:
     """Write the page with its bundle, images and scripts to the output folder."""
     manifest = read_manifest(args.bundle)
-    task = manifest['task']
     channels = manifest['input']['shape'][1]
     three = 'a bundle for images of three channels'
     check(channels == 3, 'bundle', f'{args.bundle}, of {channels} channels', three)
-    check(task in TASKS, 'bundle', f'{args.bundle}, of {task}', f'a bundle of {TASKS}')
+    found, wanted = f'{args.bundle}, of {manifest["task"]}', 'a bundle of segmentation'
+    check(manifest['task'] == 'segmentation', 'bundle', found, wanted)
     files = [file for stitch in manifest['stitches'] for file in stitch['files']]
     files = [file for file in files if file['format'] == 'onnx']
     check(files, 'bundle', str(args.bundle), 'a bundle with ONNX graphs')

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from snnet_mm.runtime.folder import SUFFIXES
+from snnet_mm.runtime.image_io import SUFFIXES
 
 ORIENTATION = 0x0112  # EXIF tag; values from 5 on swap rows and columns
 BITS_PER_SAMPLE = 258  # TIFF tag

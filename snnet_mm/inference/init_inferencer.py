@@ -2,7 +2,8 @@
 
 import os
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from importlib import import_module
 from pathlib import Path
@@ -18,7 +19,7 @@ from torch import nn
 from snnet_mm.anchors import image_channels
 from snnet_mm.evaluation import as_picture, draw_sample
 from snnet_mm.runtime import Detections, Panoptic
-from snnet_mm.runtime.folder import SUFFIXES as IMAGE_SUFFIXES
+from snnet_mm.runtime.image_io import SUFFIXES as IMAGE_SUFFIXES
 from snnet_mm.tasks import TASKS, task_of
 from snnet_mm.utils import check, refusal
 from snnet_mm.utils.configs import inference_pipeline, step_name
@@ -51,30 +52,52 @@ def init_inferencer(model: nn.Module) -> BaseInferencer:
         read = TRANSFORMS.build(loader)
         loader, files = dict(type='LoadImageFromFile'), False
 
-    def inputs_to_list(_: object, inputs: Any) -> list[str | np.ndarray]:
-        listed = list_images(inputs, channels)
-        if files:
-            return listed
-        return [read_by(read, i) if isinstance(i, str) else i for i in listed]
+    class StitchInferencer(base):
+        """The package's inferencer, around a model that is built."""
 
-    def visualize(self: BaseInferencer, inputs: list, *args, **kwargs) -> object:
-        inputs = inputs if files else [*map(as_picture, inputs)]
-        return base.visualize(self, inputs, *args, **kwargs)
+        def _init_model(self, *_: object) -> nn.Module:
+            return model
 
-    members = dict(_init_model=lambda *_: model, _inputs_to_list=inputs_to_list)
-    members |= dict(visualize=visualize, channels=channels)
-    inferencer_class = type(name, (base,), members)
+        def _inputs_to_list(self, inputs: Any) -> list[str | np.ndarray]:
+            listed = list_images(inputs, channels)
+            if files:
+                return listed
+            return [read_by(read, i) if isinstance(i, str) else i for i in listed]
+
+        def visualize(self, inputs: list, *args, **kwargs) -> object:
+            inputs = inputs if files else [*map(as_picture, inputs)]
+            return super().visualize(inputs, *args, **kwargs)
+
+        def __call__(self, *args, **kwargs) -> dict | list:
+            with _no_progress_bar(base):
+                return super().__call__(*args, **kwargs)
+
     cfg.test_dataloader.dataset.pipeline = [loader, *steps]
     if task.name == 'classification':
         model._config = cfg  # which mmpretrain's inferencer reads
-        inferencer = inferencer_class(model, classes=model.dataset_meta['classes'])
+        inferencer = StitchInferencer(model, classes=model.dataset_meta['classes'])
         visualization = import_module('mmpretrain.visualization')
         inferencer.visualizer = visualization.UniversalVisualizer()
-        import_module('mmpretrain.utils.progress').disable_progress_bar = True
-        return inferencer
-    inferencer = inferencer_class(cfg, device=next(model.parameters()).device.type)
-    inferencer.show_progress = False  # not every package takes it as an argument
+    else:
+        device = next(model.parameters()).device.type
+        inferencer = StitchInferencer(cfg, device=device)
+        inferencer.show_progress = False  # not every package takes it as an argument
+    inferencer.channels = channels
     return inferencer
+
+
+@contextmanager
+def _no_progress_bar(inferencer: type) -> Iterator[None]:
+    """Switch off the progress bar of mmpretrain, which only a global of it does."""
+    if not inferencer.__module__.startswith('mmpretrain.'):
+        yield
+        return
+    progress = import_module('mmpretrain.utils.progress')
+    before, progress.disable_progress_bar = progress.disable_progress_bar, True
+    try:
+        yield
+    finally:
+        progress.disable_progress_bar = before
 
 
 class _Kept:

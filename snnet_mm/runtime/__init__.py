@@ -6,7 +6,7 @@ rest of ``snnet_mm`` imports this package, never the reverse.
 
 from .budget_controller import BudgetController
 from .detection import Detections, Panoptic
-from .folder import Deadline, predict_folder
+from .folder import Deadline, Folder, predict_folder
 from .manifest import read_manifest
 from .painting import paint
 from .runtime import StitchRuntime

@@ -8,7 +8,6 @@ import numpy as np
 from .detection import Detections, Panoptic
 
 GOLDEN = 0.618  # hue step between classes, as a fraction of the circle
-WIDTH = 2  # pixels of a box outline
 
 
 def paint(
@@ -21,9 +20,9 @@ def paint(
 ) -> np.ndarray:
     """Return an image with its prediction painted on it.
 
-    Objects are drawn with outlines, masks, names and scores, by ``supervision`` if it
-    is installed. Depths are painted in grey, near pixels bright; pixels without a
-    finite depth are unchanged. For class probabilities, the whole image is.
+    ``supervision`` draws objects with outlines, masks, names and scores. Depths are
+    painted in grey, near pixels bright; pixels without a finite depth are unchanged.
+    For class probabilities, the whole image is.
 
     Args:
         image: uint8 RGB ``(H, W, 3)``.
@@ -40,10 +39,7 @@ def paint(
         found = Detections(*(None if x is None else x[kept] for x in found))
         number = max([len(classes), *(found.labels + 1)])
         colours = _colours(palette, number)
-        try:
-            return _by_supervision(image, found, classes, colours, opacity)
-        except ImportError:
-            return _by_pillow(image, found, classes, colours, opacity)
+        return _paint_objects(image, found, classes, colours, opacity)
     if found.ndim == 1:
         return image
     if found.dtype.kind == 'f':
@@ -70,32 +66,7 @@ def _blend(image: np.ndarray, above: np.ndarray, opacity: float) -> np.ndarray:
     return (image * (1 - opacity) + above * opacity).round().astype(np.uint8)
 
 
-def _by_pillow(
-    image: np.ndarray,
-    found: Detections,
-    classes: Sequence[str],
-    colours: np.ndarray,
-    opacity: float,
-) -> np.ndarray:
-    from PIL import Image, ImageDraw
-
-    painted, names = image.copy(), dict(enumerate(classes))
-    for i, label in enumerate(found.labels if found.masks is not None else ()):
-        mask = found.masks[i]
-        painted[mask] = _blend(painted[mask], colours[label], opacity)
-    picture = Image.fromarray(painted)
-    draw = ImageDraw.Draw(picture)
-    for box, label, score in zip(found.boxes, found.labels, found.scores, strict=True):
-        colour = tuple(colours[label].tolist())
-        draw.rectangle(box.round().tolist(), outline=colour, width=WIDTH)
-        words = f'{names.get(int(label), label)} {score:.2f}'
-        left, top = box[0].item() + WIDTH, box[1].item() + WIDTH
-        draw.rectangle(draw.textbbox((left, top), words), fill=colour)
-        draw.text((left, top), words, fill='white' if sum(colour) < 382 else 'black')
-    return np.asarray(picture)
-
-
-def _by_supervision(
+def _paint_objects(
     image: np.ndarray,
     found: Detections,
     classes: Sequence[str],

@@ -14,7 +14,7 @@ from snnet_mm.costs import cost_table, measure_latency
 from snnet_mm.inference.init_inferencer import draw_prediction, init_inferencer
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import find_stitched_backbone, set_stitch
-from snnet_mm.runtime.folder import read_image
+from snnet_mm.runtime.image_io import read_image
 from snnet_mm.training import StitchSamplingHook  # noqa: F401
 
 SIDE = 32

@@ -36,7 +36,6 @@ from snnet_mm.exports.verification import verify
 from snnet_mm.inference.init_inferencer import init_inferencer, predict_arrays
 from snnet_mm.models import set_stitch
 from snnet_mm.runtime import Detections, Panoptic, StitchRuntime
-from snnet_mm.runtime.painting import paint
 from snnet_mm.runtime.steps import Steps
 from snnet_mm.tasks import task_of
 
@@ -304,5 +303,3 @@ def test_segments_as_objects():
     assert found.masks.sum((1, 2)).tolist() == [16, 6]
     objects = found._replace(masks=None)
     assert Panoptic(segments, objects).as_detections(3) is objects
-    painted = paint(np.zeros((6, 8, 3), np.uint8), Panoptic(segments, None), 'abc')
-    assert painted[4].any()

@@ -605,7 +605,7 @@ def test_images_that_are_not_taken(bundle, image, message):
 
 
 def test_the_program_of_the_page(bundle, tmp_path, monkeypatch, capsys):
-    page = (ROOT / 'docs/how_to/runtime.md').read_text()
+    page = (ROOT / 'docs/how_to/deploy.md').read_text()
     pattern = re.compile(r'^```python\n(import numpy.*?)^```', re.DOTALL | re.MULTILINE)
     (program,) = pattern.findall(page)
     (image,) = smooth_images(SIZES[1:2])

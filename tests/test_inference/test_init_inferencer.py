@@ -1,3 +1,4 @@
+from importlib import import_module
 from pathlib import Path
 
 import cv2
@@ -151,7 +152,9 @@ def test_visualizers_without_a_name(images):
     model.dataset_meta['classes'] = [f'class {i}' for i in range(20)]
     model.cfg.visualizer = dict(type='UniversalVisualizer')
     inferencer, image = init_inferencer(model), np.full((300, 400, 3), 90, np.uint8)
+    progress = import_module('mmpretrain.utils.progress')
     (found,) = inferencer(images / 'a.png')
+    assert not progress.disable_progress_bar  # a global, of others too
     assert found['pred_class'] == f'class {found["pred_label"]}'
     assert (draw_prediction(inferencer, image)[:60, :150] != 90).any()
 

@@ -11,8 +11,7 @@ from killing import fork, wait
 from numpy.testing import assert_array_equal
 from PIL import Image
 
-from snnet_mm.runtime import Deadline, Detections, predict_folder
-from snnet_mm.runtime.folder import count_done, list_images, parse_duration, read_image
+from snnet_mm.runtime import Deadline, Detections, Folder, predict_folder
 
 CLASSES = 'a', 'b', 'c'
 SIZES = (8, 6), (5, 9)
@@ -50,7 +49,7 @@ def predict(task, source, out, **settings):
         return [CALLS[task](image) for image in images]
 
     settings = dict(batch_size=2) | settings
-    return predict_folder(call, task, CLASSES, source, out, **settings)
+    return predict_folder(call, Folder(source, out, task, CLASSES), **settings)
 
 
 @pytest.fixture
@@ -103,9 +102,8 @@ def read_coco(path):
 
 def test_boxes_are_in_the_format_of_coco(images, tmp_path):
     predict('detection', tmp_path / 'images', tmp_path / 'out')
-    assert names_in(tmp_path / 'out') == {
-        'predictions.json', '.predict/predictions.jsonl'
-    }  # fmt: skip
+    kept = {f'.predict/{name[:-4]}.json' for name in images}
+    assert names_in(tmp_path / 'out') == {'predictions.json', *kept}
     about, annotations = read_coco(tmp_path / 'out/predictions.json')
     assert [about[i]['file_name'] for i in sorted(about)] == sorted(images)
     for i, image in about.items():
@@ -137,56 +135,30 @@ def test_classes(images, tmp_path):
 
 
 @pytest.mark.parametrize('task', ['segmentation', 'detection'])
-def test_kills_lose_nothing_and_nothing_is_written_twice(images, tmp_path, task):
-    """Killed before a mask gets its name, or before lines of a batch are written."""
+def test_predict_folder_killed_loses_nothing_and_repeats_nothing(
+    images, tmp_path, task
+):
+    """Killed twice, each time before the fifth file gets its name."""
     source, out, written = tmp_path / 'images', tmp_path / 'out', {}
-    log = out / '.predict/predictions.jsonl'
+    suffix = dict(segmentation='.png', detection='.json')[task]
 
     def outputs():
-        if task == 'segmentation':
-            paths = (p for p in out.rglob('*') if '.predict' not in p.parts)
-            return {p.name: p.stat().st_mtime_ns for p in paths if p.is_file()}
-        lines = log.read_text().splitlines(keepends=True) if log.exists() else ()
-        return {json.loads(x)['image']: x for x in lines if x.endswith('\n')}
+        paths = (p for p in out.rglob(f'*{suffix}') if p.name != 'predictions.json')
+        return {str(p): p.stat().st_mtime_ns for p in paths}
 
-    number, event = dict(segmentation=(3, 'os.rename'), detection=(2, 'open'))[task]
     for times in (1, 2):
-        run = fork(lambda: predict(task, source, out), out, number, event)
-        assert wait(run)
+        assert wait(fork(lambda: predict(task, source, out), out, 5, 'os.rename'))
         now = outputs()
-        assert len(now) == 2 * times == count_done(task, source, out)
+        assert len(now) == 4 * times == 10 - len(Folder(source, out, task).left)
         assert written.items() <= now.items()
         written = now
-        if task == 'detection':  # as if killed within a line
-            with log.open('a') as file:
-                file.write('{"image": "0_')
-    assert predict(task, source, out) == (6, 4, {})
+    assert predict(task, source, out) == (2, 8, {})
     assert written.items() <= outputs().items()
     whole = tmp_path / 'whole'
     predict(task, source, whole)
-    logs = {'.predict/predictions.jsonl'}
-    assert names_in(out) - logs == names_in(whole) - logs
-    for name in names_in(whole) - logs:
+    assert names_in(whole) <= names_in(out)
+    for name in names_in(whole):
         assert (out / name).read_bytes() == (whole / name).read_bytes()
-
-
-def test_shards_are_disjoint_and_complete(images, tmp_path):
-    source, out = tmp_path / 'images', tmp_path / 'out'
-    parts, ids = [], []
-    for i in (1, 2, 3):
-        done = predict('detection', source, out, shard=(i, 3))
-        assert done == (4 - (i > 1), 0, {})
-        about, annotations = read_coco(out / f'predictions_{i}of3.json')
-        parts.append({image['file_name'] for image in about.values()})
-        ids += [*about, *(a['id'] for a in annotations)]
-    assert sum(map(len, parts)) == len(set().union(*parts)) == len(images)
-    assert len({*ids}) == len(ids)
-    # Without shards, the whole is written from what is there.
-    assert predict('detection', source, out) == (0, 10, {})
-    about, annotations = read_coco(out / 'predictions.json')
-    assert {*about, *(a['id'] for a in annotations)} == {*ids}
-    with pytest.raises(ValueError, match="shard='4/3'; allowed: 1/n to n/n"):
-        predict('detection', source, out, shard=(4, 3))
 
 
 def test_broken_images_are_listed(images, tmp_path):
@@ -204,8 +176,7 @@ def test_broken_images_are_listed(images, tmp_path):
                 raise ValueError('image=(2, 2); allowed: larger ones')
         return [mask_of(image) for image in found]
 
-    settings = dict(source=source, out=out, batch_size=4)
-    done = predict_folder(call, 'segmentation', CLASSES, **settings)
+    done = predict_folder(call, Folder(source, out, 'segmentation'), 4)
     assert done[:2] == (10, 0)
     listed = (out / 'unreadable.txt').read_text().splitlines()
     listed = dict(line.split('\t') for line in listed)
@@ -222,76 +193,45 @@ def test_broken_images_are_listed(images, tmp_path):
     # Mended, they are predicted, and the list goes.
     for name in done.unreadable:
         (source / name).unlink()
-    assert predict_folder(call, 'segmentation', CLASSES, **settings) == (0, 10, {})
+    again = Folder(source, out, 'segmentation')
+    assert predict_folder(call, again) == (0, 10, {})
     assert names_in(out) == {*images}
 
 
-def test_lists_and_names(images, tmp_path):
-    """Paths are relative to the list; outputs keep apart what has equal stems."""
-    source, out = tmp_path / 'images', tmp_path / 'images/out'
-    Image.fromarray(images['0_8.png']).save(source / '0_8.bmp')
-    out.mkdir()
-    Image.fromarray(images['0_8.png']).save(out / '0_8.png')
-    listed = list_images(source, out)
-    assert {image.name for image in listed} == {*images, '0_8.bmp'}
-    stems = {image.stem for image in listed if image.name.startswith('0_')}
-    assert stems == {'0_8.bmp', '0_8.png', '0_5'}
-    text = tmp_path / 'list.txt'
-    text.write_text(f'images/0_5.png\n\n{source}/sub/1_8.png\nimages/0_5.png\n')
-    assert list_images(text, out) == [
-        (source / '0_5.png', '0_5.png', '0_5'),
-        (source / 'sub/1_8.png', 'sub/1_8.png', 'sub/1_8'),
-    ]
-    for wrong in (source / '0_5.png', tmp_path / 'none', tmp_path / 'empty'):
-        (tmp_path / 'empty').mkdir(exist_ok=True)
-        with pytest.raises(ValueError, match='allowed: folders with images, or text'):
-            list_images(wrong, out)
-    with pytest.raises(ValueError, match='out=.*; allowed: another folder'):
-        list_images(source, source)
+class Runtime:
+    """Stands in for a bundle of stitches that take 1, 2 and 4 s."""
+
+    def __init__(self):
+        self.ran = []
+
+    def front(self):
+        return {('fp32', 0): 1000.0, ('fp32', 1): 2000.0, ('int8', 2): 4000.0}
+
+    def set_stitch(self, stitch, precision):
+        self.ran.append((precision, stitch))
 
 
-def test_images_are_read_as_by_opencv(tmp_path):
-    """JPEG, turned by its EXIF data, and grey, with a palette or transparent."""
-    pixels = cv2.resize(np.random.default_rng(0).random((4, 5, 3)), (50, 40))
-    image, exif = Image.fromarray((255 * pixels).astype(np.uint8)), Image.Exif()
-    exif[0x0112] = 6
-    image.save(tmp_path / 'turned.jpg', exif=exif)
-    for mode in ('L', 'P', 'RGBA', 'RGB'):
-        image.convert(mode).save(tmp_path / f'{mode}.png')
-    for path in tmp_path.iterdir():
-        wanted = cv2.imread(str(path))[..., ::-1]
-        assert_array_equal(read_image(path), wanted)
-        assert read_image(path).dtype == np.uint8
-
-
-def test_a_deadline_is_used_up_and_held():
-    """Stitches of 1, 2 and 4 s, 100 images, 350 s; the last 40 take twice as long."""
-    now, ran = [0.0], []
-    deadline = Deadline(350, dict(a=1, b=2, c=4), ran.append, clock=lambda: now[0])
-    assert ran == ['a']
-    for left in range(98, -1, -2):
-        slow = 2 if left < 40 else 1
-        elapsed = 2 * slow * deadline.costs[deadline.stitch]
-        now[0] += elapsed
-        deadline.update(elapsed, 2, left)
+def test_deadline_is_used_up_and_held(monkeypatch):
+    """100 images, 350 s; the last 40 take twice as long."""
+    now, runtime = [0.0], Runtime()
+    monkeypatch.setattr('snnet_mm.runtime.folder.time.monotonic', lambda: now[0])
+    deadline = Deadline(runtime, 350)
+    for left in range(100, 0, -2):
+        deadline.begin(left)
+        slow = 2 if left <= 40 else 1
+        now[0] += 2 * slow * runtime.front()[runtime.ran[-1]] / 1000
+        deadline.end(2)
     assert 0.85 * 350 < now[0] <= 350
-    assert {*ran} == {'a', 'b', 'c'}
-    # Too late, the cheapest one runs.
+    assert {*runtime.ran} == {*runtime.front()}
+    # Too late, the fastest one runs.
     now[0] = 351
-    deadline.update(4, 1, 5)
-    assert deadline.stitch == 'a'
+    deadline.begin(5)
+    assert runtime.ran[-1] == ('fp32', 0)
 
 
-@pytest.mark.parametrize('text', ['', '8', 'h', '-1h', '0s', 'nanh', '1d'])
-def test_durations(text):
-    assert [parse_duration(t) for t in ('8h', '1.5m', '90s')] == [28800, 90, 90]
-    with pytest.raises(ValueError, match='deadline=.*allowed: positive durations'):
-        parse_duration(text)
-
-
-def test_a_deadline_switches_between_batches(images, tmp_path):
-    ran = []
-    deadline = Deadline(1e6, dict(a=1, b=2), ran.append)
+def test_predict_folder_deadline_switches_between_batches(images, tmp_path):
+    runtime = Runtime()
+    deadline = Deadline(runtime, 1e6)
     predict('depth', tmp_path / 'images', tmp_path / 'out', deadline=deadline)
-    assert ran == ['a', 'b']
+    assert runtime.ran == [('int8', 2)] * 5
     assert len(names_in(tmp_path / 'out')) == 10

@@ -1,11 +1,9 @@
 """Predictions painted on images."""
 
-import sys
-
 import numpy as np
 import pytest
 
-from snnet_mm.runtime import Detections, paint
+from snnet_mm.runtime import Detections, Panoptic, paint
 
 GREY = np.full((12, 16, 3), 100, np.uint8)
 PALETTE = [[200, 0, 0], [0, 200, 50]]
@@ -41,12 +39,8 @@ BOXES = np.float32([[20, 10, 110, 57.2], [0, 0, 300, 9]])
 FOUND = Detections(BOXES, np.float32([0.9, 0.2]), np.array([1, 0]), MASKS)
 
 
-@pytest.mark.parametrize('installed', [True, False])
-def test_objects_have_masks_boxes_and_names(monkeypatch, installed):
-    if installed:
-        pytest.importorskip('supervision')
-    else:
-        monkeypatch.setitem(sys.modules, 'supervision', None)
+def test_objects_have_masks_boxes_and_names():
+    pytest.importorskip('supervision')
     painted = paint(IMAGE, FOUND, ['car', 'sky'], PALETTE, opacity=0.5)
     inside = painted[53, 65].tolist()
     assert inside == pytest.approx([50, 150, 75], abs=1)
@@ -60,3 +54,7 @@ def test_objects_have_masks_boxes_and_names(monkeypatch, installed):
     assert np.array_equal(paint(IMAGE, FOUND, score_thr=0.95), IMAGE)
     nothing = Detections(*(x[:0] for x in FOUND))
     assert np.array_equal(paint(IMAGE, nothing), IMAGE)
+    segments = np.zeros((60, 120), np.int32)
+    segments[30:] = 1001
+    painted = paint(IMAGE, Panoptic(segments, None), ['sky', 'car'], PALETTE)
+    assert painted[45, 60].tolist() == pytest.approx([50, 150, 75], abs=1)

@@ -114,6 +114,11 @@ def test_the_page_has_the_files_of_the_bundle(small, tmp_path):
     assert copies.keys() == names
     assert json.loads(copies.pop('manifest.json')) == manifest
     assert copies == {name: (bundle / name).read_bytes() for name in copies}
+    other = dict(manifest, task='depth')
+    (bundle / 'manifest.json').write_text(json.dumps(other))
+    with pytest.raises(ValueError, match='of depth.; allowed: a bundle of seg'):
+        write()
+    (bundle / 'manifest.json').write_text(json.dumps(manifest))
     weights = bundle / 'weights.safetensors'
     content = weights.read_bytes()
     weights.write_bytes(b'weights.safetensorz')

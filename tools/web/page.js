@@ -199,29 +199,23 @@ function colourOf(i) {
 }
 
 function paint(view) {
-  const { map, rows, columns, stitch } = view.found, depth = manifest.task === 'depth';
+  const { map, rows, columns, stitch } = view.found;
   const picture = new ImageData(columns, rows), counts = [], colours = [];
-  let [low, high] = [Infinity, -Infinity];
-  for (const value of map) [low, high] = [Math.min(low, value), Math.max(high, value)];
-  const warm = (share) => [255 * (1 - share), 255 * (1 - Math.abs(2 * share - 1)), 255 * share];
   map.forEach((value, i) => {
-    const share = Math.round(255 * (value - low) / (high - low || 1));
-    const key = depth ? share : value;
-    const colour = colours[key] ??= depth ? warm(share / 255) : colourOf(value);
+    const colour = colours[value] ??= colourOf(value);
     for (let k = 0; k < 4; k++) picture.data[4 * i + k] = k < 3 ? colour[k] : 255;
-    counts[key] = (counts[key] ?? 0) + 1;
+    counts[value] = (counts[value] ?? 0) + 1;
   });
   const small = Object.assign(document.createElement('canvas'), { width: columns, height: rows });
   small.getContext('2d').putImageData(picture, 0, 0);
   const { width, height } = Object.assign(view.canvas, { width: source.width, height: source.height });
   const context = view.canvas.getContext('2d');
   context.drawImage(source, 0, 0);
-  Object.assign(context, { globalAlpha: +$('opacity').value, imageSmoothingEnabled: depth });
+  Object.assign(context, { globalAlpha: +$('opacity').value, imageSmoothingEnabled: false });
   context.drawImage(small, 0, 0, width, height);
   const percent = (n) => `${(100 * n / map.length).toFixed(1)} %`;
-  const entries = depth ? [low, (low + high) / 2, high].map((m, i) => [warm(i / 2), `${m.toFixed(2)} m`])
-    : Object.keys(counts).sort((a, b) => counts[b] - counts[a])
-      .map((i) => [colours[i], `${manifest.classes[i] ?? `class ${i}`} ${percent(counts[i])}`]);
+  const entries = Object.keys(counts).sort((a, b) => counts[b] - counts[a])
+    .map((i) => [colours[i], `${manifest.classes[i] ?? `class ${i}`} ${percent(counts[i])}`]);
   const text = entries.map((entry) => entry[1]).join(', ');
   view.canvas.setAttribute('aria-label', `Prediction of stitch ${stitch}: ${text}`);
   if (view === views[0]) $('legend').replaceChildren(...entries.map(([colour, words]) => {

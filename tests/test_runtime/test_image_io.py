@@ -1,0 +1,78 @@
+"""Image files are listed and read, and predictions become files."""
+
+import cv2
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from PIL import Image
+
+from snnet_mm.runtime import Detections, Panoptic
+from snnet_mm.runtime.image_io import as_png, describe, list_images, read_image
+
+
+def test_list_images_paths_of_lists_and_stems_that_differ(tmp_path):
+    """Paths are relative to the list; outputs keep apart what has equal stems."""
+    source, out = tmp_path / 'images', tmp_path / 'images/out'
+    for name in ('0_5.png', '0_8.png', '0_8.bmp', 'sub/1_8.png', 'out/0_8.png'):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_bytes(b'')
+    assert [image.stem for image in list_images(source, out)] == [
+        '0_5', '0_8.bmp', '0_8.png', 'sub/1_8'
+    ]  # fmt: skip
+    text = tmp_path / 'list.txt'
+    text.write_text(f'images/0_5.png\n\n{source}/sub/1_8.png\nimages/0_5.png\n')
+    assert list_images(text, out) == [
+        (source / '0_5.png', '0_5.png', '0_5'),
+        (source / 'sub/1_8.png', 'sub/1_8.png', 'sub/1_8'),
+    ]
+    for wrong in (source / '0_5.png', tmp_path / 'none', tmp_path / 'empty'):
+        (tmp_path / 'empty').mkdir(exist_ok=True)
+        with pytest.raises(ValueError, match='allowed: folders with images, or text'):
+            list_images(wrong, out)
+    with pytest.raises(ValueError, match='out=.*; allowed: another folder'):
+        list_images(source, source)
+
+
+def test_images_are_read_as_by_opencv(tmp_path):
+    """JPEG, turned by its EXIF data, and grey, with a palette or transparent."""
+    pixels = cv2.resize(np.random.default_rng(0).random((4, 5, 3)), (50, 40))
+    image, exif = Image.fromarray((255 * pixels).astype(np.uint8)), Image.Exif()
+    exif[0x0112] = 6
+    image.save(tmp_path / 'turned.jpg', exif=exif)
+    for mode in ('L', 'P', 'RGBA', 'RGB'):
+        image.convert(mode).save(tmp_path / f'{mode}.png')
+    for path in tmp_path.iterdir():
+        wanted = cv2.imread(str(path))[..., ::-1]
+        assert_array_equal(read_image(path), wanted)
+        assert read_image(path).dtype == np.uint8
+
+
+def pixels_of(content, path):
+    path.write_bytes(content)
+    return cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
+
+
+def test_as_png_keeps_classes_and_millimetres(tmp_path):
+    masks = np.arange(6).reshape(2, 3)
+    depths = np.float32([[0.5, 99, -1], [np.nan, np.inf, -np.inf]])
+    for found, wanted in (
+        (masks, masks.astype(np.uint8)),
+        (masks + 300, (masks + 300).astype(np.uint16)),
+        (depths, np.uint16([[500, 65535, 0], [0, 0, 0]])),
+    ):
+        pixels = pixels_of(as_png(found), tmp_path / 'a.png')
+        assert pixels.dtype == wanted.dtype
+        assert_array_equal(pixels, wanted)
+
+
+def test_describe_gives_top_class_objects_and_segments():
+    assert describe(np.float32([0.25, 0.75]), 2) == dict(label=1, score=0.75)
+    boxes = np.float32([[1, 2, 4, 6]])
+    found = Detections(boxes, np.float32([0.5]), np.array([2]), None)
+    (about,) = describe(found, 3)['objects']
+    assert (about['bbox'], about['category_id']) == ([1, 2, 3, 4], 3)
+    segments = np.array([[0, 1001, 2], [0, 1001, 1001]])
+    first, second = describe(Panoptic(segments, None), 2)['objects']
+    assert (first['area'], first['category_id'], first['score']) == (2, 1, 1.0)
+    assert second['category_id'] == 2
+    assert second['segmentation'] == dict(size=[2, 3], counts=[2, 2, 1, 1])

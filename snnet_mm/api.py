@@ -28,16 +28,8 @@ from .runtime.budgets import SHARE
 from .stitching import UNITS, Choice, CostTable, parse_budget
 from .stitching import StitchResults as Results
 from .stitching import pick as pick_stitch
-from .training import check_loop, checked_runner
-from .utils import (
-    check,
-    check_file,
-    make_safe,
-    runner_config,
-    set_length,
-    set_resume,
-    train_in_half_precision,
-)
+from .training import run
+from .utils import check, runner_config
 
 if TYPE_CHECKING:
     import numpy as np
@@ -316,14 +308,7 @@ def train(
     Examples:
         >>> checkpoint = sn.train('snnet.py', 'work_dirs/snnet', iters=1000)
     """
-    cfg = runner_config(config, work_dir, cfg_options)
-    check_loop(cfg.get('train_cfg'))
-    set_length(cfg, iters)
-    train_in_half_precision(cfg, asked=False)
-    set_resume(cfg, resume, cfg_options)
-    make_safe(cfg)
-    with checked_runner(cfg, 'train') as runner:
-        runner.train()
+    runner = run.train(config, work_dir, cfg_options, iters=iters, resume=resume)
     return runner.message_hub.get_info('last_ckpt')
 
 
@@ -353,19 +338,15 @@ def evaluate(
     Examples:
         >>> sn.evaluate('snnet.py', 'snnet.pth', limit=100).front()
     """
-    check_file(checkpoint, 'argument: checkpoint')
     cfg = runner_config(config, work_dir)
-    cfg.load_from, loop = str(checkpoint), dict(cfg.get('test_cfg') or {})
     refused = sorted({'sizes', 'out_dir'} & {*options})
     wanted = 'settings of the test loop but sizes and out_dir, which tools/test.py has'
     check(not refused, 'options', refused, wanted)
-    sizes = loop.get('sizes') or ()
+    sizes = (cfg.get('test_cfg') or {}).get('sizes') or ()
     check(len(sizes) < 2, 'test_cfg.sizes', sizes, 'one; tools/test.py takes several')
-    loop.update(type='StitchTestLoop', stitches=stitches, out_dir=cfg.work_dir)
-    cfg.test_cfg = loop | options
-    with checked_runner(cfg, 'test') as runner:
-        runner.test()
-    reports, wanted = runner.test_loop.reports, 'one that measures something'
+    options |= dict(stitches=stitches, out_dir=cfg.work_dir)
+    reports = run.test(cfg, checkpoint, **options).test_loop.reports
+    wanted = 'one that measures something'
     check(reports, 'test_evaluator', cfg.get('test_evaluator'), wanted)
     return reports[0]
 

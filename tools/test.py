@@ -68,37 +68,28 @@ def add_stitch_arguments(parser: argparse.ArgumentParser) -> None:
 def main() -> None:
     args = parse_args()
 
-    from snnet_mm.evaluation import BrokenImagesHook, evaluate_whole_model
-    from snnet_mm.training import checked_runner, try_images
-    from snnet_mm.utils import configs
+    from snnet_mm.training import run
 
-    cfg = configs.runner_config(args.config, args.work_dir, args.cfg_options)
-    cfg.launcher, cfg.load_from = args.launcher, args.checkpoint
-    same = ('results', 'costs', 'lower_is_better', 'stitches_per_pass', 'limit')
-    same += ('screen', 'keep', 'metric')
-    sizes = args.sizes and [parse_size(size, '--sizes') for size in args.sizes]
-    configs.set_test(
-        cfg,
-        stitches=args.stitch_id or args.budget,
-        resume=args.resume or None,
-        sizes=sizes,
-        **{name: getattr(args, name) for name in same},
-    )
-    if args.show_dir is not None:
-        configs.set_visualization(cfg, args.show_dir)
-    if args.tta:
-        configs.set_augmentation(cfg)
-    check_file(args.checkpoint, 'argument: checkpoint')
     check_file(args.results, 'option: --results')
     for costs in args.costs or ():
         check_file(costs, 'option: --costs')
-    with checked_runner(cfg, 'test', args.verbose, args.trust_checkpoint) as runner:
-        runner.register_hook(BrokenImagesHook())
-        try_images(runner)
-        if configs.tests_stitches(cfg):
-            runner.test()
-        else:
-            evaluate_whole_model(runner)
+    same = ('results', 'costs', 'lower_is_better', 'stitches_per_pass', 'limit')
+    same += ('screen', 'keep', 'metric')
+    run.test(
+        args.config,
+        args.checkpoint,
+        args.work_dir,
+        args.cfg_options,
+        show_dir=args.show_dir,
+        tta=args.tta,
+        launcher=args.launcher,
+        verbose=args.verbose,
+        trust=args.trust_checkpoint,
+        stitches=args.stitch_id or args.budget,
+        resume=args.resume or None,
+        sizes=args.sizes and [parse_size(size, '--sizes') for size in args.sizes],
+        **{name: getattr(args, name) for name in same},
+    )
 
 
 if __name__ == '__main__':

@@ -23,8 +23,7 @@ from snnet_mm.models import ElasticBackbone, find_stitched_backbone, fit_in_turn
 from snnet_mm.models.backbones.elastic_backbone import space_of_chains
 from snnet_mm.stitching import StitchResults, parse_budget, write_plan
 from snnet_mm.tasks import task_of
-from snnet_mm.training import try_test
-from snnet_mm.training.build_runner import build_runner
+from snnet_mm.training import run, try_test
 from snnet_mm.utils import (
     atomic_path,
     check,
@@ -399,7 +398,7 @@ class _Job:
             shutil.rmtree(work_dir)
         work_dir.mkdir(exist_ok=True)
         write_json(begun, identity)
-        build_runner(cfg, 'train').train()
+        run.train(cfg, plain_hooks=True)
         return weights_of(load_weights_only(find_latest_checkpoint(cfg.work_dir)))
 
     def evaluate(self) -> StitchResults:
@@ -407,12 +406,10 @@ class _Job:
         cfg = load_config(self.folder / 'elastic.py')
         # In the folder itself, the runner would overwrite elastic.py.
         cfg.work_dir = str(self.folder / 'test')
-        cfg.load_from = str(self.folder / 'elastic.pth')
-        cfg.test_cfg.update(out_dir=str(self.folder), quiet=True)
         keep_local_backends(cfg)
         self.say(f'Testing the network and {len(self.chains)} chains in one pass')
-        runner = build_runner(cfg, 'test')
-        runner.test()
+        checkpoint = self.folder / 'elastic.pth'
+        runner = run.test(cfg, checkpoint, out_dir=str(self.folder), quiet=True)
         results = StitchResults.read(self.folder / 'stitches.json')
         self.say('Measuring milliseconds')
         model = runner.model

@@ -13,7 +13,7 @@ from torch import nn
 from snnet_mm.models import find_stitched_backbone
 from snnet_mm.stitching import Selection, StitchResults, key_metric, visiting_order
 from snnet_mm.tasks import check_saved
-from snnet_mm.utils import check, is_whole, quiet_terminal, register, work_dir_lock
+from snnet_mm.utils import check, is_whole, quiet_terminal, work_dir_lock
 
 from .metric_buffers import MetricBuffers, StitchScores
 from .one_pass import run_one_pass
@@ -21,7 +21,7 @@ from .per_stitch_bn import own_statistics
 from .testing import run_at_all_sizes
 
 
-@register(LOOPS)
+@LOOPS.register_module()
 class StitchValLoop(ValLoop):
     """Validates the listed stitches in one pass over the data.
 
@@ -78,7 +78,7 @@ class StitchValLoop(ValLoop):
         return [stitch.id for stitch in visiting_order(space[i] for i in ids)]
 
 
-@register(LOOPS)
+@LOOPS.register_module()
 class StitchTestLoop(TestLoop):
     """Tests the listed stitches in shared passes, and reports scores and costs.
 

@@ -21,13 +21,13 @@ from snnet_mm.tasks import import_parts_for
 from snnet_mm.utils import (
     check,
     dicts_in,
+    explain_builds,
     load_config,
     load_fitting,
     load_weights_only,
     merge_options,
     model_config,
     refusal,
-    suggesting_types,
 )
 from snnet_mm.utils.configs import drawable
 from snnet_mm.utils.registered_names import name_types
@@ -87,7 +87,7 @@ def init_model(
         cfg = load_config(config, cfg_options)
     import_parts_for(cfg)
     init_default_scope(cfg.get('default_scope') or 'mmengine')
-    with suggesting_types():
+    with explain_builds():
         model = MODELS.build(model_config(cfg))
     if weights is None:
         message = 'no checkpoint was given: the weights are random'

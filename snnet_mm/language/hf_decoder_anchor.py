@@ -10,7 +10,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
 
 from snnet_mm.anchors import Anchor
 from snnet_mm.anchors.pretrained import Weights, check_shapes
-from snnet_mm.utils import check, refusal, register
+from snnet_mm.utils import check, refusal
 
 # Families whose blocks have the same interface; sliding windows are not supported.
 FAMILIES = 'llama', 'mistral', 'qwen2', 'qwen3'
@@ -38,7 +38,7 @@ class TextState(NamedTuple):
         return self._replace(tokens=layer(self.tokens))
 
 
-@register(MODELS)
+@MODELS.register_module()
 class HFDecoderAnchor(Anchor):
     """A language model of transformers: an anchor, or a backbone on its own.
 

@@ -12,7 +12,7 @@ from mmengine.registry import DATASETS
 from mmengine.structures import BaseDataElement
 from transformers import AutoTokenizer
 
-from snnet_mm.utils import check, is_whole, refusal, register
+from snnet_mm.utils import check, is_whole, refusal
 
 from .causal_lm import IGNORED
 
@@ -74,7 +74,7 @@ class TextDataset(BaseDataset):
         return dict(inputs=ids, data_samples=BaseDataElement(labels=labels))
 
 
-@register(DATASETS)
+@DATASETS.register_module()
 class TextFiles(TextDataset):
     """The text files of a folder, cut into pieces of equal length.
 
@@ -122,7 +122,7 @@ class TextFiles(TextDataset):
                 yield f'{file}:{begin}', ids[begin : begin + self.length], 0
 
 
-@register(DATASETS)
+@DATASETS.register_module()
 class AlpacaDataset(TextDataset):
     """Instructions in Alpaca's format: a JSON list of instruction, input and output.
 

@@ -11,7 +11,7 @@ from mmengine.registry import TASK_UTILS
 
 from snnet_mm.stitching import CostTable, StitchingSpace, group_by_cost
 from snnet_mm.stitching.cost_table import default_step
-from snnet_mm.utils import check, is_whole, register
+from snnet_mm.utils import check, is_whole
 
 # The anchors that a sandwich may add to its random stitches.
 SANDWICH_ANCHORS = ('route', 'slowest')
@@ -65,7 +65,7 @@ class StitchSampler(metaclass=ABCMeta):
         return {i: self.costs[i].flops for i in self.ids}
 
 
-@register(TASK_UTILS)
+@TASK_UTILS.register_module()
 class UniformSampler(StitchSampler):
     """Draws every stitch equally often, as SN-Netv1 does.
 
@@ -86,7 +86,7 @@ class UniformSampler(StitchSampler):
         return (self._drawn[rng.integers(len(self._drawn))],)
 
 
-@register(TASK_UTILS)
+@TASK_UTILS.register_module()
 class ResourceConstrainedSampler(StitchSampler):
     """Draws a cost group, then a stitch in it (ROS; SN-Netv2, section 4.2).
 
@@ -116,7 +116,7 @@ class ResourceConstrainedSampler(StitchSampler):
         return (group[rng.integers(len(group))],)
 
 
-@register(TASK_UTILS)
+@TASK_UTILS.register_module()
 class SandwichSampler(StitchSampler):
     """Draws random stitches together with anchors (SN-Netv1, supplement D).
 

@@ -13,6 +13,7 @@ If an upgrade changes these, tests/test_training/test_stitch_checkpoint_hook.py 
 """
 
 import copy
+import logging
 import os.path as osp
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from mmengine.registry import HOOKS
 from mmengine.runner import BaseLoop, Runner
 
 from snnet_mm.models import unwrapped
-from snnet_mm.utils import atomic_path, register, remove_leftovers
+from snnet_mm.utils import atomic_path, check, quiet_terminal, remove_leftovers
 from snnet_mm.utils.checkpoints import check_weights_fit, non_finite
 
 from .resume import check_resumable, differences, diverged, find_resumable
@@ -39,7 +40,7 @@ class AtomicBackend(LocalBackend):
             super().put(obj, temporary)
 
 
-@register(HOOKS)
+@HOOKS.register_module()
 class StitchCheckpointHook(CheckpointHook):
     """Checkpoints that survive an interruption at any moment.
 
@@ -81,7 +82,8 @@ class StitchCheckpointHook(CheckpointHook):
         local = _is_local(self.out_dir or runner.work_dir)
         if local and self.backend_args is None and self.file_client_args is None:
             self.backend_args = dict(backend='snnet_atomic')
-        super().before_train(runner)
+        with quiet_terminal(runner.logger, logging.ERROR):  # mmengine's deprecations
+            super().before_train(runner)
         if local and is_main_process():
             names = self.filename_tmpl.format('*'), 'best_*.pth'
             remove_leftovers(self.out_dir, *names)
@@ -106,6 +108,9 @@ class StitchCheckpointHook(CheckpointHook):
 
     def _save_best_checkpoint(self, runner: Runner, metrics: dict) -> None:
         if self.save_best:  # else skip: Runner.val sets no file_backend
+            for name in {*self.key_indicators} - {'auto'}:
+                key = 'default_hooks.checkpoint.save_best'
+                check(name in metrics, key, name, list(metrics))
             _check_finite(runner, f'after iteration {runner.iter}')
             with self._removing_last():
                 super()._save_best_checkpoint(runner, metrics)

@@ -58,6 +58,7 @@ def init_model(
     stitch: int | None = None,
     device: str | torch.device | None = None,
     cfg_options: dict | None = None,
+    loaded: Mapping | None = None,
 ) -> nn.Module:
     """Build the model of a config in eval mode, with the weights of a checkpoint.
 
@@ -73,13 +74,16 @@ def init_model(
         stitch: Initial stitch id. Default: the slow anchor.
         device: Device, such as ``'cpu'`` or ``'cuda:0'``. Default: the best available.
         cfg_options: Settings to override in the config, such as ``{'a.b': value}``.
+        loaded: What :func:`load_weights_only` read from the checkpoint before.
     """
     try:
         torch.empty(0, device=(device := device or get_device()))
     except (RuntimeError, AssertionError) as error:
         allowed = "'cpu' and the accelerators of this machine, such as 'cuda:0'"
         raise refusal('--device', device, allowed) from error
-    weights = None if checkpoint is None else load_weights_only(checkpoint)
+    weights = loaded
+    if loaded is None and checkpoint is not None:
+        weights = load_weights_only(checkpoint)
     if isinstance(config, Config):
         cfg = name_types(config)
         merge_options(cfg, cfg_options or {})

@@ -15,6 +15,7 @@ from mmengine.runner import Runner
 
 from snnet_mm.datasets import check_annotation_file, check_data_folders
 from snnet_mm.evaluation import evaluate_whole_model
+from snnet_mm.stitching import StitchResults
 from snnet_mm.tasks import import_parts_for
 from snnet_mm.utils import (
     check,
@@ -153,6 +154,13 @@ def test(
         else:
             evaluate_whole_model(runner)
     return runner
+
+
+def results_of(runner: Runner) -> StitchResults:
+    """Return the results of a test of stitches at one size of images."""
+    reports, config = runner.test_loop.reports, runner.cfg.get('test_evaluator')
+    check(reports, 'test_evaluator', config, 'one that measures something')
+    return reports[0]
 
 
 @contextmanager

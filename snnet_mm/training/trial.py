@@ -1,5 +1,7 @@
 """A trial of a test on a few images, so that what would fail late fails first."""
 
+import logging
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from copy import copy, deepcopy
@@ -11,8 +13,10 @@ import torch
 from mmengine.config import Config
 from mmengine.dataset import BaseDataset, ConcatDataset
 from mmengine.evaluator import Evaluator
-from mmengine.registry import EVALUATOR, HOOKS, VISUALIZERS
+from mmengine.logging import MMLogger
+from mmengine.registry import EVALUATOR, HOOKS, VISUALIZERS, DefaultScope
 from mmengine.runner import Runner, autocast
+from mmengine.visualization import Visualizer
 from PIL import Image
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
@@ -23,7 +27,7 @@ from snnet_mm.evaluation import as_picture, draw_sample
 from snnet_mm.evaluation.metric_buffers import MetricBuffers
 from snnet_mm.models import unwrapped
 from snnet_mm.tasks import check_saved
-from snnet_mm.utils import check, explain_builds, isolated_rng
+from snnet_mm.utils import check, explain_builds, isolated_rng, quiet_terminal
 
 from .checking_hooks import check_heads
 
@@ -52,11 +56,13 @@ def try_test(cfg: Config, model: nn.Module) -> None:
         *(cfg.get('default_hooks') or {}).values(),
         *(cfg.get('custom_hooks') or ()),
     ]
-    with isolated_rng(0):
+    scope = cfg.get('default_scope') or 'mmengine'
+    with isolated_rng(0), DefaultScope.overwrite_default_scope(scope):
         with _naming('the setup of the test', f'{LOADER}, {METRICS}'), explain_builds():
+            visualizer = _visualizer_of(cfg)  # which hooks ask for
             for hook in hooks:
                 if isinstance(hook, Mapping):
-                    HOOKS.build(hook)
+                    HOOKS.build({k: v for k, v in hook.items() if k != 'priority'})
             loader = Runner.build_dataloader(cfg.test_dataloader, seed=0)
             evaluator = evaluator_of(cfg.test_evaluator)
         evaluator.dataset_meta = getattr(loader.dataset, 'metainfo', {})
@@ -69,14 +75,17 @@ def try_test(cfg: Config, model: nn.Module) -> None:
         fp16 = cfg.test_cfg.get('fp16', False)
         batch, sample = _try_images(model, loader, evaluator, fp16)
         with _naming('the visualizer of the test', f'visualizer, {DATA}.metainfo'):
-            _draw(cfg, loader.dataset, batch['inputs'][0], sample)
+            visualizer.dataset_meta = loader.dataset.metainfo
+            _draw(visualizer, batch['inputs'][0], sample)
 
 
 def evaluator_of(config: Mapping | list) -> Evaluator:
     """Build the evaluator of a config, as the ``build_evaluator`` of runners does."""
-    if isinstance(config, Mapping) and 'metrics' in config:
-        return EVALUATOR.build(dict(dict(type='Evaluator'), **config))
-    return Evaluator(config)
+    # mmengine warns of every metric without a prefix.
+    with quiet_terminal(MMLogger.get_current_instance(), logging.ERROR):
+        if isinstance(config, Mapping) and 'metrics' in config:
+            return EVALUATOR.build(dict(dict(type='Evaluator'), **config))
+        return Evaluator(config)
 
 
 def try_images(runner: Runner) -> None:
@@ -265,16 +274,18 @@ def _check_images(leaf: Dataset, images: Mapping, metric: str) -> None:
         check(right, f'{METRICS}.ann_file', metric, wanted)
 
 
-def _draw(cfg: Config, dataset: Dataset, image: Tensor, sample: object) -> None:
+def _visualizer_of(cfg: Config) -> Visualizer:
+    """Build the visualizer of a config, without loggers, which may not be installed."""
+    # mmengine would give later runners this visualizer, by its name.
+    name = f'trial_{time.time_ns()}'
+    config = dict(cfg.get('visualizer') or dict(type='Visualizer'))
+    return VISUALIZERS.build(config | dict(name=name, vis_backends=None))
+
+
+def _draw(visualizer: Visualizer, image: Tensor, sample: object) -> None:
     pixels = as_picture(image.numpy().transpose(1, 2, 0))[..., ::-1].copy()
     height, width = sample.get('ori_shape', pixels.shape[:2])
     pixels = cv2.resize(pixels, (width, height))
     with TemporaryDirectory() as folder:
-        # mmengine would give later runners this visualizer, by its name; loggers such
-        # as TensorBoard may not be installed.
-        config = dict(cfg.get('visualizer') or dict(type='Visualizer'))
-        config |= dict(name=folder, vis_backends=None)
-        visualizer = VISUALIZERS.build(config)
-        visualizer.dataset_meta = dataset.metainfo
         file = str(Path(folder, 'drawn.png'))
         draw_sample(visualizer, 'drawn', pixels, sample, out_file=file)

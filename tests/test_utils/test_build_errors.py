@@ -7,13 +7,15 @@ from snnet_mm.inference.init_model import init_model
 from snnet_mm.utils import explain_builds, load_config
 
 SAMPLING = 'default_hooks.stitch_sampling'
+VIT = dict(type='PlainViT', img_size=32, patch_size=8)
+VIT |= dict(arch=dict(embed_dims=8, depth=2, num_heads=2))
 
 
 @pytest.mark.parametrize(
     ('name', 'settings', 'words'),
     [
         (
-            *('SNNetv2', dict(stiching_layer=dict(rank=2), anchors=[])),
+            *('SNNetv2', dict(stiching_layer=dict(rank=2), anchors=[VIT, VIT])),
             r"SNNetv2 cannot be built: .*'stiching_layer'; did you mean "
             r"'stitching_layer'\?.*\(config key: SNNetv2\)",
         ),

@@ -8,7 +8,7 @@ from .checking_hooks import (
 )
 from .layer_decay import AnchorLayerDecayConstructor
 from .run import test, train
-from .safe_training import ExactResumeHook
+from .safe_training import ExactResumeHook, check_loop
 from .samplers import (
     ResourceConstrainedSampler,
     SandwichSampler,

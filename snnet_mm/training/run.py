@@ -90,12 +90,6 @@ def train(
     configs.set_resume(cfg, resume, cfg_options)
     if not plain_hooks and (parts := configs.make_safe(cfg)) and first:
         print(f'Safe training (--plain-hooks leaves it out): {", ".join(parts)}.')
-    is_tuned = cfg.model.get('type') == 'ElasticTuningWrapper'
-    for part in dicts_in(cfg.model):
-        check_file(part.get('checkpoint'), 'config key: init_cfg.checkpoint')
-        kind = getattr(part.get('type'), '__name__', part.get('type'))
-        right = kind != 'ElasticBackbone' or is_tuned
-        check(right, 'model.backbone.type', kind, INSTEAD)
     with _runner(cfg, 'train', verbose, trust) as runner:
         runner.train()
     return runner
@@ -172,6 +166,8 @@ def _runner(cfg: Config, mode: str, verbose: bool, trust: bool) -> Iterator[Runn
     """
     phases = ('train', 'val') if mode == 'train' else ('test',)
     check_file(cfg.get('load_from'), 'config key: load_from')
+    if mode == 'train':
+        _check_model(cfg.model)
     check_writable(cfg.work_dir, 'option: --work-dir; config key: work_dir')
     import_parts_for(cfg)
     for key in (f'{phase}_dataloader' for phase in phases):
@@ -192,6 +188,19 @@ def _runner(cfg: Config, mode: str, verbose: bool, trust: bool) -> Iterator[Runn
                 print(f'Long log: {runner.log_dir}', flush=True)
                 runner.register_hook(ProgressHook())
         yield runner
+
+
+def _check_model(model: Mapping) -> None:
+    """Raise if pretrained weights are missing, or an elastic network is to be trained.
+
+    Its training would start from random weights, and train the network alone.
+    """
+    is_tuned = model.get('type') == 'ElasticTuningWrapper'
+    for part in dicts_in(model):
+        check_file(part.get('checkpoint'), 'config key: init_cfg.checkpoint')
+        kind = getattr(part.get('type'), '__name__', part.get('type'))
+        right = kind != 'ElasticBackbone' or is_tuned
+        check(right, 'model.backbone.type', kind, INSTEAD)
 
 
 class _ShortLogRunner(Runner):

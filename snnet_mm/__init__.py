@@ -16,22 +16,7 @@ from typing import TYPE_CHECKING
 from .version import __version__
 
 if TYPE_CHECKING:
-    from .api import (
-        Runtime,
-        Table,
-        evaluate,
-        export,
-        load,
-        make_elastic,
-        measure,
-        pick,
-        predict,
-        set_budget,
-        set_stitch,
-        stitch,
-        stitches,
-        train,
-    )
+    from .api import *
 
 __all__ = [
     'Runtime',

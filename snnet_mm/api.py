@@ -27,16 +27,8 @@ from .runtime import StitchRuntime as Runtime
 from .stitching import UNITS, Choice, parse_budget
 from .stitching import StitchTable as Table
 from .stitching import pick as pick_stitch
-from .training import check_loop, checked_runner
-from .utils import (
-    check,
-    check_file,
-    make_safe,
-    runner_config,
-    set_length,
-    set_resume,
-    train_in_half_precision,
-)
+from .training import run
+from .utils import check, runner_config
 
 if TYPE_CHECKING:
     import numpy as np
@@ -304,14 +296,7 @@ def train(
     Examples:
         >>> checkpoint = sn.train('snnet.py', 'work_dirs/snnet', iters=1000)
     """
-    cfg = runner_config(config, work_dir, cfg_options)
-    check_loop(cfg.get('train_cfg'))
-    set_length(cfg, iters)
-    train_in_half_precision(cfg, asked=False)
-    set_resume(cfg, resume, cfg_options)
-    make_safe(cfg)
-    with checked_runner(cfg, 'train') as runner:
-        runner.train()
+    runner = run.train(config, work_dir, cfg_options, iters=iters, resume=resume)
     return runner.message_hub.get_info('last_ckpt')
 
 
@@ -340,18 +325,11 @@ def evaluate(
     Examples:
         >>> [row.id for row in sn.evaluate('snnet.py', 'snnet.pth').front()]
     """
-    check_file(checkpoint, 'argument: checkpoint')
     cfg = runner_config(config, work_dir)
-    cfg.load_from, loop = str(checkpoint), dict(cfg.get('test_cfg') or {})
     wanted = 'settings of the test loop but out_dir, which is work_dir'
     check('out_dir' not in options, 'options', 'out_dir', wanted)
-    loop.update(type='StitchTestLoop', stitches=stitches, out_dir=cfg.work_dir)
-    cfg.test_cfg = loop | options
-    with checked_runner(cfg, 'test') as runner:
-        runner.test()
-    table, wanted = runner.test_loop.table, 'one that measures something'
-    check(table, 'test_evaluator', cfg.get('test_evaluator'), wanted)
-    return table
+    options |= dict(stitches=stitches, out_dir=cfg.work_dir)
+    return run.results_of(run.test(cfg, checkpoint, **options))
 
 
 def _known_results(model: nn.Module) -> Table | None:

@@ -227,7 +227,7 @@ def test_training_is_resumed_in_its_folder(folder, tmp_path, monkeypatch):
     cfg = Config.fromfile(folder / 'elastic.py')
 
     @contextmanager
-    def runner(cfg, mode):
+    def runner(cfg, *_):
         runs.append((cfg.resume, cfg.load_from))
         yield MagicMock()
 
@@ -238,7 +238,7 @@ def test_training_is_resumed_in_its_folder(folder, tmp_path, monkeypatch):
         sn.train(files[1], tmp_path, resume=resume, cfg_options=options)
         return runs[-1]
 
-    monkeypatch.setattr(api, 'checked_runner', runner)
+    monkeypatch.setattr(api.run, '_runner', runner)
     assert run(resume=True) == (False, files[0])  # nothing to resume yet
     (tmp_path / 'last_checkpoint').write_text('iter_2.pth')
     assert run(resume=True) == (True, None)

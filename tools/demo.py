@@ -45,14 +45,12 @@ def parse_args() -> argparse.Namespace:
     return args
 
 
-def load_config(args: argparse.Namespace) -> Config:
+def demo_config(args: argparse.Namespace) -> Config:
     """Load a toy config and set its number of iterations."""
-    from mmengine.config import Config
-
-    from snnet_mm.utils import set_length
+    from snnet_mm.utils import load_config, set_length
 
     name, iters = TASKS[args.task]
-    cfg = Config.fromfile(CONFIGS / f'{name}.py')
+    cfg = load_config(CONFIGS / f'{name}.py')
     iters = args.iters or iters
     set_length(cfg, iters)
     cfg.default_hooks.checkpoint.interval = iters
@@ -69,20 +67,16 @@ def main() -> None:
     import torch
     from mmengine.config import Config
 
-    from snnet_mm import register  # noqa: F401
     from snnet_mm.elastic import make_elastic
-    from snnet_mm.training import build_runner
-    from snnet_mm.utils import guard_checkpoints
+    from snnet_mm.training import run
 
     if 'OMP_NUM_THREADS' not in os.environ:
         torch.set_num_threads(1)  # more threads slow down such a small network
-    cfg = load_config(args)
+    cfg = demo_config(args)
     print('Training a network, as any mm config does', flush=True)
     training = Config(cfg.to_dict())
     training.val_cfg = training.val_dataloader = training.val_evaluator = None
-    with guard_checkpoints():
-        runner = build_runner(training, 'train')
-        runner.train()
+    runner = run.train(training)
     checkpoint = Path(runner.work_dir, f'iter_{runner.max_iters}.pth')
     print('Making it elastic', flush=True)
     make_elastic(cfg, checkpoint, args.work_dir)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from snnet_mm.runtime.budgets import parse_budget
@@ -65,43 +66,35 @@ def add_stitch_arguments(parser: argparse.ArgumentParser) -> None:
 def main() -> None:
     args = parse_args()
 
-    from snnet_mm.evaluation import BrokenImagesHook, evaluate_whole_model
-    from snnet_mm.training import checked_runner, try_images
-    from snnet_mm.utils import configs, launched_rank
+    from snnet_mm.training import run
+    from snnet_mm.utils import launched_rank, runner_config
 
-    cfg = configs.runner_config(args.config, args.work_dir, args.cfg_options)
-    cfg.launcher, cfg.load_from = args.launcher, args.checkpoint
+    for path in args.results or ():
+        check_file(path, 'option: --results')
+    sizes = [parse_size(size, '--sizes') for size in args.sizes or ()]
+    given = args.config, args.checkpoint, args.work_dir, args.cfg_options
     names = 'results', 'metric', 'lower_is_better', 'stitches_per_pass', 'limit'
-    configs.set_test(
-        cfg,
+    test = partial(
+        run.test,
+        *given,
+        tta=args.tta,
+        launcher=args.launcher,
+        verbose=args.verbose,
+        trust=args.trust_checkpoint,
         stitches=args.stitch_id or args.budget,
         resume=args.resume or None,
         **{name: getattr(args, name) for name in names},
     )
-    if args.show_dir is not None:
-        configs.set_visualization(cfg, args.show_dir)
-    if args.tta:
-        configs.set_augmentation(cfg)
-    check_file(args.checkpoint, 'argument: checkpoint')
-    for path in args.results or ():
-        check_file(path, 'option: --results')
-    sizes = [parse_size(size, '--sizes') for size in args.sizes or ()]
+    if not sizes:
+        test(show_dir=args.show_dir)
+        return
+    cfg = runner_config(args.config, args.work_dir, args.cfg_options)
     tables, joint = [], Path(cfg.work_dir, 'sizes')
-    for size in sizes or (None,):
-        if size is not None:
-            folder = joint / 'x'.join(map(str, size))
-            configs.set_test(cfg, resize=size, out_dir=str(folder))
-            if args.show_dir is not None:
-                cfg.test_cfg.show_dir = str(Path(args.show_dir, folder.name))
-        with checked_runner(cfg, 'test', args.verbose, args.trust_checkpoint) as runner:
-            runner.register_hook(BrokenImagesHook())
-            try_images(runner)
-            if configs.tests_stitches(cfg):
-                runner.test()
-                tables.append(runner.test_loop.table)
-            else:
-                evaluate_whole_model(runner)
-    if sizes and None not in tables and launched_rank(args.launcher) == 0:
+    for size, name in zip(sizes, args.sizes, strict=True):
+        show_dir = args.show_dir and str(Path(args.show_dir, name))
+        runner = test(show_dir=show_dir, resize=size, out_dir=str(joint / name))
+        tables.append(run.results_of(runner))
+    if launched_rank(args.launcher) == 0:
         report_sizes(StitchTable.merge(*tables), joint)
 
 

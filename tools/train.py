@@ -29,33 +29,27 @@ def parse_args() -> argparse.Namespace:
 def main() -> None:
     args = parse_args()
 
-    from snnet_mm.training import check_loop, checked_runner
-    from snnet_mm.utils import (
-        dicts_in,
-        launched_rank,
-        make_safe,
-        runner_config,
-        set_length,
-        set_resume,
-        train_in_half_precision,
-    )
+    from snnet_mm.training import run
+    from snnet_mm.utils import dicts_in, launched_rank
 
-    cfg = runner_config(args.config, args.work_dir, args.cfg_options)
-    check_loop(cfg.get('train_cfg'))
-    set_length(cfg, args.iters, args.epochs)
-    cfg.launcher = args.launcher
-    train_in_half_precision(cfg, args.amp)
-    set_resume(cfg, args.resume or None, args.cfg_options)
-    first = launched_rank(args.launcher) == 0
-    if not args.plain_hooks and (parts := make_safe(cfg)) and first:
-        print(f'Safe training (--plain-hooks leaves it out): {", ".join(parts)}.')
-    with checked_runner(cfg, 'train', args.verbose, args.trust_checkpoint) as runner:
-        runner.train()
+    runner = run.train(
+        args.config,
+        args.work_dir,
+        args.cfg_options,
+        iters=args.iters,
+        epochs=args.epochs,
+        resume=args.resume or None,
+        amp=args.amp,
+        launcher=args.launcher,
+        plain_hooks=args.plain_hooks,
+        verbose=args.verbose,
+        trust=args.trust_checkpoint,
+    )
     last = runner.message_hub.runtime_info.get('last_ckpt')
-    if first and last:
-        dumped = Path(cfg.work_dir, Path(cfg.filename).name)  # with all options
+    if last and launched_rank(args.launcher) == 0:
+        dumped = Path(runner.work_dir, Path(args.config).name)  # with all options
         config = dumped if args.cfg_options and dumped.is_file() else args.config
-        stitched = any('anchors' in part for part in dicts_in(cfg.model))
+        stitched = any('anchors' in part for part in dicts_in(runner.cfg.model))
         tool, more = 'make_elastic.py', ()
         if stitched:
             tool, more = 'test.py', ('--stitch-id', 'all')

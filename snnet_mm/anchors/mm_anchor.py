@@ -9,7 +9,7 @@ import torch
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from snnet_mm.utils import check, refusal, register
+from snnet_mm.utils import check, refusal
 
 from .base import Anchor, BackboneMap, TokenState
 from .branches import Branch
@@ -184,7 +184,7 @@ class _MapNet(MMAnchor):
         return TokenState.of_map(block(_map_of(state)))
 
 
-@register(MODELS)
+@MODELS.register_module()
 class MMSegViT(_TokenNet):
     """mmsegmentation's ViT, BEiT and MAE."""
 
@@ -222,7 +222,7 @@ class MMSegViT(_TokenNet):
         return [out, x[:, 0]] if self.outputs_prefix else out
 
 
-@register(MODELS)
+@MODELS.register_module()
 class MMPretrainViT(_TokenNet):
     """mmpretrain's ViT and BEiT; ``out_type`` of the network selects its outputs."""
 
@@ -268,7 +268,7 @@ class MMPretrainViT(_TokenNet):
         return self.net._format_output(state.tokens, state.grid)
 
 
-@register(MODELS)
+@MODELS.register_module()
 class MMSwin(MMAnchor):
     """Swin of mmseg, mmdet and mmpretrain."""
 
@@ -314,7 +314,7 @@ class MMSwin(MMAnchor):
         return [*between, *super().other_levels()]
 
 
-@register(MODELS)
+@MODELS.register_module()
 class MMResNet(_MapNet):
     """ResNet and its variants in mmseg, mmdet and mmpretrain."""
 
@@ -342,7 +342,7 @@ class MMResNet(_MapNet):
         return _map_of(state)
 
 
-@register(MODELS)
+@MODELS.register_module()
 class MMConvNeXt(_MapNet):
     """mmpretrain's ConvNeXt."""
 
@@ -380,7 +380,7 @@ class MMConvNeXt(_MapNet):
         return [*between, *super().other_levels()]
 
 
-@register(MODELS)
+@MODELS.register_module()
 class MMMiT(MMAnchor):
     """mmsegmentation's MiT, the backbone of SegFormer."""
 

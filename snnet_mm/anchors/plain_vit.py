@@ -8,7 +8,7 @@ import torch
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from snnet_mm.utils import check, is_number, is_whole, register
+from snnet_mm.utils import check, is_number, is_whole
 
 from .base import TokenAnchor
 from .checkpoint_filters import (
@@ -39,7 +39,7 @@ ARCHITECTURES = {
 }
 
 
-@register(MODELS)
+@MODELS.register_module()
 class PlainViT(TokenAnchor):
     """A plain (isotropic) vision transformer: an anchor or a standalone backbone.
 

@@ -7,7 +7,7 @@ import torch
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from snnet_mm.utils import check, register
+from snnet_mm.utils import check
 from snnet_mm.utils.timm_models import (
     check_flag,
     convert_timm_weights,
@@ -32,7 +32,7 @@ _OWN_KEYS = {'pretrained', 'num_classes', 'img_size', 'drop_path_rate'}
 _OWN_KEYS |= {'patch_drop_rate'}
 
 
-@register(MODELS)
+@MODELS.register_module()
 class TimmAnchor(TokenAnchor):
     """A plain ViT of timm: an anchor or a standalone backbone.
 

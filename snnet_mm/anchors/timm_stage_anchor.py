@@ -9,7 +9,7 @@ from mmengine.registry import MODELS
 from mmengine.utils import to_2tuple
 from torch import Tensor, nn
 
-from snnet_mm.utils import check, register
+from snnet_mm.utils import check
 from snnet_mm.utils.timm_models import (
     check_flag,
     convert_timm_weights,
@@ -122,7 +122,7 @@ FAMILIES: dict[str, Callable[[nn.Module], NetworkParts]] = {
 }
 
 
-@register(MODELS)
+@MODELS.register_module()
 class TimmStageAnchor(Anchor):
     """A staged timm network: an anchor or a standalone backbone.
 

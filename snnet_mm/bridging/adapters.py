@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from snnet_mm.anchors import TokenState
 from snnet_mm.anchors.vit_block import Block
-from snnet_mm.utils import check, register
+from snnet_mm.utils import check
 
 RESIZES = ('bilinear', 'strided', 'none')
 LAYOUTS = ('text', 'code')
@@ -141,7 +141,7 @@ class Adapter(nn.Module, metaclass=ABCMeta):
         check(whole, f'{key}.resize', self.resize, wanted)
 
 
-@register(MODELS)
+@MODELS.register_module()
 class LinearAdapter(Adapter):
     """An affine map of every token, as in nearly all prior work on stitching."""
 
@@ -149,14 +149,14 @@ class LinearAdapter(Adapter):
         return nn.Linear(in_dim, out_dim)
 
 
-@register(MODELS)
+@MODELS.register_module()
 class LinearReLUAdapter(LinearAdapter):
     """An affine map of every token and a ReLU."""
 
     nonlinear = True
 
 
-@register(MODELS)
+@MODELS.register_module()
 class Conv3x3Adapter(Adapter):
     """A 3x3 convolution and a ReLU."""
 
@@ -166,7 +166,7 @@ class Conv3x3Adapter(Adapter):
         return init_fan_out(nn.Conv2d(in_dim, out_dim, 3, stride, padding=1))
 
 
-@register(MODELS)
+@MODELS.register_module()
 class BottleneckAdapter(Adapter):
     """ResNet's bottleneck block with a quarter of the width inside."""
 
@@ -177,7 +177,7 @@ class BottleneckAdapter(Adapter):
         return Bottleneck(in_dim, out_dim, stride)
 
 
-@register(MODELS)
+@MODELS.register_module()
 class ViTBlockAdapter(Adapter):
     """A transformer block of a plain ViT, after an affine map if the width changes.
 

@@ -16,7 +16,7 @@ from snnet_mm.stitching import (
     StitchingSpace,
 )
 from snnet_mm.stitching.routes import ANCHOR_KIND
-from snnet_mm.utils import check, register
+from snnet_mm.utils import check
 
 from .adapters import Adapter, widen_by_stages
 
@@ -24,7 +24,7 @@ NUM_STAGES = 4
 PAIRS = 'backbone.joints, backbone.stages'
 
 
-@register(MODELS)
+@MODELS.register_module()
 class BridgedBackbone(StitchedBackbone):
     """Two networks of any kind, joined across any gap by adapters (section 2).
 

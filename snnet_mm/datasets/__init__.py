@@ -4,7 +4,6 @@ from .batches import prepare, random_batches, spread
 from .folder_check import (
     check_annotation_file,
     check_data_folders,
-    naming_empty_data,
 )
 from .paired import PairedDataset
 from .repeat_aug import InfiniteRepeatAugSampler

@@ -2,13 +2,11 @@
 
 import os
 import os.path as osp
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 from snnet_mm.utils import check, dicts_in
 
 ONE_NAME = "a list of names; a tuple of one name needs a comma, ('car',)"
-EMPTY = 'need at least one array to concatenate'  # mmengine's error without images
 
 
 def check_data_folders(dataloader: Mapping | None, key: str) -> None:
@@ -55,20 +53,3 @@ def check_annotation_file(config: Mapping | None, key: str, root: str = '') -> N
         keys = f'{key}.data_root, {key}.ann_file' if root else f'{key}.ann_file'
         ok = osp.isfile(file) and osp.getsize(file)
         check(ok, keys, file, 'a file with annotations in it')
-
-
-@contextmanager
-def naming_empty_data(*keys: str) -> Iterator[None]:
-    """Add the config keys of the dataloaders to mmengine's error for empty data sets.
-
-    mmengine builds the dataloaders in the block, and its error names no key.
-    """
-    try:
-        yield
-    except ValueError as error:
-        if EMPTY not in str(error):
-            raise
-        raise ValueError(
-            'a data set has no images, or a filter leaves all of them out (config '
-            f'keys: {", ".join(f"{key}.dataset" for key in keys)})'
-        ) from error

@@ -6,10 +6,10 @@ from mmengine.dataset import BaseDataset
 from mmengine.fileio import list_from_file
 from mmengine.registry import DATASETS
 
-from snnet_mm.utils import check, register
+from snnet_mm.utils import check
 
 
-@register(DATASETS)
+@DATASETS.register_module()
 class PairedDataset(BaseDataset):
     """Images and label maps with any names.
 

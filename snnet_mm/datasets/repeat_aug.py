@@ -8,10 +8,10 @@ from mmengine.dist import get_dist_info, sync_random_seed
 from mmengine.registry import DATA_SAMPLERS
 from torch.utils.data import Sampler
 
-from snnet_mm.utils import check, is_whole, register
+from snnet_mm.utils import check, is_whole
 
 
-@register(DATA_SAMPLERS)
+@DATA_SAMPLERS.register_module()
 class InfiniteRepeatAugSampler(Sampler):
     """Draws every image several times in a row, each time with another augmentation.
 

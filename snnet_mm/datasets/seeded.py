@@ -7,7 +7,7 @@ from mmengine.dist import get_rank
 from mmengine.registry import DATA_SAMPLERS, DATASETS
 from torch.utils.data import Sampler
 
-from snnet_mm.utils import check, register, seed_everything
+from snnet_mm.utils import check, seed_everything
 
 # Keeps the seeds of samples and of iterations apart.
 SAMPLES = 1
@@ -25,7 +25,7 @@ class SeededIndex(int):
         return int(self), self.seed
 
 
-@register(DATASETS, passes_on=True)
+@DATASETS.register_module()
 class SeededDataset:
     """Wraps a data set of type ``of``, whose augmentation is seeded by each index.
 
@@ -59,7 +59,7 @@ class SeededDataset:
             setattr(self.dataset, name, value)
 
 
-@register(DATA_SAMPLERS, passes_on=True)
+@DATA_SAMPLERS.register_module()
 class SeededSampler(Sampler):
     """Wraps a sampler of type ``of``, and seeds each index by its position.
 

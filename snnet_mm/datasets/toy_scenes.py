@@ -7,7 +7,7 @@ import numpy as np
 from mmengine.dataset import BaseDataset
 from mmengine.registry import DATASETS
 
-from snnet_mm.utils import check, register
+from snnet_mm.utils import check
 
 from .toy_drawing import CLASSES, DISK, FEET, GROUND, SKY_DEPTH, Scene, draw_scene
 
@@ -21,7 +21,7 @@ CROWDS = ('sparse', 'scattered', 'crowded')
 SHARES = (0.1, 0.3)
 
 
-@register(DATASETS)
+@DATASETS.register_module()
 class ToyScenes(BaseDataset):
     """Generated scenes with segmentation maps or depth maps; no files.
 
@@ -95,7 +95,7 @@ class ToyScenes(BaseDataset):
         return dict(gt_seg_map=scene.semantic, seg_fields=['gt_seg_map'])
 
 
-@register(DATASETS)
+@DATASETS.register_module()
 class ToyInstances(ToyScenes):
     """Generated scenes with the boxes and masks of their objects; no files.
 
@@ -118,7 +118,7 @@ class ToyInstances(ToyScenes):
         return dict(instances=instances)
 
 
-@register(DATASETS)
+@DATASETS.register_module()
 class ToyObjects(ToyInstances):
     """:class:`ToyInstances` with one class, which is learnt in far fewer iterations."""
 
@@ -129,7 +129,7 @@ class ToyObjects(ToyInstances):
         return dict(instances=[dict(i, bbox_label=0) for i in instances])
 
 
-@register(DATASETS)
+@DATASETS.register_module()
 class ToyLabels(ToyScenes):
     """Generated scenes labelled by object coverage: below 10 %, below 30 %, or more."""
 

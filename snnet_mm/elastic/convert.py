@@ -49,6 +49,14 @@ class Conversion(NamedTuple):
         model.load_state_dict(weights, strict=False)
         return model.to(next(trained.parameters()).device)
 
+    def give_chains(self, model: nn.Module, chains: Sequence[str]) -> ElasticBackbone:
+        """Give an elastic model other chains; its network stays the same module."""
+        settings = {k: v for k, v in self.backbone.items() if k != 'type'}
+        settings |= dict(anchors=[*model.backbone.anchors], chains=[*chains])
+        model.backbone = ElasticBackbone(**settings)
+        model.to(next(model.parameters()).device).eval()
+        return model.backbone
+
     def config(
         self,
         cfg: Config,

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from snnet_mm.costs import window_of
 from snnet_mm.datasets.image_files import SUFFIXES, find_images
-from snnet_mm.utils import check, digest, is_whole, refusal, register
+from snnet_mm.utils import check, digest, is_whole, refusal
 from snnet_mm.utils.configs import inference_pipeline, innermost, innermost_parts
 
 MAX_BATCH = 8
@@ -110,7 +110,7 @@ class ImageBatches:
         return images
 
 
-@register(DATASETS)
+@DATASETS.register_module()
 class UnlabelledImages(BaseDataset):
     """Images of a folder, searched recursively.
 

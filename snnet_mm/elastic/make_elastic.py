@@ -1,29 +1,29 @@
 """Convert a trained model into its elastic version."""
 
+import copy
 import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 import torch
 from mmengine.config import Config
 from mmengine.runner import Runner, find_latest_checkpoint
-from torch import nn
+from torch import Tensor
 
 from snnet_mm.anchors import BranchView, Unit
 from snnet_mm.costs import measure_latency, window_of
 from snnet_mm.costs.measure import measuring_setup
 from snnet_mm.evaluation import plot_pareto, wide_console
 from snnet_mm.inference.init_model import init_model
-from snnet_mm.models import ElasticBackbone, find_stitched_backbone, fit_in_turn
+from snnet_mm.models import ElasticBackbone, fit_in_turn
 from snnet_mm.models.backbones.elastic_backbone import space_of_chains
 from snnet_mm.stitching import StitchTable, parse_budget, write_plan
 from snnet_mm.tasks import task_of
-from snnet_mm.training import try_test
-from snnet_mm.training.build_runner import build_runner
+from snnet_mm.training import run, try_test
 from snnet_mm.utils import (
     atomic_path,
     check,
@@ -148,7 +148,14 @@ def make_elastic(
 
 
 class _Job:
-    """The steps of :func:`make_elastic` and their shared state."""
+    """The steps of :func:`make_elastic`, on one model and one reading of its weights.
+
+    Attributes:
+        model: The elastic model. Each step gives it other chains.
+        names: Names of the base checkpoint's weights in the elastic model.
+        digest: Digest of these weights.
+        tokens: Numbers of tokens of one image after every step.
+    """
 
     def __init__(
         self,
@@ -161,27 +168,25 @@ class _Job:
         say: Callable[[str], None],
     ) -> None:
         self.cfg, self.checkpoint, self.folder = cfg, checkpoint, folder
-        self.images, self.seed, self.device, self.say = images, seed, device, say
+        self.images, self.seed, self.say = images, seed, say
         written = folder / 'elastic.pth'
         other = not written.exists() or not written.samefile(checkpoint)
         check(other, '--work-dir', folder, f'a folder without {checkpoint}')
-        self.model = init_model(cfg, checkpoint, device=device)
-        try_test(cfg, self.model)
-        self.meta = dict(dataset_meta=self.model.dataset_meta)
-        self.weights = self.model.state_dict()
-        self.conversion: Conversion = convert_model(cfg, self.model)
-        sample = next(iter(ImageBatches(cfg, self.model, 1, images, seed)))
-        self.size = window_of(self.model) or tuple(sample.shape[-2:])
-        self.elastic = self.build([])
-        check_equal(self.model, self.elastic, sample)
-        self.view = find_stitched_backbone(self.elastic).view
+        loaded = load_weights_only(checkpoint)
+        network = init_model(cfg, checkpoint, device=device, loaded=loaded)
+        try_test(cfg, network)
+        self.meta = dict(dataset_meta=network.dataset_meta)
+        self.conversion: Conversion = convert_model(cfg, network)
+        base = with_prefixes(weights_of(loaded), self.conversion.renames)
+        self.names, self.digest = {*base}, digest_of(weights_of(loaded))
+        sample = next(iter(ImageBatches(cfg, network, 1, images, seed)))
+        self.size = window_of(network) or tuple(sample.shape[-2:])
+        self.model = self.conversion.build(cfg, [], network)
+        check_equal(network, self.model, sample)
+        self.view = self.model.backbone.view
         self.tokens = tokens_of(self.view, sample)
-        kind, number = type(self.model.backbone).__name__, len(self.view.skippable)
+        kind, number = type(network.backbone).__name__, len(self.view.skippable)
         say(f'{kind} with {number} branches: features are equal bit for bit')
-
-    def build(self, chains: Sequence[str]) -> nn.Module:
-        """Build the elastic model of some chains with the network's weights."""
-        return self.conversion.build(self.cfg, chains, self.model)
 
     def plan_of(self, kept: Sequence[int]) -> str:
         """Return the plan of a chain that keeps some blocks and skips all others."""
@@ -200,7 +205,8 @@ class _Job:
         num_images: int | None,
     ) -> list[str]:
         """Return the plans of the chains, in order of decreasing FLOPs."""
-        costs = StepCosts(self.elastic, self.build(probe_chains(self.view)), self.size)
+        self.conversion.give_chains(self.model, probe_chains(self.view))
+        costs = StepCosts(self.model, self.size)
         self.records: list[StepRecord | None] = []
         if plans:
             space = space_of_chains(self.view, plans, key='--plan')
@@ -226,7 +232,7 @@ class _Job:
             self.cfg, self.model, NUM_COMPARED, self.images, **other
         )
         identity = dict(
-            network=digest_of(self.weights),
+            network=self.digest,
             images=fitted.digest,
             num_images=len(fitted),
             size=list(self.size),
@@ -241,7 +247,7 @@ class _Job:
             self.say(f'Branches are measured already: {path}')
             return known
         self.say(f'Measuring {steps} steps of the network on {len(fitted)} images')
-        search = Sensitivities(self.elastic, [*fitted], [*compared], self.size)
+        search = Sensitivities(self.model, [*fitted], [*compared], self.size)
         begin, first = time.monotonic(), len(known)
         for record in search.run(known):
             known.append(record)
@@ -269,11 +275,10 @@ class _Job:
     def fit(self, chains: Sequence[str], num_images: int | None, whole: bool) -> None:
         """Fit the chains, and write config and checkpoint."""
         self.chains, batches = [*chains], self._images(num_images)
-        model = self.build(self.chains)
-        backbone = find_stitched_backbone(model)
+        backbone = self.conversion.give_chains(self.model, self.chains)
         self._check_tokens(backbone, batches)
         self.fits = dict(
-            network=digest_of(self.weights),
+            network=self.digest,
             images=[batches.digest, len(batches), self.seed],
             plans=self.chains,
         )
@@ -287,7 +292,11 @@ class _Job:
                 backbone, batches, ids, progress=_Progress(self.say), folder=self.folder
             )
         backbone.stitching_initialized.fill_(True)
-        self._save(model.state_dict(), whole)
+        self.config = self.conversion.config(self.cfg, self.chains, self.size)
+        with atomic_path(self.folder / 'elastic.py') as temporary:
+            self.config.dump(temporary)
+        meta = dict(self.meta, **{FITS: self.fits})
+        self.fitted = self._save(self.model.state_dict(), whole, meta)
 
     def _set_orders(self, backbone: ElasticBackbone) -> None:
         """Copy the measured orders of hidden units."""
@@ -344,75 +353,61 @@ class _Job:
             own[name].copy_(value)
         return known
 
-    def _save(
-        self, state: dict[str, torch.Tensor], whole: bool, tuned: bool = False
-    ) -> None:
+    def _save(self, state: Mapping[str, Tensor], whole: bool, meta: dict) -> str:
+        """Write the checkpoint; return a digest of what it adds to the network."""
         path = self.folder / 'elastic.pth'
-        meta = self.meta if tuned else dict(self.meta, **{FITS: self.fits})
-        config = self.conversion.config(self.cfg, self.chains, self.size)
-        with atomic_path(self.folder / 'elastic.py') as temporary:
-            config.dump(temporary)
-        base = weights_of(load_weights_only(self.checkpoint))
-        renames = self.conversion.renames
-        old = with_prefixes(base, renames)
-        new = {k: v for k, v in state.items() if whole or k not in old}
+        added = {k: v for k, v in state.items() if k not in self.names}
         if whole:
             with atomic_path(path) as temporary:
-                torch.save(dict(meta=meta, state_dict=new), temporary)
-            return
-        save_added(path, new, self.checkpoint, base, renames, meta)
+                torch.save(dict(meta=meta, state_dict=dict(state)), temporary)
+        else:
+            base = self.checkpoint, self.digest, self.conversion.renames
+            save_added(path, added, *base, meta)
+        return digest_of(added)
 
     def tune(self, iters: int, whole: bool, rate: float) -> None:
-        """Train the maps, and write the checkpoint."""
-        elastic = Config.fromfile(self.folder / 'elastic.py')
+        """Train the maps, and write the checkpoint; resume an interrupted training."""
         data = None
         if self.images is not None:
             data = unlabelled_dataset(self.cfg, self.images)
-        start = str(self.folder / 'elastic.pth')
-        self.say(f'Tuning the maps for {iters} iterations; the network is frozen')
-        cfg = tuning_config(elastic, start, iters, rate, data)
-        self._save(self._trained(cfg, dict(iters=iters, rate=rate)), whole, tuned=True)
-
-    def _trained(self, cfg: Config, options: dict) -> dict:
-        """Run or resume the tuning, and return the trained weights."""
-        start, work_dir = Path(cfg.load_from), self.folder / 'tuning'
-        cfg.work_dir, cfg.randomness = str(work_dir), dict(seed=self.seed)
-        begun = work_dir / 'begun.json'
-        identity = dict(start=digest_of(weights_of(load_weights_only(start))))
+        start, work_dir = self.folder / 'elastic.pth', self.folder / 'tuning'
+        cfg = tuning_config(self.config, str(start), iters, rate, data)
+        cfg.randomness = dict(seed=self.seed)
         read = 'model', 'train_dataloader', 'optim_wrapper', 'param_scheduler'
-        text = json.dumps([cfg.get(key) for key in read], default=str)
-        identity |= dict(options, seed=self.seed, config=text)
+        identity = dict(
+            network=self.digest,
+            start=self.fitted,
+            seed=self.seed,
+            config=json.dumps([cfg.get(key) for key in read], default=str),
+        )
         # mmengine would reuse an earlier visualizer of the same name, whose folder may
         # no longer exist.
         words = digest([str(work_dir), json.dumps(identity)])
         cfg.experiment_name = f'tuning_{words}'
         (cfg.get('visualizer') or {}).pop('name', None)
+        begun = work_dir / 'begun.json'
         same = begun.exists() and json.loads(begun.read_text()) == identity
-        last = find_latest_checkpoint(work_dir) if same else None
-        if last is not None:
+        if last := find_latest_checkpoint(work_dir) if same else None:
             cfg.load_from, cfg.resume = last, True
         elif work_dir.exists():
             shutil.rmtree(work_dir)
-        work_dir.mkdir(exist_ok=True)
         write_json(begun, identity)
-        build_runner(cfg, 'train').train()
-        return weights_of(load_weights_only(find_latest_checkpoint(cfg.work_dir)))
+        self.say(f'Tuning the maps for {iters} iterations; the network is frozen')
+        run.train(cfg, work_dir, plain_hooks=True)
+        tuned = load_weights_only(find_latest_checkpoint(work_dir))
+        self._save(weights_of(tuned), whole, self.meta)
 
     def evaluate(self) -> StitchTable:
         """Test the network and all chains in one pass; measure milliseconds."""
-        cfg = load_config(self.folder / 'elastic.py')
-        # In the folder itself, the runner would overwrite elastic.py.
-        cfg.work_dir = str(self.folder / 'test')
-        cfg.load_from = str(self.folder / 'elastic.pth')
-        cfg.test_cfg.update(out_dir=str(self.folder), quiet=True)
+        cfg = copy.deepcopy(self.config)
         keep_local_backends(cfg)
         self.say(f'Testing the network and {len(self.chains)} chains in one pass')
-        runner = build_runner(cfg, 'test')
-        runner.test()
+        files = self.folder / 'elastic.pth', self.folder / 'test'
+        runner = run.test(cfg, *files, out_dir=str(self.folder), quiet=True)
         self.say('Measuring milliseconds')
-        model = runner.model
-        times = measure_latency(model, self.size, check=()).by_stitch
-        results = runner.test_loop.table.measured(measuring_setup(model, 1), times)
+        times = measure_latency(runner.model, self.size, check=()).by_stitch
+        setup = measuring_setup(runner.model, 1)
+        results = run.results_of(runner).measured(setup, times)
         results.save(self.folder / 'stitches.json')
         self._report(runner, results)
         return results

@@ -25,18 +25,15 @@ class StepCosts:
     parameters, which are linear in them; milliseconds are measured on this device.
 
     Args:
-        model: An mm model with an :class:`ElasticBackbone`.
-        probe: The same network in a model whose chains are :func:`probe_chains`.
+        model: An mm model with an :class:`ElasticBackbone` of :func:`probe_chains`.
         input_size: Height and width of the images.
     """
 
-    def __init__(
-        self, model: nn.Module, probe: nn.Module, input_size: tuple[int, int]
-    ) -> None:
-        self.model, self.probe, self.size = model, probe, input_size
-        self.space = find_stitched_backbone(probe).space
-        self.view: BranchView = find_stitched_backbone(probe).view
+    def __init__(self, model: nn.Module, input_size: tuple[int, int]) -> None:
+        self.model, self.size = model, input_size
         backbone = find_stitched_backbone(model)
+        self.space = backbone.space
+        self.view: BranchView = backbone.view
         maps = backbone.out == 'maps'
         ends = self.view.ends
         self.read = {ends[i] for i in backbone.out_indices} if maps else set()
@@ -67,10 +64,8 @@ class StepCosts:
 
     @cached_property
     def _tables(self) -> dict[str, tuple[float, dict[int, dict[int, float]]]]:
-        costs, whole = (
-            part_costs(self.probe, self.size),
-            cost_table(self.model, self.size)[0],
-        )
+        costs = part_costs(self.model, self.size)
+        whole = cost_table(self.model, self.size)[0]
         return {
             name: (
                 getattr(whole, name),
@@ -81,7 +76,7 @@ class StepCosts:
 
     @cached_property
     def _latencies(self) -> tuple[float, dict[int, dict[int, float]]]:
-        measured = measure_latency(self.probe, self.size, rounds=ROUNDS, check=())
+        measured = measure_latency(self.model, self.size, rounds=ROUNDS, check=())
         return measured.by_stitch[0], self._points(measured.by_part)
 
     def _points(self, costs: Mapping[Part, float]) -> dict[int, dict[int, float]]:

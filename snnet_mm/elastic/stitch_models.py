@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from copy import deepcopy
 from pathlib import Path
+from textwrap import fill, indent
 from typing import Any, NamedTuple
 
 import torch
@@ -33,12 +34,12 @@ from .convert import (
 Size = tuple[int, int]
 _WHY = dict(
     model='Both anchors, and neck and heads of the slow model, start from the trained '
-    'ones, which\n# a file beside this one holds; least squares fits the stitching '
+    'ones, which a file beside this one holds; least squares fits the stitching '
     'layers.',
     load_from='Not init_cfg: this kind of model starts parts anew after that. To go on '
-    'with --resume,\n# add --cfg-options load_from=None.',
+    'with --resume, add --cfg-options load_from=None.',
     optim_wrapper="A third of the slow model's rate: at all of it the stitched "
-    'training destroys the\n# slow anchor.',
+    'training destroys the slow anchor.',
     default_hooks='Fit the stitching layers; draw a stitch for every iteration.',
     find_unused_parameters='An iteration trains one stitch; other blocks get no '
     'gradient.',
@@ -257,7 +258,7 @@ def _write(
     cfg.merge_from_dict(deepcopy(dict(changes)))
     for key, value in cfg.to_dict().items():
         if key in changes and value is not None and key in _WHY:
-            text += f'# {_WHY[key]}\n'
+            text += indent(fill(_WHY[key], 86), '# ') + '\n'
         text += Config({key: value}).pretty_text.strip() + '\n'
     with atomic_path(out) as temporary:
         temporary.write_text(text)

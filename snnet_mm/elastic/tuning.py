@@ -15,12 +15,12 @@ from snnet_mm.models import (
     find_stitched_backbone,
     set_stitch,
 )
-from snnet_mm.utils import check, register
+from snnet_mm.utils import check
 
 from .divergence import Predictions, alignment_loss
 
 
-@register(MODELS)
+@MODELS.register_module()
 class ElasticTuningWrapper(ModelWrapper):
     """A model whose chains learn the predictions of the whole network.
 

@@ -27,7 +27,7 @@ from snnet_mm.stitching import (
 )
 from snnet_mm.training import StitchSampler
 from snnet_mm.training.stitch_hooks import sampling_hook
-from snnet_mm.utils import check, is_number, is_whole, register
+from snnet_mm.utils import check, is_number, is_whole
 
 # Ranking metric: the paper deploys the most important stitch of each cost interval.
 DEPLOYMENT = 'deployment'
@@ -38,7 +38,7 @@ SCORES = 'stitch_scores'
 SCORES_FILE = 'stitch_scores.json'
 
 
-@register(TASK_UTILS)
+@TASK_UTILS.register_module()
 class ImportanceSampler(StitchSampler):
     """Draws a cost interval, then a stitch in it by importance (ESTA, section 4.2).
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from snnet_mm.models import StitchedBackbone, StitchPlugin
 from snnet_mm.stitching import Stitch
-from snnet_mm.utils import check, is_whole, register
+from snnet_mm.utils import check, is_whole
 
 
 class StitchParameters(StitchPlugin):
@@ -83,7 +83,7 @@ class StitchParameters(StitchPlugin):
             layer.of_stitch = part
 
 
-@register(MODELS)
+@MODELS.register_module()
 class StitchBiases(StitchParameters):
     """A set of biases ``b^s`` for every stitch: ``W x + b + b^s`` (ESTA, section 4.1).
 
@@ -104,7 +104,7 @@ class StitchBiases(StitchParameters):
         return 'bias', part
 
 
-@register(MODELS)
+@MODELS.register_module()
 class StitchLoRA(StitchParameters):
     """A set of low-rank updates for every stitch: ``W x + b + B^s A^s x``.
 

@@ -1,6 +1,5 @@
 """Scores and costs of stitches: one pass over the data, tables and pictures."""
 
-from .broken_images import BrokenImagesHook
 from .loops import StitchTestLoop, StitchValLoop
 from .per_stitch_bn import PerStitchBN, StitchStatisticsHook, recalibrate_bn
 from .pictures.figures import add_legend, as_picture, plot_images

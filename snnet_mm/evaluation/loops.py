@@ -17,14 +17,7 @@ from snnet_mm.datasets import spread
 from snnet_mm.models import find_stitched_backbone, set_input_size
 from snnet_mm.stitching import Selection, StitchTable, key_metric, visiting_order
 from snnet_mm.tasks import check_partial, check_saved
-from snnet_mm.utils import (
-    check,
-    is_whole,
-    link_latest,
-    quiet_terminal,
-    register,
-    work_dir_lock,
-)
+from snnet_mm.utils import check, is_whole, link_latest, quiet_terminal, work_dir_lock
 from snnet_mm.utils.configs import takes_rgb
 
 from .metric_buffers import MetricBuffers, StitchScores
@@ -35,7 +28,7 @@ from .tables import report_stitches
 from .testing import RESULTS, WrittenResults, image_paths
 
 
-@register(LOOPS)
+@LOOPS.register_module()
 class StitchValLoop(ValLoop):
     """Validates the listed stitches in one pass over the data.
 
@@ -92,7 +85,7 @@ class StitchValLoop(ValLoop):
         return [stitch.id for stitch in visiting_order(space[i] for i in ids)]
 
 
-@register(LOOPS)
+@LOOPS.register_module()
 class StitchTestLoop(TestLoop):
     """Tests the listed stitches in shared passes, and reports scores and costs.
 

@@ -28,7 +28,7 @@ from snnet_mm.models import (
 )
 from snnet_mm.stitching import Stitch, visiting_order
 from snnet_mm.tasks import task_of
-from snnet_mm.utils import check, is_whole, isolated_rng, register
+from snnet_mm.utils import check, is_whole, isolated_rng
 
 KEYS = ('running_mean', 'running_var')
 STATISTICS = 'stitch_statistics'  # key in a checkpoint
@@ -222,7 +222,7 @@ def _observing(model: nn.Module, norms: Norms) -> Iterator[None]:
         model.train(training)
 
 
-@register(HOOKS)
+@HOOKS.register_module()
 class StitchStatisticsHook(Hook):
     """Estimates batch norm statistics per stitch, because training mixes them.
 

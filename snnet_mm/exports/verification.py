@@ -21,6 +21,7 @@ from snnet_mm.evaluation.metric_buffers import MetricBuffers, StitchScores
 from snnet_mm.stitching import StitchTable
 from snnet_mm.tasks import check_partial, task_of
 from snnet_mm.tasks.base import Predictions
+from snnet_mm.training.trial import evaluator_of
 from snnet_mm.utils import check
 
 from .formats import Run, runtime_setup
@@ -92,7 +93,7 @@ def _data(cfg: Config, mode: str, limit: int | None) -> tuple[DataLoader, Evalua
     # Workers would compete with the timed network for cores.
     settings = dict(settings, num_workers=0, persistent_workers=False)
     loader = Runner.build_dataloader(deepcopy(settings), seed=0)
-    evaluator = Evaluator(deepcopy(metric))
+    evaluator = evaluator_of(deepcopy(metric))
     evaluator.dataset_meta = getattr(loader.dataset, 'metainfo', {})
     if limit is not None:
         check_partial(evaluator, '--limit')

@@ -1,5 +1,6 @@
 """mm's own inferencers for models whose stitch can be switched."""
 
+import logging
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,7 @@ from typing import Any
 import cv2
 import numpy as np
 from mmengine.infer import BaseInferencer
+from mmengine.logging import MMLogger
 from mmengine.registry import TRANSFORMS, init_default_scope
 from mmengine.structures import BaseDataElement
 from torch import nn
@@ -21,7 +23,7 @@ from snnet_mm.evaluation import as_picture, draw_sample
 from snnet_mm.runtime import Detections, Panoptic
 from snnet_mm.runtime.image_io import SUFFIXES as IMAGE_SUFFIXES
 from snnet_mm.tasks import TASKS, task_of
-from snnet_mm.utils import check, refusal
+from snnet_mm.utils import check, quiet_terminal, refusal
 from snnet_mm.utils.configs import inference_pipeline, step_name
 
 
@@ -73,14 +75,17 @@ def init_inferencer(model: nn.Module) -> BaseInferencer:
                 return super().__call__(*args, **kwargs)
 
     cfg.test_dataloader.dataset.pipeline = [loader, *steps]
+    arguments = (cfg,), dict(device=next(model.parameters()).device.type)
     if task.name == 'classification':
         model._config = cfg  # which mmpretrain's inferencer reads
-        inferencer = StitchInferencer(model, classes=model.dataset_meta['classes'])
+        arguments = (model,), dict(classes=model.dataset_meta['classes'])
+    # mmengine warns of registries that the package does not have.
+    with quiet_terminal(MMLogger.get_current_instance(), logging.ERROR):
+        inferencer = StitchInferencer(*arguments[0], **arguments[1])
+    if task.name == 'classification':
         visualization = import_module('mmpretrain.visualization')
         inferencer.visualizer = visualization.UniversalVisualizer()
     else:
-        device = next(model.parameters()).device.type
-        inferencer = StitchInferencer(cfg, device=device)
         inferencer.show_progress = False  # not every package takes it as an argument
     inferencer.channels = channels
     return inferencer

@@ -19,13 +19,13 @@ from snnet_mm.models import StitchedBackbone, set_stitch
 from snnet_mm.tasks import import_parts_for
 from snnet_mm.utils import (
     check,
+    explain_builds,
     load_config,
     load_fitting,
     load_weights_only,
     merge_options,
     model_config,
     refusal,
-    suggesting_types,
 )
 from snnet_mm.utils.configs import drawable
 from snnet_mm.utils.registered_names import name_types
@@ -37,6 +37,7 @@ def init_model(
     stitch: int | None = None,
     device: str | torch.device | None = None,
     cfg_options: dict | None = None,
+    loaded: Mapping | None = None,
 ) -> nn.Module:
     """Build the model of a config in eval mode, with the weights of a checkpoint.
 
@@ -52,13 +53,16 @@ def init_model(
         stitch: Initial stitch id. Default: the slow anchor.
         device: Device, such as ``'cpu'`` or ``'cuda:0'``. Default: the best available.
         cfg_options: Settings to override in the config, such as ``{'a.b': value}``.
+        loaded: What :func:`load_weights_only` read from the checkpoint before.
     """
     try:
         torch.empty(0, device=(device := device or get_device()))
     except (RuntimeError, AssertionError) as error:
         allowed = "'cpu' and the accelerators of this machine, such as 'cuda:0'"
         raise refusal('--device', device, allowed) from error
-    weights = None if checkpoint is None else load_weights_only(checkpoint)
+    weights = loaded
+    if loaded is None and checkpoint is not None:
+        weights = load_weights_only(checkpoint)
     if isinstance(config, Config):
         cfg = name_types(config)
         merge_options(cfg, cfg_options or {})
@@ -66,7 +70,7 @@ def init_model(
         cfg = load_config(config, cfg_options)
     import_parts_for(cfg)
     init_default_scope(cfg.get('default_scope') or 'mmengine')
-    with suggesting_types():
+    with explain_builds():
         model = MODELS.build(model_config(cfg))
     if weights is None:
         message = 'no checkpoint was given: the weights are random'

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from snnet_mm.tasks import Task, register_task
-from snnet_mm.utils import check, is_whole, register
+from snnet_mm.utils import check, is_whole
 
 from .hf_decoder_anchor import HFDecoderAnchor
 
@@ -20,7 +20,7 @@ IGNORED = -100  # the label of tokens that are no target, as in transformers
 PADDING = -1
 
 
-@register(MODELS)
+@MODELS.register_module()
 class TextPreprocessor(BaseDataPreprocessor):
     """Pads the texts of a batch to the longest one.
 
@@ -42,7 +42,7 @@ class TextPreprocessor(BaseDataPreprocessor):
         return dict(inputs=inputs[:, None], data_samples=data.get('data_samples'))
 
 
-@register(MODELS)
+@MODELS.register_module()
 class CausalLM(BaseModel):
     """A language model on stitched decoders of transformers, or on a single one.
 
@@ -110,7 +110,7 @@ class CausalLM(BaseModel):
         return data_samples
 
 
-@register(METRICS)
+@METRICS.register_module()
 class Perplexity(BaseMetric):
     """The exponential of the mean cross entropy over all targets of all texts."""
 

@@ -10,7 +10,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
 
 from snnet_mm.anchors import Anchor
 from snnet_mm.anchors.pretrained import Weights, check_shapes
-from snnet_mm.utils import check, refusal, register
+from snnet_mm.utils import check, refusal
 
 PROJECTIONS = 'q_proj', 'k_proj', 'v_proj', 'o_proj'
 DTYPES = 'float32', 'bfloat16'
@@ -36,7 +36,7 @@ class TextState(NamedTuple):
         return self._replace(tokens=layer(self.tokens))
 
 
-@register(MODELS)
+@MODELS.register_module()
 class HFDecoderAnchor(Anchor):
     """A LLaMA of transformers: an anchor, or a backbone on its own.
 

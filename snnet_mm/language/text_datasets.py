@@ -11,7 +11,7 @@ from mmengine.registry import DATASETS
 from mmengine.structures import BaseDataElement
 from transformers import AutoTokenizer
 
-from snnet_mm.utils import check, is_whole, refusal, register
+from snnet_mm.utils import check, is_whole, refusal
 
 from .causal_lm import IGNORED
 
@@ -59,7 +59,7 @@ class TextDataset(BaseDataset):
         return dict(inputs=ids, data_samples=BaseDataElement(labels=labels))
 
 
-@register(DATASETS)
+@DATASETS.register_module()
 class TextFiles(TextDataset):
     """The text files of a folder, cut into pieces of equal length.
 
@@ -103,7 +103,7 @@ class TextFiles(TextDataset):
         return [pieces[i * len(pieces) // number] for i in range(number)]
 
 
-@register(DATASETS)
+@DATASETS.register_module()
 class AlpacaDataset(TextDataset):
     """Instructions in Alpaca's format: a JSON list of instruction, input and output.
 

@@ -8,13 +8,13 @@ from mmengine.model import BaseModule
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from snnet_mm.utils import check, register
+from snnet_mm.utils import check
 
 SWIN_NORM = dict(type='MapLayerNorm', eps=1e-5)
 VITDET_NORM = dict(type='MapLayerNorm')
 
 
-@register(MODELS)
+@MODELS.register_module()
 class MapLayerNorm(nn.LayerNorm):
     """Layer norm over the channels at each position of a map.
 
@@ -33,7 +33,7 @@ class MapLayerNorm(nn.LayerNorm):
         return x.permute(0, 3, 1, 2).contiguous()
 
 
-@register(MODELS)
+@MODELS.register_module()
 class NormPerMap(BaseModule):
     """Layer norms between a backbone and a dense head, one per map.
 
@@ -63,7 +63,7 @@ class NormPerMap(BaseModule):
         return tuple(None if x is None else norm(x) for norm, x in pairs)
 
 
-@register(MODELS)
+@MODELS.register_module()
 class SimpleFeaturePyramid(BaseModule):
     """A feature pyramid from the last map of a plain backbone (ViTDet, section 3).
 

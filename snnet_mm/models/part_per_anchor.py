@@ -7,7 +7,7 @@ from mmengine.registry import MODELS
 from torch import nn
 
 from snnet_mm.stitching import Stitch, StitchingSpace
-from snnet_mm.utils import check, register
+from snnet_mm.utils import check
 
 # Head settings that models read; they must be equal for all stitches.
 OF_THE_MODEL = (
@@ -16,7 +16,7 @@ OF_THE_MODEL = (
 )
 
 
-@register(MODELS, passes_on=True)
+@MODELS.register_module()
 class PartPerAnchor(BaseModule):
     """A separate part of an mm model, such as a decode head or a neck, for each anchor.
 

@@ -9,10 +9,8 @@ from mmengine.registry import OPTIM_WRAPPERS
 from mmengine.runner import autocast
 from torch import nn
 
-from snnet_mm.utils import register
 
-
-@register(OPTIM_WRAPPERS)
+@OPTIM_WRAPPERS.register_module()
 class BF16OptimWrapper(OptimWrapper):
     """Runs the forward pass in bfloat16 autocast; weights and steps stay in float32.
 

@@ -2,11 +2,11 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from mmengine.hooks import CheckpointHook, EarlyStoppingHook, Hook
+from mmengine.hooks import Hook
 from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 from PIL import Image
@@ -16,7 +16,7 @@ from snnet_mm.costs import count_parameters
 from snnet_mm.datasets.kept import check_objects
 from snnet_mm.models import StitchedBackbone, unwrapped
 from snnet_mm.tasks import known
-from snnet_mm.utils import check, is_whole, isolated_rng, register
+from snnet_mm.utils import check, is_whole, isolated_rng
 from snnet_mm.utils.checkpoints import non_finite
 
 from .resume import diverged
@@ -25,7 +25,7 @@ from .stitch_hooks import sampling_hook
 NUM_SAMPLES = 16  # training samples whose labels are checked
 
 
-@register(HOOKS)
+@HOOKS.register_module()
 class LabelCheckHook(Hook):
     """Checks labels, class names and ``num_classes`` of heads before training.
 
@@ -115,34 +115,7 @@ class WeightCheckHook(Hook):
             )
 
 
-class MonitorCheckHook(Hook):
-    """Raises after a validation if a setting names a metric that it does not have."""
-
-    priority = 'HIGHEST'
-
-    def after_val_epoch(
-        self, runner: Runner, metrics: Mapping[str, float] | None = None
-    ) -> None:
-        for key, name in _monitored(runner):
-            check(name in (metrics or {}), key, name, list(metrics or {}))
-
-
-def _monitored(runner: Runner) -> Iterator[tuple[str, str]]:
-    """Yield the config keys that name metrics, and the names."""
-    for hook in runner.hooks:
-        if isinstance(hook, CheckpointHook):
-            names = {*(hook.save_best or ())} - {'auto'}
-            yield from (('default_hooks.checkpoint.save_best', n) for n in names)
-        if isinstance(hook, EarlyStoppingHook) and hook.strict:
-            yield 'custom_hooks: monitor of EarlyStoppingHook', hook.monitor
-    schedulers = getattr(runner, 'param_schedulers', None) or ()
-    lists = schedulers.values() if isinstance(schedulers, dict) else [schedulers]
-    for scheduler in (scheduler for each in lists for scheduler in each):
-        if getattr(scheduler, 'need_val_args', False) and scheduler.by_epoch:
-            yield 'param_scheduler: monitor', scheduler.monitor
-
-
-@register(HOOKS)
+@HOOKS.register_module()
 class TrainableParamsHook(Hook):
     """Logs how many parameters are trained; warns if no hook switches stitches."""
 
@@ -166,7 +139,7 @@ class TrainableParamsHook(Hook):
                 )
 
 
-@register(HOOKS)
+@HOOKS.register_module()
 class LossCheckHook(Hook):
     """Stops a training whose loss is not finite, before a checkpoint is written.
 

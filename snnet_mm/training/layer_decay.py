@@ -12,7 +12,7 @@ from torch import nn
 
 from snnet_mm.anchors import Anchor
 from snnet_mm.models import SingleStitch, StitchedBackbone
-from snnet_mm.utils import check, is_whole, register
+from snnet_mm.utils import check, is_whole
 
 # Matches pos_embed, cls_token, reg_token, rel_pos_bias.table, rel_pos_bias.rel_pos_h;
 # in timm relative_position_bias_table, attention_biases (LeViT) and rope.freqs.
@@ -22,7 +22,7 @@ POSITIONS_AND_TOKENS = re.compile(
 KEY = 'optim_wrapper.paramwise_cfg'
 
 
-@register(OPTIM_WRAPPER_CONSTRUCTORS)
+@OPTIM_WRAPPER_CONSTRUCTORS.register_module()
 class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
     """Decays learning rates towards the embedding of every anchor.
 

@@ -1,24 +1,20 @@
 """Find the checkpoint to resume a training from; check it, and say what it sets."""
 
 import ast
-import inspect
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from logging import Logger
 from pathlib import Path
-from typing import Any
 
-from mmengine.optim import OptimWrapper, OptimWrapperDict, _ParamScheduler
 from mmengine.runner import Runner
-from torch.optim import Optimizer
 
 from snnet_mm.utils import UntrustedCheckpointError, check, read_ahead
 
-# Optimizer state with the shape of its parameter. Other state, such as factored moments
-# and step counts, may have any shape.
-FULL_SIZE = {'exp_avg', 'exp_avg_sq', 'max_exp_avg_sq', 'momentum_buffer'}
+# Settings of which a resumed training says that they differ.
+COMPARED = ('optim_wrapper.', 'param_scheduler.', 'train_cfg.', 'randomness.')
+COMPARED += ('train_dataloader.batch_size',)
 
 
 def find_resumable(
@@ -80,148 +76,46 @@ def diverged(runner: Runner, what: str) -> ValueError:
     )
 
 
-def check_resumable(
-    checkpoint: Mapping, name: str, optim_wrapper: OptimWrapper
-) -> None:
+def check_resumable(checkpoint: Mapping, name: str) -> None:
     """Raise unless a checkpoint contains the state that resuming requires."""
     missing = {'meta', 'message_hub', 'optimizer'} - set(checkpoint)
     missing |= {'epoch', 'iter'} - set(checkpoint.get('meta', ()))
-    instead = 'to start from its weights, set resume=False'
-    lacking = f'a checkpoint with {", ".join(sorted(missing))}; {instead}'
-    check(not missing, 'load_from', name, lacking)
-    for saved, wrapper in _optimizers(checkpoint, optim_wrapper).values():
-        _check_optimizer(saved, wrapper.optimizer, name, instead)
+    lacking = f'a checkpoint with {", ".join(sorted(missing))}; to start from its '
+    check(not missing, 'load_from', name, lacking + 'weights, set resume=False')
 
 
-def _optimizers(
-    checkpoint: Mapping, optim_wrapper: OptimWrapper | OptimWrapperDict
-) -> dict[str, tuple[Mapping, OptimWrapper]]:
-    """Return saved states and optimizers by config key; DeepSpeed's are left out."""
-    found, key = {'': optim_wrapper}, 'optim_wrapper'
-    saved = {'': checkpoint['optimizer']}
-    if isinstance(optim_wrapper, OptimWrapperDict):
-        found, saved = dict(optim_wrapper.items()), checkpoint['optimizer']
-    return {
-        f'{key}.{name}'.rstrip('.'): (saved[name], wrapper)
-        for name, wrapper in found.items()
-        if name in saved and hasattr(wrapper, 'optimizer')
-    }
+def differences(saved: str | None, config: str | None) -> list[str]:
+    """Return the settings of a training that differ between two texts of configs.
 
-
-def _check_optimizer(
-    saved: Mapping, optimizer: Optimizer, name: str, instead: str
-) -> None:
-    groups = optimizer.param_groups
-    sizes = [len(group['params']) for group in saved['param_groups']]
-    fits = sizes == [len(group['params']) for group in groups]
-    # Other versions of torch lack some settings, other optimizers have others.
-    known = {k for group in saved['param_groups'] for k in group if 'initial_' not in k}
-    more = known - {'params'} - {*groups[0]}
-    lacking = sorted({*optimizer.defaults} - known)
-    kind = f'a checkpoint of {type(optimizer).__name__}, with {", ".join(lacking)} and '
-    kind += f'without {", ".join(sorted(more))}; {instead}'
-    check(not more or not lacking, 'load_from', name, kind)
-    params = [p for group in groups for p in group['params']]
-    for i, state in saved['state'].items():
-        if fits:
-            values = [state[k] for k in FULL_SIZE & set(state)]
-            fits = all(v is None or v.shape == params[i].shape for v in values)
-    of_others = f'one with the state of these trained parameters; {instead}'
-    check(fits, 'load_from', name, of_others)
-
-
-def differences(checkpoint: Mapping, runner: Runner) -> Iterator[str]:
-    """Yield a line for each setting that differs between checkpoint and config.
-
-    The checkpoint holds the optimizer and the schedule; the length of the training and
-    its batches are those of the config.
+    The texts are parsed, never executed.
     """
-    for key, (saved, wrapper) in _optimizers(checkpoint, runner.optim_wrapper).items():
-        groups = wrapper.optimizer.param_groups
-        changes = _changed_groups(saved['param_groups'], groups)
-        for name, (old, new, number) in changes.items():
-            of = f' (in {number} of {len(groups)} groups)' if len(groups) > 1 else ''
-            yield f'{key}.optimizer.{name}: {_kept(old, new)}{of}'
-    schedulers = getattr(runner, 'param_schedulers', None) or []
-    saved = checkpoint.get('param_schedulers') or []
-    key = 'param_scheduler'
-    if isinstance(schedulers, Mapping):
-        for name in schedulers.keys() & {*saved}:
-            yield from _changed_schedule(f'{key}.{name}', saved[name], schedulers[name])
-    else:
-        yield from _changed_schedule(key, saved, schedulers)
-    seed = checkpoint['meta'].get('seed')
-    own = (runner.cfg.get('randomness') or {}).get('seed')
-    if own is not None and seed not in (None, own):
-        yield f'randomness.seed: {_kept(seed, own)}, but for the order of the data'
-    info = checkpoint['message_hub'].get('runtime_info', {})
-    size = (runner.cfg.get('train_dataloader') or {}).get('batch_size')
-    for key, old, new in (
-        ('train_cfg.max_epochs', info.get('max_epochs'), runner.max_epochs),
-        ('train_cfg.max_iters', info.get('max_iters'), runner.max_iters),
-        ('train_dataloader.batch_size', _saved_batch_size(info.get('cfg')), size),
-    ):
-        if old is not None and old != new:
-            yield f'{key}: {new} of the config applies; the checkpoint had {old}'
+    old, new = _settings(saved), _settings(config)
+    changed = (key for key in sorted(old | new) if old.get(key) != new.get(key))
+    names = ((key, old.get(key, 'none'), new.get(key, 'none')) for key in changed)
+    return [f'{key}={now} (was {before})' for key, before, now in names if old and new]
 
 
-def _kept(old: Any, new: Any) -> str:
-    return f'{old} of the checkpoint goes on, not {new} of the config'
+def _settings(text: str | None) -> dict[str, str]:
+    """Return the settings of a config that belong to :data:`COMPARED`, as text."""
+    found: dict[str, str] = {}
 
+    def add(key: str, node: ast.expr) -> None:
+        if isinstance(node, ast.Call):  # dict(a=1), or dict({'a.b': 1})
+            children = [(k.arg, k.value) for k in node.keywords]
+            children += [(None, arg) for arg in node.args]
+        elif isinstance(node, ast.Dict):
+            names = map(ast.unparse, node.keys)
+            children = [*zip(names, node.values, strict=True)]
+        elif isinstance(node, ast.List | ast.Tuple):
+            children = [*enumerate(node.elts)]
+        else:
+            found[key] = ast.unparse(node)
+            return
+        for name, child in children:
+            add(key if name is None else f'{key}.{name}', child)
 
-def _changed_groups(
-    saved: Sequence[Mapping], groups: Sequence[Mapping]
-) -> dict[str, tuple[Any, Any, int]]:
-    """Return saved and own values, and the number of groups that differ, by name."""
-    changes: dict[str, tuple[Any, Any, int]] = {}
-    for of_both in zip(saved, groups, strict=True):
-        names = set.intersection(*map(set, of_both)) - {'params'}
-        for name in sorted(n for n in names if not n.startswith('initial_')):
-            # Schedulers change the value and keep the one of the config.
-            old, new = (g.get(f'initial_{name}', g[name]) for g in of_both)
-            if not _equal(old, new):
-                first = changes.get(name, (old, new, 0))
-                changes[name] = (*first[:2], first[2] + 1)
-    return changes
-
-
-def _changed_schedule(
-    key: str, saved: Sequence[Mapping], schedulers: Sequence[_ParamScheduler]
-) -> Iterator[str]:
-    if len(saved) != len(schedulers):
-        yield f'{key}: {len(schedulers)} of the config; the checkpoint had {len(saved)}'
-    for i, (state, scheduler) in enumerate(zip(saved, schedulers, strict=False)):
-        # The state also holds steps and values, which are no settings.
-        settings = {
-            name
-            for kind in type(scheduler).__mro__
-            for name in inspect.signature(kind.__init__).parameters
-            if name in vars(scheduler)
-        } - {'optimizer', 'last_step'}
-        if other := sorted(settings - state.keys()):
-            kind, lacks = type(scheduler).__name__, ', '.join(other)
-            yield f'{key}.{i}: {kind} of the config; the checkpoint had none of {lacks}'
-        for name in sorted(settings & state.keys()):
-            old, new = state[name], getattr(scheduler, name)
-            if not _equal(old, new):
-                yield f'{key}.{i}.{name}: {_kept(old, new)}'
-
-
-def _equal(a: Any, b: Any) -> bool:
-    a, b = (list(x) if isinstance(x, tuple) else x for x in (a, b))
-    return bool(a == b)
-
-
-def _saved_batch_size(config: str | None) -> int | None:
-    """Return the batch size in the text of a saved config, which is not executed."""
-    try:
-        lines = ast.parse(config or '').body
-    except SyntaxError:
-        return None
-    for line in lines:
-        named = isinstance(line, ast.Assign) and getattr(line.targets[0], 'id', '')
-        for setting in getattr(getattr(line, 'value', None), 'keywords', ()):
-            value = setting.value
-            if named == 'train_dataloader' and setting.arg == 'batch_size':
-                return value.value if isinstance(value, ast.Constant) else None
-    return None
+    with suppress(SyntaxError):
+        for line in ast.parse(text or '').body:
+            if isinstance(line, ast.Assign):
+                add(line.targets[0].id, line.value)
+    return {key: value for key, value in found.items() if key.startswith(COMPARED)}

@@ -7,7 +7,7 @@ from mmengine.hooks import CheckpointHook, Hook
 from mmengine.registry import HOOKS
 from mmengine.runner import EpochBasedTrainLoop, Runner
 
-from snnet_mm.utils import check, is_whole, register, seed_everything
+from snnet_mm.utils import check, is_whole, seed_everything
 
 from .stitch_hooks import accumulative_counts
 
@@ -26,7 +26,7 @@ def check_loop(train_cfg: Mapping | None) -> None:
 ITERATIONS = 0
 
 
-@register(HOOKS)
+@HOOKS.register_module()
 class ExactResumeHook(Hook):
     """Seeds every training iteration, so that a resumed training continues exactly.
 

@@ -15,7 +15,7 @@ from snnet_mm.stitching import (
     default_step,
     group_by_cost,
 )
-from snnet_mm.utils import check, is_whole, register
+from snnet_mm.utils import check, is_whole
 
 # The anchors that a sandwich may add to its random stitches.
 SANDWICH_ANCHORS = ('route', 'slowest')
@@ -69,7 +69,7 @@ class StitchSampler(metaclass=ABCMeta):
         return {i: self.costs[i].flops for i in self.ids}
 
 
-@register(TASK_UTILS)
+@TASK_UTILS.register_module()
 class UniformSampler(StitchSampler):
     """Draws every stitch equally often, as SN-Netv1 does.
 
@@ -90,7 +90,7 @@ class UniformSampler(StitchSampler):
         return (self._drawn[rng.integers(len(self._drawn))],)
 
 
-@register(TASK_UTILS)
+@TASK_UTILS.register_module()
 class ResourceConstrainedSampler(StitchSampler):
     """Draws a cost group, then a stitch in it (ROS; SN-Netv2, section 4.2).
 
@@ -120,7 +120,7 @@ class ResourceConstrainedSampler(StitchSampler):
         return (group[rng.integers(len(group))],)
 
 
-@register(TASK_UTILS)
+@TASK_UTILS.register_module()
 class SandwichSampler(StitchSampler):
     """Draws random stitches together with anchors (SN-Netv1, supplement D).
 

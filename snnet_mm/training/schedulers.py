@@ -7,7 +7,7 @@ from mmengine.optim.scheduler.lr_scheduler import LRSchedulerMixin
 from mmengine.optim.scheduler.momentum_scheduler import MomentumSchedulerMixin
 from mmengine.registry import PARAM_SCHEDULERS
 
-from snnet_mm.utils import check, register
+from snnet_mm.utils import check
 
 
 class _OneCycle(_ParamScheduler):
@@ -44,7 +44,7 @@ class _OneCycle(_ParamScheduler):
         return b + (a - b) / 2 * (1 + math.cos(math.pi * share))
 
 
-@register(PARAM_SCHEDULERS)
+@PARAM_SCHEDULERS.register_module()
 class GroupOneCycleLR(LRSchedulerMixin, _OneCycle):
     """Learning rates of the one-cycle policy; each group peaks at its own rate.
 
@@ -68,7 +68,7 @@ class GroupOneCycleLR(LRSchedulerMixin, _OneCycle):
         return first, base, first / self.final_div_factor
 
 
-@register(PARAM_SCHEDULERS)
+@PARAM_SCHEDULERS.register_module()
 class OneCycleMomentum(MomentumSchedulerMixin, _OneCycle):
     """One-cycle momentum (Adam's first beta): low where the rate is high."""
 

@@ -13,9 +13,10 @@ If an upgrade changes these, tests/test_training/test_stitch_checkpoint_hook.py 
 """
 
 import copy
+import logging
 import os.path as osp
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from mmengine.dist import broadcast_object_list, is_main_process
 from mmengine.fileio import LocalBackend, get_file_backend, register_backend
@@ -24,7 +25,7 @@ from mmengine.registry import HOOKS
 from mmengine.runner import BaseLoop, Runner
 
 from snnet_mm.models import unwrapped
-from snnet_mm.utils import atomic_path, register, remove_leftovers
+from snnet_mm.utils import atomic_path, check, quiet_terminal, remove_leftovers
 from snnet_mm.utils.checkpoints import check_weights_fit, non_finite
 
 from .resume import check_resumable, differences, diverged, find_resumable
@@ -39,7 +40,7 @@ class AtomicBackend(LocalBackend):
             super().put(obj, temporary)
 
 
-@register(HOOKS)
+@HOOKS.register_module()
 class StitchCheckpointHook(CheckpointHook):
     """Checkpoints that survive an interruption at any moment.
 
@@ -81,7 +82,8 @@ class StitchCheckpointHook(CheckpointHook):
         local = _is_local(self.out_dir or runner.work_dir)
         if local and self.backend_args is None and self.file_client_args is None:
             self.backend_args = dict(backend='snnet_atomic')
-        super().before_train(runner)
+        with _quiet(runner):
+            super().before_train(runner)
         if local and is_main_process():
             names = self.filename_tmpl.format('*'), 'best_*.pth'
             remove_leftovers(self.out_dir, *names)
@@ -92,22 +94,28 @@ class StitchCheckpointHook(CheckpointHook):
         model = unwrapped(runner.model)
         check_weights_fit(model, checkpoint, name, not fine_tunes, resumed)
         if resumed:
-            if isinstance(runner.optim_wrapper, dict):  # a config that is not built yet
-                runner.optim_wrapper = runner.build_optim_wrapper(runner.optim_wrapper)
-            check_resumable(checkpoint, name, runner.optim_wrapper)
-            for line in differences(checkpoint, runner):
-                runner.logger.warning(f'Resumed with {line}.')
+            check_resumable(checkpoint, name)
+            hub = checkpoint['message_hub'].get('runtime_info', {})
+            now = runner.message_hub.runtime_info.get('cfg')
+            if changed := differences(hub.get('cfg'), now):
+                runner.logger.warning(
+                    f'Resumed with {", ".join(changed)}. The optimizer, the schedule '
+                    'and the seed of the checkpoint go on; other settings apply.'
+                )
 
     def _save_checkpoint_with_step(self, runner: Runner, step: int, meta: dict) -> None:
         unit = 'epoch' if self.by_epoch else 'iteration'
         _check_finite(runner, f'after {unit} {step}')
-        with self._removing_last():
+        with self._removing_last(), _quiet(runner):
             super()._save_checkpoint_with_step(runner, step, meta)
 
     def _save_best_checkpoint(self, runner: Runner, metrics: dict) -> None:
         if self.save_best:  # else skip: Runner.val sets no file_backend
+            for name in {*self.key_indicators} - {'auto'}:
+                key = 'default_hooks.checkpoint.save_best'
+                check(name in metrics, key, name, list(metrics))
             _check_finite(runner, f'after iteration {runner.iter}')
-            with self._removing_last():
+            with self._removing_last(), _quiet(runner):
                 super()._save_best_checkpoint(runner, metrics)
 
     @contextmanager
@@ -126,6 +134,11 @@ class StitchCheckpointHook(CheckpointHook):
         for path in dict.fromkeys(removals):
             if path not in kept:
                 backend.remove(path)
+
+
+def _quiet(runner: Runner) -> AbstractContextManager:
+    """Keep mmengine's warnings of its own deprecated file client off the terminal."""
+    return quiet_terminal(runner.logger, logging.ERROR)
 
 
 def _check_finite(runner: Runner, when: str) -> None:

@@ -28,12 +28,12 @@ from snnet_mm.models import (
     unwrapped,
 )
 from snnet_mm.stitching import Stitch, StitchTable
-from snnet_mm.utils import check, is_whole, isolated_rng, register, shared_seed
+from snnet_mm.utils import check, is_whole, isolated_rng, shared_seed
 
 METHODS = ('least-squares', 'kaiming')
 
 
-@register(HOOKS)
+@HOOKS.register_module()
 class StitchInitHook(Hook):
     """Initialises the stitching layers before training.
 
@@ -106,7 +106,7 @@ class StitchInitHook(Hook):
 SIZES = 2**20  # above any rank: separates draws of sizes and stitches
 
 
-@register(HOOKS)
+@HOOKS.register_module()
 class StitchSamplingHook(Hook):
     """Activates a newly sampled stitch before every optimizer step.
 
@@ -223,7 +223,7 @@ def accumulative_counts(optim_wrapper: OptimWrapper | OptimWrapperDict) -> int:
 HISTOGRAM = 'stitch_histogram'
 
 
-@register(HOOKS)
+@HOOKS.register_module()
 class StitchReportHook(Hook):
     """Counts the training iterations of each stitch.
 

@@ -1,9 +1,10 @@
 """A trial of a test on a few images, so that what would fail late fails first."""
 
-import copy
-import re
-from collections.abc import Iterator, Mapping
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from copy import copy, deepcopy
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,36 +13,29 @@ import torch
 from mmengine.config import Config
 from mmengine.dataset import BaseDataset, ConcatDataset
 from mmengine.evaluator import Evaluator
-from mmengine.registry import RUNNERS
-from mmengine.runner import Runner, TestLoop, autocast
+from mmengine.logging import MMLogger
+from mmengine.registry import EVALUATOR, HOOKS, VISUALIZERS, DefaultScope
+from mmengine.runner import Runner, autocast
+from mmengine.visualization import Visualizer
 from PIL import Image
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from snnet_mm.costs.sizes import size_name
-from snnet_mm.datasets import (
-    check_annotation_file,
-    check_data_folders,
-    naming_empty_data,
-)
-from snnet_mm.datasets.folder_check import EMPTY
+from snnet_mm.datasets import check_annotation_file, check_data_folders
 from snnet_mm.evaluation import as_picture, draw_sample
-from snnet_mm.evaluation.broken_images import name_broken_images
 from snnet_mm.evaluation.metric_buffers import MetricBuffers
 from snnet_mm.models import unwrapped
 from snnet_mm.tasks import check_saved
-from snnet_mm.utils import check, isolated_rng, suggesting_types
-from snnet_mm.utils.configs import keep_local_backends
+from snnet_mm.utils import check, explain_builds, isolated_rng, quiet_terminal
 
 from .checking_hooks import check_heads
 
-LOADER, DATA, EVALUATOR = 'test_dataloader', 'test_dataloader.dataset', 'test_evaluator'
+LOADER, DATA, METRICS = 'test_dataloader', 'test_dataloader.dataset', 'test_evaluator'
 # Images whose sizes are read for a batch of several sizes.
 NUM_SIZES = 200
 # In samples of tasks with classes.
 CLASSES = 'gt_sem_seg', 'gt_label', 'gt_instances', 'pred_sem_seg', 'pred_label'
-# What pipelines and metrics call labels.
-LABELS = re.compile(r"gt_\w+|seg_map_path|depth_map_path|'instances'")
 
 
 def try_test(cfg: Config, model: nn.Module) -> None:
@@ -53,100 +47,113 @@ def try_test(cfg: Config, model: nn.Module) -> None:
     Raises:
         ValueError: If anything fails; the message names the config key.
     """
-    for key in (LOADER, 'test_cfg', EVALUATOR):
+    for key in (LOADER, 'test_cfg', METRICS):
         check(cfg.get(key) is not None, key, None, 'one, to test all budgets with')
     check_data_folders(cfg.get(LOADER), LOADER)
-    check_annotation_file(cfg.get(EVALUATOR), EVALUATOR)
-    with TemporaryDirectory() as folder, isolated_rng(0):
-        cfg = copy.deepcopy(cfg)
-        # mmengine would give later runners this visualizer, by its name.
-        (cfg.get('visualizer') or {}).pop('name', None)
-        keep_local_backends(cfg)
-        cfg.work_dir = cfg.experiment_name = folder
-        cfg.log_level, cfg.load_from, cfg.resume = 'ERROR', None, False
-        fp16 = {k: v for k, v in cfg.test_cfg.items() if k == 'fp16'}
-        cfg.test_cfg = dict(type='TestLoop', **fp16)
-        kind = RUNNERS.get(cfg.get('runner_type', 'Runner'))
-        trial = type(kind.__name__, (kind,), dict(build_model=lambda *_: model))
-        with _naming('the setup', 'custom_hooks, default_hooks'), suggesting_types():
-            runner = trial.from_cfg(cfg)
-        with naming_empty_data(LOADER):
-            evaluator = _built_loop(runner).evaluator
+    check_annotation_file(cfg.get(METRICS), METRICS)
+    cfg = deepcopy(cfg)
+    hooks = [
+        *(cfg.get('default_hooks') or {}).values(),
+        *(cfg.get('custom_hooks') or ()),
+    ]
+    scope = cfg.get('default_scope') or 'mmengine'
+    with isolated_rng(0), DefaultScope.overwrite_default_scope(scope):
+        with _naming('the setup of the test', f'{LOADER}, {METRICS}'), explain_builds():
+            visualizer = _visualizer_of(cfg)  # which hooks ask for
+            for hook in hooks:
+                if isinstance(hook, Mapping):
+                    HOOKS.build({k: v for k, v in hook.items() if k != 'priority'})
+            loader = Runner.build_dataloader(cfg.test_dataloader, seed=0)
+            evaluator = evaluator_of(cfg.test_evaluator)
+        evaluator.dataset_meta = getattr(loader.dataset, 'metainfo', {})
         for metric in evaluator.metrics:
             writes = getattr(metric, 'format_only', False)
             wanted = 'False, as results of budgets are compared'
-            check(not writes, f'{EVALUATOR}.format_only', writes, wanted)
-        check_saved(evaluator, EVALUATOR, number=2)
+            check(not writes, f'{METRICS}.format_only', writes, wanted)
+        check_saved(evaluator, METRICS, number=2)
         MetricBuffers(evaluator, [0])
-        try_images(runner, Path(folder))
+        fp16 = cfg.test_cfg.get('fp16', False)
+        batch, sample = _try_images(model, loader, evaluator, fp16)
+        with _naming('the visualizer of the test', f'visualizer, {DATA}.metainfo'):
+            visualizer.dataset_meta = loader.dataset.metainfo
+            _draw(visualizer, batch['inputs'][0], sample)
 
 
-def try_images(runner: Runner, drawn: Path | None = None) -> None:
+def evaluator_of(config: Mapping | list) -> Evaluator:
+    """Build the evaluator of a config, as the ``build_evaluator`` of runners does."""
+    # mmengine warns of every metric without a prefix.
+    with quiet_terminal(MMLogger.get_current_instance(), logging.ERROR):
+        if isinstance(config, Mapping) and 'metrics' in config:
+            return EVALUATOR.build(dict(dict(type='Evaluator'), **config))
+        return Evaluator(config)
+
+
+def try_images(runner: Runner) -> None:
     """Pass a few test images through pipeline, model and metrics of a runner.
 
     They are the first image of every data set that is concatenated, and one batch, of
     images of different sizes if there are any. Neither metrics nor random numbers
-    change.
-
-    Args:
-        runner: A runner with a test loop.
-        drawn: Folder for a drawn prediction. Default: nothing is drawn.
+    change. Later errors of the pipeline name the image.
 
     Raises:
         ValueError: If anything fails; the message names the config key.
     """
     model = unwrapped(runner.model)
     # Retrievers prepare a gallery first; FlexibleRunners build their model later.
-    if not isinstance(model, nn.Module) or hasattr(model, 'prototype'):
-        return
-    loop = _built_loop(runner)
-    loader, evaluator = loop.dataloader, copy.copy(loop.evaluator)
-    evaluator.metrics = [copy.copy(metric) for metric in evaluator.metrics]
+    if isinstance(model, nn.Module) and not hasattr(model, 'prototype'):
+        with (
+            _naming('the setup of the test', f'{LOADER}, {METRICS}, test_cfg'),
+            explain_builds(),
+        ):
+            loop = runner.test_loop
+        with isolated_rng(runner.seed):
+            _try_images(model, loop.dataloader, loop.evaluator, loop.fp16)
+
+
+@torch.no_grad()
+def _try_images(
+    model: nn.Module, loader: DataLoader, evaluator: Evaluator, fp16: bool
+) -> tuple[dict, object]:
+    """Try a few images; return the last batch, and the prediction of its first one."""
+    evaluator = copy(evaluator)
+    evaluator.metrics = [copy(metric) for metric in evaluator.metrics]
     for metric in evaluator.metrics:
         metric.results = []
     check(len(loader.dataset), DATA, 0, '1 image or more')
     _check_annotations(loader.dataset, evaluator)
-    name_broken_images(loader.dataset)
+    _name_images(loader.dataset)
     training = model.training
     model.eval()
-    with torch.no_grad(), isolated_rng(runner.seed), autocast(enabled=loop.fp16):
+    with autocast(enabled=fp16):
         for indices in _chosen(loader):
             batch, samples = _predicted(model, loader, indices)
             if any(name in samples[0] for name in CLASSES):
                 _check_classes(model, loader.dataset)
-            with _naming('the metrics', f'{EVALUATOR}, {DATA}'):
+            with _naming(
+                'the metrics of the test, which need labels,', f'{METRICS}, {DATA}'
+            ):
                 evaluator.process(samples, batch)
-        if drawn is not None:
-            with _naming('the visualizer', f'visualizer, {DATA}.metainfo'):
-                _draw(runner, batch['inputs'][0], samples[0], drawn)
     model.train(training)
-
-
-def _built_loop(runner: Runner) -> TestLoop:
-    with _naming('the setup', f'{LOADER}, {EVALUATOR}, test_cfg'), suggesting_types():
-        return runner.test_loop
+    return batch, samples[0]
 
 
 def _predicted(
     model: nn.Module, loader: DataLoader, indices: list[int]
 ) -> tuple[dict, list]:
     """Return a batch and its predictions."""
-    with _naming('the pipeline', f'{DATA}.pipeline'):
-        items = [loader.dataset[i] for i in indices]
+    items = [loader.dataset[i] for i in indices]
     inputs = [item.get('inputs') for item in items if isinstance(item, Mapping)]
     shapes = {tuple(x.shape) for x in inputs if isinstance(x, Tensor)}
     sizes = sorted(size_name(shape[-2:]) for shape in shapes)
-    try:
-        batch = loader.collate_fn(items)
-        return batch, model.test_step(batch)
-    except Exception as error:
-        one = '1, or a pipeline that gives one size: its images have '
-        one += ' and '.join(sizes)
-        if len(sizes) > 1:
-            check(False, f'{LOADER}.batch_size', len(indices), one)
-        seen = f'the model, for images of shape {next(iter(shapes), "unknown")},'
-        with _naming(seen, f'model, {DATA}.pipeline'):
-            raise error
+    one = f'1, or a pipeline that gives one size: images have {" and ".join(sizes)}'
+    seen = f'the model, tested on images of shape {next(iter(shapes), "unknown")},'
+    with _naming(seen, f'model, {DATA}.pipeline'):
+        try:
+            batch = loader.collate_fn(items)
+            return batch, model.test_step(batch)
+        except Exception:
+            check(len(sizes) < 2, f'{LOADER}.batch_size', len(indices), one)
+            raise
 
 
 @contextmanager
@@ -160,20 +167,35 @@ def _naming(what: str, keys: str) -> Iterator[None]:
     except (OSError, ImportError):
         raise
     except Exception as error:
-        text = str(error).strip().partition('\n')[0]
-        if found := LABELS.search(str(error)):
-            labels = found[0].strip("'")
-            raise ValueError(
-                f'{what} of the test found no labels ({labels}): scores need a '
-                f'labelled test set, and LoadAnnotations in its pipeline (config keys: '
-                f'{keys}); tools/image_demo.py predicts images without labels'
-            ) from error
-        if 'config key' in str(error) or EMPTY in str(error):
+        if '(config key' in str(error):
             raise
-        kind = type(error).__name__
+        text = str(error).strip().partition('\n')[0]
         raise ValueError(
-            f'{what} of the test raised {kind}: {text} (config keys: {keys})'
+            f'{what} raised {type(error).__name__}: {text} (config keys: {keys})'
         ) from error
+
+
+class NamingPipeline:
+    """Wraps a pipeline so that its errors name the image.
+
+    Args:
+        pipeline: The wrapped pipeline.
+    """
+
+    def __init__(self, pipeline: Callable[[dict], object]) -> None:
+        self.pipeline = pipeline
+
+    def __call__(self, info: dict) -> object:
+        image = info.get('img_path', 'an image')
+        with _naming(f'the pipeline of the test, for {image},', f'{DATA}.pipeline'):
+            return self.pipeline(info)
+
+
+def _name_images(dataset: Dataset) -> None:
+    """Make a data set, and those inside of it, name images that fail to load."""
+    for leaf in _leaves(dataset):
+        if not isinstance(getattr(leaf, 'pipeline', None), NamingPipeline | None):
+            leaf.pipeline = NamingPipeline(leaf.pipeline)
 
 
 def _chosen(loader: DataLoader) -> Iterator[list[int]]:
@@ -233,7 +255,7 @@ def _check_annotations(dataset: Dataset, evaluator: Evaluator) -> None:
         wanted = f'one for each of {len(parts)} data sets of a ConcatDataset'
         right = len(parts) == len(prefixes) == len(evaluator.metrics)
         right &= isinstance(dataset, ConcatDataset)
-        check(right, f'{EVALUATOR}.dataset_prefixes', list(prefixes), wanted)
+        check(right, f'{METRICS}.dataset_prefixes', list(prefixes), wanted)
     for n, metric in enumerate(evaluator.metrics):
         images = getattr(getattr(metric, '_coco_api', None), 'imgs', None)
         part = parts[n if prefixes is not None else 0]
@@ -249,13 +271,21 @@ def _check_images(leaf: Dataset, images: Mapping, metric: str) -> None:
         right = bool(known) and Path(name).name == Path(path).name
         wanted = f"annotations of all test images: {metric}'s lack {path}; several "
         wanted += 'data sets need a metric each, in a MultiDatasetsEvaluator'
-        check(right, f'{EVALUATOR}.ann_file', metric, wanted)
+        check(right, f'{METRICS}.ann_file', metric, wanted)
 
 
-def _draw(runner: Runner, image: Tensor, sample: object, folder: Path) -> None:
+def _visualizer_of(cfg: Config) -> Visualizer:
+    """Build the visualizer of a config, without loggers, which may not be installed."""
+    # mmengine would give later runners this visualizer, by its name.
+    name = f'trial_{time.time_ns()}'
+    config = dict(cfg.get('visualizer') or dict(type='Visualizer'))
+    return VISUALIZERS.build(config | dict(name=name, vis_backends=None))
+
+
+def _draw(visualizer: Visualizer, image: Tensor, sample: object) -> None:
     pixels = as_picture(image.numpy().transpose(1, 2, 0))[..., ::-1].copy()
     height, width = sample.get('ori_shape', pixels.shape[:2])
     pixels = cv2.resize(pixels, (width, height))
-    runner.visualizer.dataset_meta = runner.test_loop.dataloader.dataset.metainfo
-    file = str(folder / 'drawn.png')
-    draw_sample(runner.visualizer, 'drawn', pixels, sample, out_file=file)
+    with TemporaryDirectory() as folder:
+        file = str(Path(folder, 'drawn.png'))
+        draw_sample(visualizer, 'drawn', pixels, sample, out_file=file)

@@ -1,7 +1,6 @@
 """Shared helpers; those that require torch or mmengine are imported lazily."""
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 from snnet_mm.runtime.checks import check, is_number, is_whole, refusal
 
@@ -27,28 +26,6 @@ from .logging import quiet_terminal
 from .machine import machine
 from .work_dir_lock import folder_lock, work_dir_lock
 
-if TYPE_CHECKING:
-    from .checkpoint_guard import guard_checkpoints, read_ahead
-    from .checkpoints import UntrustedCheckpointError, load_fitting, load_weights_only
-    from .configs import (
-        dicts_in,
-        load_config,
-        make_safe,
-        merge_options,
-        model_config,
-        runner_config,
-        set_length,
-        set_resume,
-        train_in_half_precision,
-    )
-    from .distributed import (
-        closing_process_group,
-        launched_rank,
-        prepare_cpu_distributed,
-    )
-    from .random import isolated_rng, seed_everything, shared_seed
-    from .registering import register, suggesting_types
-
 # Modules that import torch or mmengine, and the names that they export.
 _LATE = dict(
     checkpoint_guard=('guard_checkpoints', 'read_ahead'),
@@ -59,7 +36,7 @@ _LATE = dict(
     ),
     distributed=('closing_process_group', 'launched_rank', 'prepare_cpu_distributed'),
     random=('isolated_rng', 'seed_everything', 'shared_seed'),
-    registering=('register', 'suggesting_types'),
+    build_errors=('explain_builds',),
 )  # fmt: skip
 
 

@@ -40,7 +40,7 @@ def save_added(
     path: str | os.PathLike,
     added: Mapping[str, Tensor],
     base: str | os.PathLike,
-    base_weights: Mapping[str, Tensor],
+    sha256: str,
     renames: Mapping[str, str],
     meta: Mapping[str, Any],
 ) -> None:
@@ -50,14 +50,14 @@ def save_added(
         path: Checkpoint to write, atomically.
         added: The weights that the base lacks.
         base: File of the base checkpoint.
-        base_weights: Weights of the base checkpoint.
+        sha256: :func:`digest_of` the weights of the base checkpoint.
         renames: New name prefixes by prefixes of names in the base.
         meta: Other entries of the checkpoint's meta.
     """
     path = Path(path)
     record = dict(
         path=os.path.relpath(Path(base).resolve(), path.parent.resolve()),
-        sha256=digest_of(base_weights),
+        sha256=sha256,
         renames=dict(renames),
     )
     content = dict(meta=dict(meta, **{KEY: record}), state_dict=dict(added))

@@ -6,13 +6,10 @@ import shlex
 import sys
 import warnings
 from collections.abc import Callable
-from contextlib import nullcontext, redirect_stdout
 from difflib import get_close_matches
 from pathlib import Path
 
 from snnet_mm.runtime.checks import check
-
-from .logging import NOISE, WithoutNoise
 
 # Errors that a user can fix, reported without a traceback. All others are bugs.
 USERS_ERRORS = ValueError, OSError, ImportError
@@ -67,14 +64,10 @@ class _Options(argparse.Action):
 
 def run_command(main: Callable[[], None]) -> None:
     """Run a tool; on a user error, print it without a traceback and exit with 1."""
-    terminal = nullcontext()
     if VERBOSE not in sys.argv:  # hide warnings that a user cannot act on
         warnings.filterwarnings('ignore', module='mm|timm|torch')
-        warnings.filterwarnings('ignore', message=f'.*(?:{NOISE.pattern})')
-        terminal = redirect_stdout(WithoutNoise(sys.stdout))
     try:
-        with terminal:
-            main()
+        main()
     except Exception as error:
         text = str(error).strip()
         # mm's classes raise a TypeError for unknown settings; ours a ValueError.

@@ -1,18 +1,14 @@
 """Configs: loaded by path or name, and adapted to the options of tools."""
 
-import inspect
 import os
-import re
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from importlib import import_module
-from numbers import Number
 from pathlib import Path
 from typing import Any
 
 from mmengine.config import Config, ConfigDict
 from mmengine.device import get_device
-from mmengine.runner import Runner
 from mmengine.utils import get_installed_path
 from torch import Tensor, nn
 
@@ -28,9 +24,6 @@ SEEDED = (
     'DefaultSampler', 'InfiniteSampler', 'ClassAwareSampler', 'MultiDataSampler',
     'RepeatAugSampler',
 )  # fmt: skip
-# Top-level keys read by runners and tools; others are variables or for custom hooks.
-READ_KEYS = {*inspect.signature(Runner.__init__).parameters}
-READ_KEYS |= {'custom_imports', 'strategy', 'tta_model', 'tta_pipeline'}
 
 
 def load_config(
@@ -63,10 +56,10 @@ def load_config(
     for part in dicts_in(cfg.get('model')):
         inner = part.get('backbone')
         if part.get('pretrained') and isinstance(inner, Mapping):
-            twice = 'None, as the backbone names its own weights (backbone.pretrained)'
-            check(
-                not inner.get('pretrained'), 'model.pretrained', part.pretrained, twice
-            )
+            own = inner.get('pretrained') or 'anchors' in inner
+            twice = 'None, as mmseg would pass it on to the backbone, which names its '
+            twice += 'own weights (init_cfg of each anchor, or backbone.pretrained)'
+            check(not own, 'model.pretrained', part.pretrained, twice)
         nested = part.get('backbone_cfg')
         if isinstance(nested, Mapping) and 'anchors' in nested:
             allowed = f'one that is not stitched, as {part.get("type")} builds its own '
@@ -87,61 +80,31 @@ def drawable(meta: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def runner_config(
-    name: str | os.PathLike,
-    work_dir: str | os.PathLike | None,
+    config: str | os.PathLike | Config,
+    work_dir: str | os.PathLike | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Config:
-    """Load a config and set its work directory, by default named after the config."""
-    cfg = load_config(name, options)
-    cfg.work_dir = str(
-        work_dir or cfg.get('work_dir') or f'work_dirs/{Path(name).stem}'
-    )
+    """Load or copy a config, and set its work directory, by default after its name."""
+    if isinstance(config, Config):
+        merge_options(cfg := deepcopy(config), options or {})
+    else:
+        cfg = load_config(config, options)
+    name = Path(cfg.filename or 'config').stem
+    cfg.work_dir = str(work_dir or cfg.get('work_dir') or f'work_dirs/{name}')
     return cfg
 
 
 def merge_options(cfg: Config, options: Mapping[str, Any]) -> None:
     """Override settings of a config, given as ``'a.b'`` to value.
 
-    Variables of config files, such as ``data_root``, are already substituted into the
-    keys that use them, so overriding a variable alone would have no effect. This raises
-    an error that lists the keys with its value.
+    mmengine has put variables of config files, such as ``data_root``, into the keys
+    that use them: to override those, name the keys.
     """
-    # A model's own data_preprocessor takes precedence over the top-level one.
-    unread = {'data_preprocessor'} & (cfg.get('model') or {}).keys()
-    names = {key.partition('.')[0] for key in options} - (READ_KEYS - unread)
-    before = {name: deepcopy(cfg[name]) for name in names & cfg.keys()}
-    held = {name: _held_at(cfg, name, value) for name, value in before.items()}
     try:
         cfg.merge_from_dict(dict(options))
     except Exception as error:
         fitting = f'settings of {cfg.filename} ({error})'
         raise refusal('--cfg-options', options, fitting) from error
-    for name, value in before.items():
-        used = re.search(rf'(?<![\w\'"/]){name}\b(?!\s*=[^=])', cfg.text)
-        held_now = _held_at(cfg, name, value)
-        if cfg[name] != value and (held_now or (used and not held[name])):
-            keys = ', '.join(held_now) or 'those made of it'
-            what = f'the keys that this variable of the file was put into: {keys}'
-            raise refusal('--cfg-options', name, what)
-
-
-def _held_at(cfg: Config, name: str, value: Any) -> list[str]:
-    """Return keys that contain a variable's value, or a path that starts with it."""
-    # Empty values, booleans and numbers may be equal by chance.
-    telling = value and not isinstance(value, (bool, Number))
-    is_path = isinstance(value, str) and '/' in value
-
-    def search(node: Any, path: str) -> Iterator[str]:
-        equal = node == value and (telling or path.rpartition('.')[2] == name)
-        if equal or (is_path and isinstance(node, str) and node.startswith(value)):
-            yield path
-        children = enumerate(node) if isinstance(node, (list, tuple)) else ()
-        children = node.items() if isinstance(node, Mapping) else children
-        for key, child in children:
-            yield from search(child, f'{path}.{key}')
-
-    others = [key for key in cfg if key != name and key in READ_KEYS]
-    return [path for key in others for path in search(cfg[key], key)]
 
 
 def _path_of(name: str) -> Path:
@@ -401,7 +364,7 @@ def set_test(cfg: Config, **settings: Any) -> None:
     """Test stitches with settings of :class:`StitchTestLoop`; None skips a setting."""
     settings = {key: value for key, value in settings.items() if value is not None}
     if settings and not tests_stitches(cfg):
-        cfg.test_cfg = dict(type='StitchTestLoop')
+        cfg.test_cfg = dict(cfg.get('test_cfg') or {}, type='StitchTestLoop')
     cfg.test_cfg.update(settings)
 
 

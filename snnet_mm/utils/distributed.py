@@ -2,7 +2,6 @@
 
 import gc
 import os
-import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,11 +18,6 @@ LAUNCHERS = dict(
     pytorch=('RANK', 'WORLD_SIZE', 'LOCAL_RANK'),
     slurm=('SLURM_PROCID', 'SLURM_NTASKS', 'SLURM_LOCALID'),
     mpi=('OMPI_COMM_WORLD_RANK', 'OMPI_COMM_WORLD_SIZE', 'OMPI_COMM_WORLD_LOCAL_RANK'),
-)
-# Errors of gloo and NCCL after a rank has been lost.
-LOST = re.compile(
-    'Connection (closed|reset) by peer|Broken pipe|Timed out waiting|gloo/transport|'
-    'NCCL'
 )
 
 
@@ -50,22 +44,8 @@ def launched_rank(launcher: str) -> int:
 
 @contextmanager
 def closing_process_group() -> Iterator[None]:
-    """Destroy the process group, if there is one, once the body has succeeded.
-
-    If communication fails, torch's error names a socket or a collective. It is replaced
-    by a one-line error stating that another rank is lost.
-    """
-    try:
-        yield
-    except RuntimeError as error:
-        text = str(error)
-        if not (dist.is_initialized() and LOST.search(text)):
-            raise
-        raise RuntimeError(
-            f'rank {dist.get_rank()} of {dist.get_world_size()} stops: another rank '
-            'has ended or does not answer, and what it says last tells why '
-            f'({text.splitlines()[0]}). Go on with --resume'
-        ) from error
+    """Destroy the process group, if there is one, once the body has succeeded."""
+    yield
     if dist.is_initialized():
         # gloo threads that outlive the interpreter may abort the process. They end with
         # the last reference to the group, such as a model in a reference cycle.

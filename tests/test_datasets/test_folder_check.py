@@ -1,13 +1,6 @@
-import json
-
 import pytest
-from mmengine.dataset import BaseDataset
 
-from snnet_mm.datasets import (
-    check_annotation_file,
-    check_data_folders,
-    naming_empty_data,
-)
+from snnet_mm.datasets import check_annotation_file, check_data_folders
 
 
 def loader(root, pipeline=(), **prefixes):
@@ -72,14 +65,3 @@ def test_annotation_files(root, name):
     (root / name).write_text('{}')
     check_data_folders(data, 'test_dataloader')
     check_annotation_file(evaluator, 'test_evaluator')
-
-
-def test_a_data_set_without_images_is_named(tmp_path):
-    path = tmp_path / 'none.json'
-    path.write_text(json.dumps(dict(metainfo={}, data_list=[])))
-    keys = 'val_dataloader', 'train_dataloader'
-    words = 'has no images.*val_dataloader.dataset, train_dataloader.dataset'
-    with pytest.raises(ValueError, match=words), naming_empty_data(*keys):
-        BaseDataset(ann_file=str(path))
-    with pytest.raises(ValueError, match='^another'), naming_empty_data(*keys):
-        raise ValueError('another')

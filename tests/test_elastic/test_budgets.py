@@ -40,11 +40,10 @@ def measure(model, size, **kwargs):
 
 @pytest.fixture(scope='module')
 def costs():
-    model = ElasticBackbone([VIT], [])
-    probe = ElasticBackbone([VIT], probe_chains(model.view))
+    probes = probe_chains(ElasticBackbone([VIT], []).view)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(step_costs, 'measure_latency', measure)
-        yield StepCosts(model, probe, (32, 32))
+        yield StepCosts(ElasticBackbone([VIT], probes), (32, 32))
 
 
 def choose(costs, *budgets):

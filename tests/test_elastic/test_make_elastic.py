@@ -14,7 +14,7 @@ from trained_toys import DEPTH, write_trained
 
 import snnet_mm as sn
 from snnet_mm.anchors.pretrained import read_weights
-from snnet_mm.elastic import make_elastic
+from snnet_mm.elastic import Conversion, make_elastic
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.stitching import StitchTable
@@ -255,6 +255,30 @@ def test_a_network_trained_again_gets_new_chains(trained, quick, tmp_path):
     quick(config, path, tmp_path / 'a', plans=plans)
     found = outputs(init_model(*elastic, device='cpu'), 0)
     assert all_equal(found, outputs(init_model(config, path, device='cpu')))
+
+
+def test_make_elastic_reads_and_converts_the_network_once(
+    trained, quick, tmp_path, monkeypatch
+):
+    files, read, built = trained(), [], []
+    modules = sys.modules[make_elastic.__module__], sys.modules[init_model.__module__]
+    for module in modules:
+        monkeypatch.setattr(module, 'load_weights_only', reading(read))
+    original = Conversion.build
+    count = lambda *args: built.append(args[2]) or original(*args)  # noqa: E731
+    monkeypatch.setattr(Conversion, 'build', count)
+    quick(*files, tmp_path, budgets='75%')
+    assert (read, built) == ([files[1]], [[]])
+
+
+def reading(read):
+    """Return ``load_weights_only``, with a list of the files that it reads."""
+
+    def load(path, **kwargs):
+        read.append(path)
+        return load_weights_only(path, **kwargs)
+
+    return load
 
 
 def test_tuning_moves_maps_alone(trained, quick, tmp_path):

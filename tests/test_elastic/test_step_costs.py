@@ -23,8 +23,7 @@ def costs_of(config, **kwargs):
     def build(chains):
         return ElasticBackbone([deepcopy(config)], chains, **kwargs)
 
-    model = build([])
-    return StepCosts(model, build(probe_chains(model.view)), SIZE), build
+    return StepCosts(build(probe_chains(build([]).view)), SIZE), build
 
 
 def random_plans(view, number):

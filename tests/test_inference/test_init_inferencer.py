@@ -1,3 +1,5 @@
+import io
+import logging
 from importlib import import_module
 from pathlib import Path
 
@@ -6,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from mmengine.config import Config
+from mmengine.logging import MMLogger
 from mmengine.structures import BaseDataElement, InstanceData, PixelData
 
 from snnet_mm.exports import StitchExporter
@@ -40,6 +43,16 @@ def by_hand(model, path, stitch):
     for size in ((32, 48), image.shape[:2]):
         logits = torch.nn.functional.interpolate(logits, size, mode='bilinear')
     return logits.argmax(1)[0].numpy()
+
+
+def test_init_inferencer_says_nothing_on_the_terminal(model):
+    """mm's warns that its package has no registry of functions."""
+    logger, terminal = MMLogger.get_current_instance(), logging.StreamHandler()
+    terminal.stream = io.StringIO()
+    logger.addHandler(terminal)
+    init_inferencer(model)
+    logger.removeHandler(terminal)
+    assert terminal.stream.getvalue() == ''
 
 
 def test_every_kind_of_image_under_every_stitch(model, images):

@@ -95,10 +95,7 @@ def test_ranks_do_not_outlive_one_that_dies(cfg, tmp_path):
     folder = tmp_path / 'run'
 
     def train(runner):
-        with (
-            pytest.raises(RuntimeError, match='rank 0 of 2 stops: another rank'),
-            closing_process_group(),
-        ):
+        with pytest.raises(RuntimeError), closing_process_group():
             runner.train()
         (folder / 'said').touch()
         os._exit(0)  # there is nobody to leave the group with

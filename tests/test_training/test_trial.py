@@ -11,7 +11,8 @@ from mmengine.runner import Runner
 from trained_toys import write_trained
 
 from snnet_mm.inference.init_model import init_model
-from snnet_mm.training import try_images, try_test
+from snnet_mm.training import run, try_test
+from snnet_mm.training.trial import try_images
 from snnet_mm.utils import load_config
 
 LOAD, PACK = dict(type='LoadImageFromFile'), dict(type='PackSegInputs')
@@ -141,25 +142,25 @@ def lose_images(cfg):
     [
         (
             lose_labels,
-            r'no labels \(gt_sem_seg\).* test_dataloader.dataset.*image_demo',
+            "metrics of the test, which need labels, .*'gt_sem_seg'.*test_evaluator",
         ),
-        (lose_masks, r'no labels \(seg_map_path\).*test_dataloader.dataset'),
+        (lose_masks, r'images/0.png, raised KeyError: .*seg_map_path.*dataset.pipe'),
         (take_batches, '=2; allowed: 1, .*48x64 and 64x64.*test_dataloader.batch_size'),
         (only_format, 'format_only=True; .*test_evaluator.format_only'),
         (rename_in_order, 'order of the training.*test_dataloader.dataset.metainfo'),
         (lose_a_class, '=6; .*5, .*test set.*num_classes'),
         (
             take_four_channels,
-            r'model, for images of shape \(4, 64, 64\).*: model, test',
+            r'model, tested on images of shape \(4, 64, 64\).*: model, test',
         ),
-        (fail_in_the_pipeline, 'CenterCrop refuses crop_size=.*config key: CenterCrop'),
+        (fail_in_the_pipeline, 'CenterCrop cannot be .*config key: CenterCrop'),
         (
             draw_with_unknown_settings,
             'the visualizer of the test .*visualizer, test_data',
         ),
         (take_an_unknown_hook, 'NoSuchHook'),
         (lose_the_evaluator, 'test_evaluator=None|None; .*test_evaluator'),
-        (lose_images, 'test_dataloader.dataset'),
+        (lose_images, 'BaseSegDataset cannot be built'),
     ],
 )
 def test_what_would_fail_late_is_named_by_its_key(of_files, change, words):
@@ -169,6 +170,19 @@ def test_what_would_fail_late_is_named_by_its_key(of_files, change, words):
     change(cfg)
     with pytest.raises(ValueError, match=words):
         try_test(cfg, model)
+
+
+@pytest.mark.parametrize('workers', [0, 1])
+@pytest.mark.parametrize('damage', [b'', b'\x89PNG\r\n'])
+def test_test_broken_image_is_named(of_files, tmp_path, damage, workers):
+    cfg, model = of_files
+    (tmp_path / 'images/2.png').write_bytes(damage)
+    loader = dict(num_workers=workers, persistent_workers=False)
+    cfg.test_dataloader.update(loader)
+    torch.save(dict(state_dict=model.state_dict()), tmp_path / 'a.pth')
+    words = f'for {tmp_path}/images/2.png, raised \\w.*test_dataloader.dataset.pipeline'
+    with pytest.raises(ValueError, match=words):
+        run.test(cfg, tmp_path / 'a.pth', tmp_path / 'work')
 
 
 def write_coco(path, names, first=0, category='object'):

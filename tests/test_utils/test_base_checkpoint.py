@@ -33,7 +33,7 @@ def base(tmp_path):
 def save(path, base, meta=None, added=None):
     added = added or {'backbone.stitching_layers.x': torch.ones(2)}
     path.parent.mkdir(exist_ok=True)
-    save_added(path, added, *base, RENAMES, meta or {})
+    save_added(path, added, base[0], digest_of(base[1]), RENAMES, meta or {})
     return path
 
 
@@ -115,8 +115,8 @@ def test_stitching_layers_without_the_network_are_not_loaded_in_silence(tmp_path
     new = {k: v for k, v in state.items() if not k.startswith(prefix)}
     torch.save(network.state_dict(), tmp_path / 'net.pth')
     path = tmp_path / 'e.pth'
-    weights = network.state_dict()
-    save_added(path, new, tmp_path / 'net.pth', weights, {'': prefix}, {})
+    digest = digest_of(network.state_dict())
+    save_added(path, new, tmp_path / 'net.pth', digest, {'': prefix}, {})
     match = 'no weights of the network.*--whole'
     with pytest.raises(ValueError, match=match):
         load_checkpoint(elastic, str(path))

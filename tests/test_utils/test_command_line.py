@@ -67,12 +67,11 @@ def test_the_nearest_file_is_named(tmp_path):
 
 
 @pytest.mark.parametrize('options', [(), ('--verbose',)])
-def test_what_the_packages_below_say_is_for_verbose(monkeypatch, capsys, options):
-    noise = 'Loads checkpoint by http backend from path: x'
+def test_warnings_of_the_packages_below_are_for_verbose(monkeypatch, capsys, options):
+    report = 'mIoU 45.2\nalign_corners=False\n│ OneDL │\nWrote it'
 
     def main():
-        for line in ('a', noise, 'b'):
-            print(line)
+        print(report)
         for module in ('mmcv.cnn', 'snnet_mm.elastic'):
             warnings.warn_explicit('said', UserWarning, 'a.py', 1, module)
 
@@ -81,5 +80,4 @@ def test_what_the_packages_below_say_is_for_verbose(monkeypatch, capsys, options
         warnings.simplefilter('always')
         run_command(main)
     assert len(caught) == (2 if options else 1)
-    wanted = ['a', noise, 'b'] if options else ['a', 'b']
-    assert capsys.readouterr().out.splitlines() == wanted
+    assert capsys.readouterr().out == f'{report}\n'

@@ -122,65 +122,6 @@ def test_warm_ups_of_samplers_and_losses_are_scaled():
     assert cfg.train_cfg == dict(max_iters=30)
 
 
-BASE = """
-data_root = 'data/a/'
-norm_cfg = dict(type='BN')
-side, own = 64, 1
-data_preprocessor = dict(type='A')
-model = dict(norm=norm_cfg, size=(side, 2 * side), data_preprocessor=data_preprocessor)
-"""
-FILE = """
-_base_ = './base.py'
-weights = 'a.pth'
-model = dict(checkpoint=weights, num_classes=5)
-val_dataloader = dict(data_root=_base_.data_root, file=_base_.data_root + 'b.json')
-num_classes = 5
-"""
-
-
-@pytest.mark.parametrize('dumped', [False, True])
-@pytest.mark.parametrize(
-    ('option', 'keys'),
-    [
-        (dict(data_root='b/'), r'val_dataloader.data_root, val_dataloader.file \('),
-        (dict(weights='b.pth'), r'model.checkpoint \('),
-        ({'norm_cfg.type': 'GN'}, r'model.norm \('),
-        ({'data_preprocessor.type': 'B'}, r'model.data_preprocessor \('),
-        (dict(num_classes=6), r'model.num_classes \('),
-        (dict(side=32), r'those made of it \('),
-    ],
-)
-def test_variables_that_no_key_depends_on_any_more(tmp_path, option, keys, dumped):
-    write(tmp_path, base=BASE, a=FILE)
-    path = tmp_path / 'a.py'
-    if dumped:
-        load_config(path).dump(path)
-        if 'side' in option:  # nothing tells any more that it was put elsewhere
-            return
-    name = next(iter(option)).partition('.')[0]
-    with pytest.raises(ValueError, match=f"='{name}'; allowed: the keys .* {keys}"):
-        load_config(path, option)
-
-
-@pytest.mark.parametrize(
-    'options',
-    [
-        # As mmengine reads them, or a hook of one's own.
-        {'compile': True, 'sync_bn': 'torch', 'strategy.type': 'A', 'own': 2},
-        {'weights': 'b.pth', 'model.checkpoint': 'b.pth'},
-        dict(weights='a.pth', work_dir='a'),
-    ],
-)
-def test_options_that_something_may_read(tmp_path, options):
-    write(tmp_path, base=BASE, a=FILE)
-    cfg = load_config(tmp_path / 'a.py', options)
-    for key, value in options.items():
-        node = cfg
-        for part in key.split('.'):
-            node = node[part]
-        assert node == value
-
-
 def test_all_parts_of_a_concatenated_data_set():
     a, b, c = (dict(type='A', pipeline=[i]) for i in range(3))
     nested = dict(type='RepeatDataset', dataset=dict(datasets=[b, dict(dataset=c)]))

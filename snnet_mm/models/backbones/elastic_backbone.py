@@ -7,13 +7,13 @@ from torch import Tensor, nn
 
 from snnet_mm.anchors import Anchor, BranchView
 from snnet_mm.stitching import SkipSpace, Stitch, StitchingLayerSpec, read_plan
-from snnet_mm.utils import check, register
+from snnet_mm.utils import check
 
 from ..layers.narrow_branch import NarrowBranch, UnitOrder
 from .stitched_backbone import StitchedBackbone, build_anchors
 
 
-@register(MODELS)
+@MODELS.register_module()
 class ElasticBackbone(StitchedBackbone):
     """A network, and chains that skip or narrow some of its residual branches.
 

@@ -13,14 +13,13 @@ from snnet_mm.anchors import (
     layer_depth_among,
 )
 from snnet_mm.stitching import Position, Segment, Stitch
-from snnet_mm.utils import register
 
 from ..layers.narrow_branch import NarrowBranch
 from ..layers.stitching_layer import StitchingLayer
 from .walk import Tap, walk
 
 
-@register(MODELS)
+@MODELS.register_module()
 class SingleStitch(BaseModule):
     """Runs one route and contains only what it needs; trains like any backbone.
 

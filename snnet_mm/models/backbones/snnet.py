@@ -6,7 +6,7 @@ from mmengine.registry import MODELS
 
 from snnet_mm.anchors import Anchor
 from snnet_mm.stitching import KINDS, SlidingWindowSpace, StagedSpace, TwoWaySpace
-from snnet_mm.utils import check, register
+from snnet_mm.utils import check
 
 from .stitched_backbone import StitchedBackbone, build_anchors
 
@@ -15,7 +15,7 @@ TRAINED = dict(type='StitchingLayer')
 LOW_RANK = dict(type='LoRAStitchingLayer', rank=16)
 
 
-@register(MODELS)
+@MODELS.register_module()
 class SNNetv1(StitchedBackbone):
     """Networks stitched one way (Stitchable Neural Networks, section 3.2).
 
@@ -73,7 +73,7 @@ class SNNetv1(StitchedBackbone):
         super().__init__(anchors, space, stitching_layer, **more)
 
 
-@register(MODELS)
+@MODELS.register_module()
 class SNNetv2(StitchedBackbone):
     """Plain ViTs stitched two ways (Stitched ViTs are Flexible Vision Backbones).
 

@@ -5,10 +5,10 @@ from mmengine.registry import MODELS
 from torch import Tensor, nn
 
 from snnet_mm.anchors import LowRankUpdate, TokenState
-from snnet_mm.utils import check, register
+from snnet_mm.utils import check
 
 
-@register(MODELS)
+@MODELS.register_module()
 class StitchingLayer(nn.Linear):
     """An affine map of every token (SN-Net's 1x1 convolution), fully trained."""
 
@@ -40,7 +40,7 @@ class StitchingLayer(nn.Linear):
         return self
 
 
-@register(MODELS)
+@MODELS.register_module()
 class PrefixStitchingLayer(StitchingLayer):
     """Separate affine maps of patches and of prefix tokens such as the cls token.
 
@@ -75,7 +75,7 @@ class PrefixStitchingLayer(StitchingLayer):
         self.prefix.bias.copy_(bias)
 
 
-@register(MODELS)
+@MODELS.register_module()
 class LoRAStitchingLayer(LowRankUpdate, StitchingLayer):
     """A frozen affine map with a trained low-rank update (SN-Netv2, section 4.3).
 

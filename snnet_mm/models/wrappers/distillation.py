@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from snnet_mm.anchors.pretrained import Weights, load_into
 from snnet_mm.tasks import class_divergence, softmax_logits, task_of
-from snnet_mm.utils import check, register
+from snnet_mm.utils import check
 from snnet_mm.utils.timm_models import create_timm_model
 
 from ..part_per_anchor import PartPerAnchor
@@ -110,7 +110,7 @@ class TeacherWrapper(ModelWrapper):
         return teacher
 
 
-@register(MODELS)
+@MODELS.register_module()
 class DistillationWrapper(TeacherWrapper):
     """A classifier or segmentor that also learns from a teacher (SN-Netv1, 3.2).
 
@@ -168,7 +168,7 @@ class DistillationWrapper(TeacherWrapper):
         return check_logits(logits, f'teacher {type(teacher).__name__}', least=1)
 
 
-@register(MODELS, passes_on=True)
+@MODELS.register_module()
 class TimmTeacher(BaseModel):
     """A timm classifier with its own image normalisation.
 

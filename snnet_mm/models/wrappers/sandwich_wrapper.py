@@ -7,7 +7,7 @@ from mmengine.registry import MODELS
 from torch import Tensor
 
 from snnet_mm.stitching import Stitch
-from snnet_mm.utils import check, register
+from snnet_mm.utils import check
 
 from ..stitch_switch import find_stitched_backbone, set_stitch
 from .distillation import Distillation, find_head, recorded_logits
@@ -16,7 +16,7 @@ from .model_wrapper import ModelWrapper
 SLOWEST, FASTEST = 'slowest.', 'fastest.'
 
 
-@register(MODELS)
+@MODELS.register_module()
 class SandwichWrapper(ModelWrapper):
     """A model that trains several stitches in every iteration.
 

@@ -4,10 +4,8 @@ from mmengine.hooks import Hook
 from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 
-from snnet_mm.utils import register
 
-
-@register(HOOKS)
+@HOOKS.register_module()
 class AdaptiveGradClipHook(Hook):
     """Clips gradients before every step, as in LeViT's recipe; requires timm.
 

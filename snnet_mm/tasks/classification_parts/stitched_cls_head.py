@@ -11,14 +11,14 @@ from torch import Tensor, nn
 from snnet_mm.anchors import TokenState
 from snnet_mm.stitching import Stitch, StitchingSpace
 from snnet_mm.stitching.routes import ANCHOR_KIND
-from snnet_mm.utils import check, register
+from snnet_mm.utils import check
 
 from .anchor_classifier import AnchorClassifier
 
 KEYS = 'head.anchor_heads, backbone.anchors'
 
 
-@register(MODELS)
+@MODELS.register_module()
 class StitchedClsHead(ClsHead):
     """A final norm and a classifier per anchor (SN-Netv2, section 5.1).
 

@@ -11,7 +11,7 @@ from mmseg.models.utils import resize
 from mmseg.registry import MODELS, TRANSFORMS
 from torch import Tensor, nn
 
-from snnet_mm.utils import check, register
+from snnet_mm.utils import check
 
 MODES = ('whole', 'slide')
 ACTIVATIONS = ('sigmoid', 'relu')
@@ -21,7 +21,7 @@ MEAN_WEIGHT = 0.15
 LEAST_SQUARE = 1e-12
 
 
-@register(TRANSFORMS)
+@TRANSFORMS.register_module()
 class LoadDepthMap(LoadDepthAnnotation):
     """Loads a depth map in metres with mmseg; validates its size against the image."""
 
@@ -37,7 +37,7 @@ class LoadDepthMap(LoadDepthAnnotation):
         return results
 
 
-@register(MODELS)
+@MODELS.register_module()
 class ScaleInvariantLogLoss(nn.Module):
     """The scale-invariant log loss over all valid pixels of a batch.
 
@@ -76,7 +76,7 @@ def check_depth_range(min_depth: float, max_depth: float) -> tuple[float, float]
     return depths
 
 
-@register(MODELS)
+@MODELS.register_module()
 class DPTDepthHead(DPTHead):
     """mmseg's DPT head with one depth per pixel as output (SN-Netv2, section 5.3).
 
@@ -167,7 +167,7 @@ class DPTDepthHead(DPTHead):
         return pairs
 
 
-@register(MODELS)
+@MODELS.register_module()
 class DPTDepthEstimator(DepthEstimator):
     """mmseg's depth estimator with flip testing and a working slide mode.
 

@@ -8,7 +8,7 @@ from mmengine.evaluator import BaseMetric
 from mmseg.registry import METRICS
 from torch import Tensor
 
-from snnet_mm.utils import check, register
+from snnet_mm.utils import check
 
 from ..depth import METRICS as NAMES
 from .dpt import check_depth_range
@@ -20,7 +20,7 @@ CROPS = {
 }
 
 
-@register(METRICS)
+@METRICS.register_module()
 class RunningDepthMetric(BaseMetric):
     """The six metrics of SN-Netv2, appendix C, as means over images.
 

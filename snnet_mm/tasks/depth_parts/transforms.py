@@ -6,10 +6,10 @@ import numpy as np
 from mmcv.transforms import BaseTransform
 from mmseg.registry import TRANSFORMS
 
-from snnet_mm.utils import check, register
+from snnet_mm.utils import check
 
 
-@register(TRANSFORMS)
+@TRANSFORMS.register_module()
 class FixedCrop(BaseTransform):
     """Crops every image and its maps to the same rows and columns.
 
@@ -31,7 +31,7 @@ class FixedCrop(BaseTransform):
         return results
 
 
-@register(TRANSFORMS)
+@TRANSFORMS.register_module()
 class RandomGammaColor(BaseTransform):
     """Randomly changes gamma, brightness and colour of an image, in this order.
 

@@ -10,12 +10,12 @@ from mmdet.registry import METRICS
 from mmdet.structures.mask import encode_mask_results
 from mmengine.logging import MMLogger
 
-from snnet_mm.utils import check, register
+from snnet_mm.utils import check
 
 KEYS = 'test_evaluator.ann_file, test_dataloader.dataset'
 
 
-@register(METRICS)
+@METRICS.register_module()
 class StitchCocoMetric(CocoMetric):
     """mmdet's COCO metric, made exact for parts of a data set and poor stitches.
 

@@ -11,7 +11,7 @@ from mmengine.model import BaseModule
 from torch import Tensor, nn
 
 from snnet_mm.anchors import PlainViT
-from snnet_mm.utils import check, is_whole, register
+from snnet_mm.utils import check, is_whole
 
 # Settings of Mask2Former, whose losses sample more points by default.
 LOSS_CLS = dict(type='mmdet.CrossEntropyLoss', loss_weight=2.0)
@@ -32,7 +32,7 @@ Grid = tuple[int, int]
 Maps = Sequence[Tensor | tuple[Tensor, Tensor]]
 
 
-@register(MODELS)
+@MODELS.register_module()
 class EoMTHead(Mask2FormerHead):
     """The head of "Your ViT is Secretly an Image Segmentation Model" (section 3).
 

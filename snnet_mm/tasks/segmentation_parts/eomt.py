@@ -3,12 +3,10 @@
 from mmseg.models.decode_heads import Mask2FormerHead
 from mmseg.registry import MODELS
 
-from snnet_mm.utils import register
-
 from ..detection_parts.eomt import EoMTHead
 
 
-@register(MODELS)
+@MODELS.register_module()
 class EoMTSegHead(EoMTHead, Mask2FormerHead):
     """:class:`EoMTHead` for semantic segmentation, with one mask per class present.
 

@@ -1,0 +1,239 @@
+"""Train or test the model of a config; nothing else in the package builds a runner."""
+
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from mmengine.config import Config
+from mmengine.dist import is_main_process
+from mmengine.logging import MMLogger
+from mmengine.registry import RUNNERS
+from mmengine.runner import Runner
+
+from snnet_mm.datasets import check_annotation_file, check_data_folders
+from snnet_mm.evaluation import evaluate_whole_model
+from snnet_mm.stitching import StitchTable
+from snnet_mm.tasks import import_parts_for
+from snnet_mm.utils import (
+    check,
+    check_file,
+    check_writable,
+    closing_process_group,
+    configs,
+    dicts_in,
+    explain_builds,
+    guard_checkpoints,
+    launched_rank,
+    prepare_cpu_distributed,
+    quiet_terminal,
+    work_dir_lock,
+)
+
+from .checking_hooks import WeightCheckHook
+from .progress_hook import ProgressHook
+from .safe_training import check_loop
+from .trial import try_images
+
+PACKAGE = str(Path(__file__).parents[1])
+INSTEAD = (
+    'a network, which tools/make_elastic.py makes elastic once it is trained, or a '
+    'chain alone, as tools/export_stitch.py --format mm writes it'
+)
+
+
+def train(
+    config: str | os.PathLike | Config,
+    work_dir: str | os.PathLike | None = None,
+    cfg_options: Mapping[str, Any] | None = None,
+    *,
+    iters: int | None = None,
+    epochs: int | None = None,
+    resume: bool | None = None,
+    amp: bool = False,
+    launcher: str = 'none',
+    plain_hooks: bool = False,
+    verbose: bool = False,
+    trust: bool = False,
+) -> Runner:
+    """Train the model of a config.
+
+    The work directory is locked against other trainings.
+
+    Args:
+        config: A config, or its file.
+        work_dir: Output folder. Default: ``work_dir`` of the config.
+        cfg_options: Settings to override in the config, as ``'a.b'`` to value.
+        iters: See :func:`~snnet_mm.utils.configs.set_length`.
+        epochs: See :func:`~snnet_mm.utils.configs.set_length`.
+        resume: See :func:`~snnet_mm.utils.configs.set_resume`.
+        amp: Whether to train in mixed precision; on a CPU in bfloat16.
+        launcher: Launcher of the processes, as in mmengine.
+        plain_hooks: Whether to leave the hooks of the config as they are; see
+            :func:`~snnet_mm.utils.configs.make_safe`.
+        verbose: Whether the terminal shows mmengine's whole log.
+        trust: See :func:`~snnet_mm.utils.checkpoint_guard.guard_checkpoints`.
+
+    Returns:
+        The runner, after the training.
+
+    Raises:
+        ValueError: If a setting is invalid, or another training uses the folder.
+    """
+    cfg = configs.runner_config(config, work_dir, cfg_options)
+    check_loop(cfg.get('train_cfg'))
+    configs.set_length(cfg, iters, epochs)
+    cfg.launcher, first = launcher, launched_rank(launcher) == 0
+    configs.train_in_half_precision(cfg, amp)
+    configs.set_resume(cfg, resume, cfg_options)
+    if not plain_hooks and (parts := configs.make_safe(cfg)) and first:
+        print(f'Safe training (--plain-hooks leaves it out): {", ".join(parts)}.')
+    with _runner(cfg, 'train', verbose, trust) as runner:
+        runner.train()
+    return runner
+
+
+def test(
+    config: str | os.PathLike | Config,
+    checkpoint: str | os.PathLike,
+    work_dir: str | os.PathLike | None = None,
+    cfg_options: Mapping[str, Any] | None = None,
+    *,
+    show_dir: str | None = None,
+    tta: bool = False,
+    launcher: str = 'none',
+    verbose: bool = False,
+    trust: bool = False,
+    **settings: Any,
+) -> Runner:
+    """Test stitches of a model, or a model without stitches.
+
+    A few images pass through the test first: what would fail late fails at once.
+
+    Args:
+        config: A config, or its file.
+        checkpoint: Checkpoint file.
+        work_dir: Output folder. Default: ``work_dir`` of the config.
+        cfg_options: Settings to override in the config, as ``'a.b'`` to value.
+        show_dir: Folder for painted images.
+        tta: Whether to average predictions by the config's test-time augmentation.
+        launcher: See :func:`train`.
+        verbose: See :func:`train`.
+        trust: See :func:`train`.
+        **settings: Settings of :class:`~snnet_mm.evaluation.StitchTestLoop`; None skips
+            a setting. Without any, the config's own test runs.
+
+    Returns:
+        The runner, after the test. ``test_loop.table`` of a test of stitches holds
+        the results.
+
+    Raises:
+        ValueError: If a setting, the checkpoint or the data is invalid.
+    """
+    check_file(checkpoint, 'argument: checkpoint')
+    cfg = configs.runner_config(config, work_dir, cfg_options)
+    cfg.launcher, cfg.load_from = launcher, str(checkpoint)
+    configs.set_test(cfg, **settings)
+    if show_dir is not None:
+        configs.set_visualization(cfg, show_dir)
+    if tta:
+        configs.set_augmentation(cfg)
+    with _runner(cfg, 'test', verbose, trust) as runner:
+        runner.register_hook(WeightCheckHook())
+        try_images(runner)
+        if configs.tests_stitches(cfg):
+            runner.test()
+        else:
+            evaluate_whole_model(runner)
+    return runner
+
+
+def results_of(runner: Runner) -> StitchTable:
+    """Return the costs and metrics of a test of stitches."""
+    table, config = runner.test_loop.table, runner.cfg.get('test_evaluator')
+    check(table, 'test_evaluator', config, 'one that measures something')
+    return table
+
+
+@contextmanager
+def _runner(cfg: Config, mode: str, verbose: bool, trust: bool) -> Iterator[Runner]:
+    """Check the paths in a config, then yield its runner, to be run in this context.
+
+    The context reads checkpoints as data, and ends the process group. That of a
+    training locks the work directory.
+    """
+    phases = ('train', 'val') if mode == 'train' else ('test',)
+    check_file(cfg.get('load_from'), 'config key: load_from')
+    if mode == 'train':
+        _check_model(cfg.model)
+    check_writable(cfg.work_dir, 'option: --work-dir; config key: work_dir')
+    import_parts_for(cfg)
+    for key in (f'{phase}_dataloader' for phase in phases):
+        check_data_folders(cfg.get(key), key)
+    evaluator = f'{phases[-1]}_evaluator'
+    check_annotation_file(cfg.get(evaluator), evaluator)
+    prepare_cpu_distributed(cfg)
+    alone = mode == 'train' and launched_rank(cfg.launcher) == 0
+    lock = work_dir_lock(cfg.work_dir) if alone else nullcontext()
+    _keep_config(cfg, mode)
+    with lock, guard_checkpoints(trust), closing_process_group(), explain_builds():
+        kind = cfg.get('runner_type')
+        if kind or verbose:
+            runner = RUNNERS.get(kind or 'Runner').from_cfg(cfg)
+        else:
+            runner = _ShortLogRunner.from_cfg(cfg)
+            if is_main_process():
+                print(f'Long log: {runner.log_dir}', flush=True)
+                runner.register_hook(ProgressHook())
+        yield runner
+
+
+def _check_model(model: Mapping) -> None:
+    """Raise if pretrained weights are missing, or an elastic network is to be trained.
+
+    Its training would start from random weights, and train the network alone.
+    """
+    is_tuned = model.get('type') == 'ElasticTuningWrapper'
+    for part in dicts_in(model):
+        check_file(part.get('checkpoint'), 'config key: init_cfg.checkpoint')
+        kind = getattr(part.get('type'), '__name__', part.get('type'))
+        right = kind != 'ElasticBackbone' or is_tuned
+        check(right, 'model.backbone.type', kind, INSTEAD)
+
+
+class _ShortLogRunner(Runner):
+    """A runner that shows warnings and this package's messages on the terminal.
+
+    The log file is complete. Only there, mm warns of every frozen parameter that an
+    optimizer skips, and of every metric without a prefix.
+    """
+
+    def build_logger(self, *args, **kwargs) -> MMLogger:
+        logger = super().build_logger(*args, **kwargs)
+        for handler in logger.handlers:
+            if not isinstance(handler, logging.FileHandler):
+                handler.addFilter(_is_shown)
+        return logger
+
+    def build_optim_wrapper(self, *args):
+        with quiet_terminal(self.logger, logging.ERROR):
+            return super().build_optim_wrapper(*args)
+
+    def build_evaluator(self, *args):
+        with quiet_terminal(self.logger, logging.ERROR):
+            return super().build_evaluator(*args)
+
+
+def _is_shown(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.WARNING or record.pathname.startswith(PACKAGE)
+
+
+def _keep_config(cfg: Config, mode: str) -> None:
+    """Rename the copy that a runner writes if it would overwrite the config itself."""
+    path = Path(cfg.filename or '')
+    copy = Path(cfg.work_dir, path.name)
+    if path.name and copy.is_file() and copy.samefile(path):
+        renamed = path.with_stem(f'{path.stem}_{mode}')
+        object.__setattr__(cfg, '_filename', str(renamed))

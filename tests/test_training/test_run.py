@@ -1,0 +1,153 @@
+"""The two doors: train and test."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from mmengine.config import Config
+from tiny import TOY, tiny_config
+from trained_toys import write_trained
+
+from snnet_mm.inference.init_model import space_of
+from snnet_mm.stitching import TwoWaySpace
+from snnet_mm.training import run
+from snnet_mm.utils import load_config
+
+
+@pytest.fixture(scope='module')
+def files(tmp_path_factory):
+    return write_trained('seg', tmp_path_factory.mktemp('network'))
+
+
+@pytest.fixture
+def cfg(files, tmp_path):
+    """Config of a network that trains for an iteration."""
+    cfg = load_config(files[0], dict(work_dir=str(tmp_path / 'work')))
+    cfg.train_cfg.max_iters = cfg.train_cfg.val_interval = 1
+    return cfg
+
+
+def test_train_terminal_shows_what_matters_and_the_file_all(tmp_path, capsys):
+    cfg = tiny_config()
+    cfg.train_cfg.max_iters, cfg.log_level = 3, 'INFO'
+    cfg.model.backbone.anchors[0].frozen_stages = 2
+    head, path = cfg.model.decode_head, str(tmp_path / 'head.pth')
+    torch.save({'decode_head.conv_seg.bias': torch.zeros(head.num_classes)}, path)
+    head.init_cfg = dict(type='Pretrained', checkpoint=path, prefix='decode_head.')
+    runner = run.train(cfg, tmp_path)
+    printed = capsys.readouterr().out
+    written = next(Path(runner.log_dir).glob('*.log')).read_text()
+    for words in ('Hooks will be executed', 'requires_grad=False', 'prefix is not set'):
+        assert words in written
+        assert words not in printed
+    lines = printed.splitlines()
+    assert len(lines) < 40  # mmengine alone prints hundreds
+    assert f'Long log: {runner.log_dir}' in lines
+    assert any(line.startswith('  train 3/3, loss ') for line in lines)
+    assert any('stitch_1/mIoU ' in line for line in lines)
+    assert 'Fitted ' in printed
+    warned = [line for line in lines if 'WARNING' in line]
+    known = 'do not match exactly', 'random weights'  # of the head, and the anchors
+    assert warned
+    assert [x for x in warned if not any(words in x for words in known)] == []
+
+
+WITHOUT_OPS = f"""
+import sys
+from importlib.machinery import PathFinder
+
+class Finder(PathFinder):
+    @classmethod
+    def find_spec(cls, name, *args):
+        return None if name == 'mmcv._ext' else super().find_spec(name, *args)
+
+sys.meta_path[sys.meta_path.index(PathFinder)] = Finder
+from snnet_mm.utils import load_config
+load_config('{TOY}')
+assert 'mmdet' in sys.modules or 'mmseg' in sys.modules
+"""
+
+
+def test_nothing_is_said_of_optional_parts_of_the_mm_packages():
+    """Neither that operators are to be compiled, nor that data sets are left out."""
+    command = [sys.executable, '-c', WITHOUT_OPS]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout + done.stderr == ''
+
+
+@pytest.mark.parametrize('mode', ['train', 'test'])
+def test_a_config_in_its_work_directory_stays_as_it_is(files, tmp_path, mode):
+    """As ``elastic.py``, which is in the folder that tests of it write to."""
+    path = tmp_path / 'elastic.py'
+    path.write_bytes(files[0].read_bytes())
+    options = {'work_dir': str(tmp_path), 'custom': 'an option of one run'}
+    options |= {'train_cfg.max_iters': 1}
+    if mode == 'train':
+        run.train(path, None, options)
+    else:
+        run.test(path, files[1], None, options)
+    assert (tmp_path / 'training.lock').is_file() is (mode == 'train')
+    assert path.read_bytes() == files[0].read_bytes()
+    assert 'an option of one run' in (tmp_path / f'elastic_{mode}.py').read_text()
+
+
+def test_train_save_best_unknown_metric_names_those_of_the_validation(cfg):
+    cfg.default_hooks.checkpoint.save_best = ['mIoU', 'mIou']
+    with pytest.raises(ValueError, match=r"'mIou'; allowed: .*'mIoU'.*save_best"):
+        run.train(cfg)
+
+
+@pytest.mark.parametrize(
+    ('mode', 'setting', 'words'),
+    [
+        ('train', dict(load_from='none.pth'), 'none.pth does not exist.*load_from'),
+        (
+            'train',
+            {'model.backbone.init_cfg': dict(type='Pretrained', checkpoint='no.pth')},
+            r'no.pth does not exist.*init_cfg.checkpoint',
+        ),
+        *(
+            (mode, {f'{key}_evaluator.ann_file': 'none.json'}, f'{key}_evaluator')
+            for mode, key in (('train', 'val'), ('test', 'test'))
+        ),
+    ],
+)
+def test_missing_files_are_named_before_anything_is_built(
+    cfg, files, mode, setting, words
+):
+    cfg.merge_from_dict(setting)
+    with pytest.raises(ValueError, match=words):
+        run.train(cfg) if mode == 'train' else run.test(cfg, files[1])
+    assert not [*Path(cfg.work_dir).glob('2*')]  # mmengine's folder of a run
+
+
+def test_test_missing_checkpoint_is_named(cfg):
+    with pytest.raises(ValueError, match=r'none.pth does not exist \(argument: check'):
+        run.test(cfg, 'none.pth')
+
+
+def test_train_refuses_an_elastic_backbone_in_any_model(cfg):
+    """It would train the network alone, from random weights."""
+    cfg.model.backbone = dict(type='ElasticBackbone', anchors=[cfg.model.backbone])
+    wrapped = Config(dict(cfg.to_dict(), model=dict(type='A', model=cfg.model)))
+    for each in (cfg, wrapped):
+        with pytest.raises(ValueError, match="'ElasticBackbone'.*--format mm"):
+            run.train(each)
+
+
+def test_train_leaves_a_given_config_as_it_is(cfg):
+    cfg.optim_wrapper.type = 'OptimWrapper'
+    before = cfg.to_dict()
+    runner = run.train(cfg, iters=2)
+    assert (runner.iter, cfg.to_dict()) == (2, before)
+
+
+def test_a_space_is_known_before_the_model():
+    cfg = tiny_config()
+    space = space_of(cfg)
+    depths = [anchor.arch.depth for anchor in cfg.model.backbone.anchors]
+    assert space.ids == TwoWaySpace(depths).ids
+    cfg.model.backbone = cfg.model.backbone.anchors[0]
+    assert space_of(cfg) is None

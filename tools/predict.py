@@ -86,7 +86,7 @@ def open_checkpoint(args: argparse.Namespace) -> tuple[Predict, Folder]:
     check_file(args.model[1], 'argument: checkpoint')
     model = sn.load(*args.model, args.stitch_id, args.device)
     if args.budget is not None:
-        results = args.results and sn.Results.read(args.results)
+        results = args.results and sn.Table.read(args.results)
         sn.set_budget(model, args.budget, results)
     classes = (model.dataset_meta or {}).get('classes') or ()
     about = task_of(model).name, classes, image_channels(model)

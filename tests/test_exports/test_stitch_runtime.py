@@ -367,7 +367,7 @@ def test_budgets(bundle):
         assert runtime.set_budget(budget) == runtime.active_stitch == stitch
     for budget, message in {
         '9ms': 'allowed: 10ms, stitch 0 in fp32, or more',
-        '3MB': "'25ms', '2G', '50%' and '3M'",
+        '3MB': 'budgets in %, ms, G, M',
         None: 'positive numbers with a unit',
     }.items():
         with pytest.raises(ValueError, match=message):

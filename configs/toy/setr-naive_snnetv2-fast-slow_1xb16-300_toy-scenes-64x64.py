@@ -24,7 +24,7 @@ model = dict(
                 **anchor,
             ),
             dict(
-                arch=dict(embed_dims=96, depth=8, num_heads=4),
+                arch=dict(embed_dims=64, depth=8, num_heads=4),
                 init_cfg=dict(weights, checkpoint=slow_checkpoint),
                 **anchor,
             ),
@@ -32,9 +32,9 @@ model = dict(
         stitching_layer=dict(rank=8),
     ),
     decode_head=dict(
-        in_channels=96,
+        in_channels=64,
         channels=64,
-        num_classes=6,
+        num_classes=5,
         init_cfg=dict(weights, checkpoint=slow_checkpoint, prefix='decode_head.'),
     ),
 )

@@ -14,7 +14,7 @@ model = dict(
         patch_size=8,
         layer_scale_init=None,
     ),
-    decode_head=dict(in_channels=32, channels=64, num_classes=6),
+    decode_head=dict(in_channels=32, channels=64, num_classes=5),
 )
 optim_wrapper = dict(optimizer=dict(lr=3e-3))
 param_scheduler = [

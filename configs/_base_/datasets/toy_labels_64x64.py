@@ -1,8 +1,8 @@
-# Generated scenes labelled by the area of their objects, 3 classes, no files.
+# Generated scenes labelled by the class of their nearest object, 3 classes, no files.
 # Visualization hooks have no image to read.
 _base_ = ['./toy_scenes_64x64.py']
 dataset_type = 'ToyLabels'
-scenes = dict(num_objects=(0, 8), pipeline=[dict(type='PackInputs')])
+scenes = dict(pipeline=[dict(type='PackInputs')])
 train_dataloader = dict(dataset=dict(of=dataset_type, **scenes))
 val_dataloader = dict(dataset=dict(type=dataset_type, **scenes))
 test_dataloader = val_dataloader

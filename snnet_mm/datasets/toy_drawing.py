@@ -11,7 +11,7 @@ import numpy as np
 
 CLASSES = ('sky', 'ground', 'disk', 'box', 'triangle')
 SKY, GROUND, DISK, BOX, TRIANGLE = range(len(CLASSES))
-# Mean colours of the classes, BGR, and the largest deviation of an object.
+# Mean colours of the classes, BGR, and the largest deviation in each channel.
 COLORS = np.array(
     [(225, 170, 100), (60, 115, 95), (60, 60, 220), (180, 80, 160), (50, 200, 230)]
 )

@@ -12,7 +12,7 @@ from snnet_mm.utils import check, register
 from .toy_drawing import CLASSES, DISK, Scene, draw_scene
 
 SPLITS = ('train', 'val', 'test')
-PALETTE = [(135, 206, 235), (60, 120, 60), (230, 60, 60), (40, 90, 220)]
+PALETTE = [(135, 206, 235), (60, 120, 60), (230, 60, 60), (160, 70, 190)]
 PALETTE += [(240, 200, 40)]
 MIN_SIDE = 16  # pixels
 MIN_VISIBLE = 12  # pixels; smaller objects are ignored

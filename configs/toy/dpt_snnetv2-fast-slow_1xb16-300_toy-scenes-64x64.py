@@ -36,7 +36,7 @@ model = dict(
         in_channels=96,
         channels=16,
         post_process_channels=(8, 12, 16, 24),
-        max_depth=80,
+        max_depth=20,
         # The trained head has learned the scale already.
         loss_decode=dict(warm_up_iters=0),
         init_cfg=dict(weights, checkpoint=slow_checkpoint, prefix='decode_head.'),

@@ -22,7 +22,7 @@ model = dict(
         in_channels=32,
         channels=16,
         post_process_channels=(8, 12, 16, 24),
-        max_depth=80,
+        max_depth=20,
         loss_decode=dict(warm_up_iters=20),
     ),
 )

@@ -19,12 +19,12 @@ model = dict(
     backbone=dict(
         anchors=[
             dict(
-                arch=dict(embed_dims=32, depth=4, num_heads=2),
+                arch=dict(embed_dims=16, depth=4, num_heads=2),
                 init_cfg=dict(weights, checkpoint=fast_checkpoint),
                 **anchor,
             ),
             dict(
-                arch=dict(embed_dims=96, depth=8, num_heads=4),
+                arch=dict(embed_dims=48, depth=8, num_heads=4),
                 init_cfg=dict(weights, checkpoint=slow_checkpoint),
                 **anchor,
             ),
@@ -32,9 +32,12 @@ model = dict(
         stitching_layer=dict(rank=8),
     ),
     decode_head=dict(
-        in_channels=96,
-        channels=64,
-        num_classes=6,
+        in_channels=48,
+        channels=32,
+        num_classes=5,
+        num_convs=2,
+        up_scale=2,
+        kernel_size=3,
         init_cfg=dict(weights, checkpoint=slow_checkpoint, prefix='decode_head.'),
     ),
 )

@@ -1,4 +1,4 @@
-# The fast anchor of the demo pair, trained from scratch: 4 blocks, width 32, patch 8.
+# The fast anchor of the demo pair, trained from scratch: 4 blocks, width 16, patch 8.
 # CPU, batch 16. No figure in the paper; measured: see README.md.
 _base_ = [
     '../_base_/models/setr-naive_vit.py',
@@ -9,12 +9,19 @@ _base_ = [
 model = dict(
     data_preprocessor=dict(size=(64, 64)),
     backbone=dict(
-        arch=dict(embed_dims=32, depth=4, num_heads=2),
+        arch=dict(embed_dims=16, depth=4, num_heads=2),
         img_size=64,
         patch_size=8,
         layer_scale_init=None,
     ),
-    decode_head=dict(in_channels=32, channels=64, num_classes=6),
+    decode_head=dict(
+        in_channels=16,
+        channels=32,
+        num_classes=5,
+        num_convs=2,
+        up_scale=2,
+        kernel_size=3,
+    ),
 )
 optim_wrapper = dict(optimizer=dict(lr=3e-3))
 param_scheduler = [

@@ -82,8 +82,9 @@ def measure_latency(
     A forward runs from preprocessed images to the raw output of the heads, or as far as
     :func:`cost_table` counts. It uses the model's device and data type, eval mode and
     merged stitching layers. Each round times all parts, and some stitches end to end.
-    The order alternates between rounds, so that both see the same load. A latency is
-    the median over the rounds.
+    The order alternates between rounds, so that both see the same load. Medians over
+    the rounds are taken of parts, not of sums: on a busy machine few parts of a round
+    are interrupted, but perhaps most sums of many parts.
 
     Args:
         model: A stitched backbone, or an mm model that contains one.
@@ -118,12 +119,11 @@ def measure_latency(
                     watch.time(i, partial(forward, model, images))
             timed.append(watch.milliseconds())
     timed = timed[WARM_UP:]
-    sums = {i: [sum(map(times.get, parts[i])) for times in timed] for i in parts}
-    by_stitch = {i: statistics.median(times) for i, times in sums.items()}
-    whole = {i: [times[i] for times in timed] for i in ids}
-    checks = [LatencyCheck.of(i, by_stitch[i], of) for i, of in whole.items()]
     used = set().union(*parts.values())
     by_part = {p: statistics.median(times[p] for times in timed) for p in used}
+    by_stitch = {i: sum(by_part[p] for p in of) for i, of in parts.items()}
+    whole = {i: [times[i] for times in timed] for i in ids}
+    checks = [LatencyCheck.of(i, by_stitch[i], of) for i, of in whole.items()]
     return Latencies(by_stitch, checks, by_part)
 
 

@@ -8,4 +8,4 @@ from .folder_check import (
 from .paired import PairedDataset
 from .repeat_aug import InfiniteRepeatAugSampler
 from .seeded import SeededDataset, SeededIndex, SeededSampler
-from .toy_scenes import ToyInstances, ToyLabels, ToyObjects, ToyScenes
+from .toy_scenes import ToyLabels, ToyObjects, ToyScenes

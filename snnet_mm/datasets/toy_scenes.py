@@ -9,16 +9,13 @@ from mmengine.registry import DATASETS
 
 from snnet_mm.utils import check
 
-from .toy_drawing import CLASSES, DISK, FEET, GROUND, SKY_DEPTH, Scene, draw_scene
+from .toy_drawing import CLASSES, DISK, Scene, draw_scene
 
 SPLITS = ('train', 'val', 'test')
-PALETTE = [(135, 206, 235), (60, 120, 60), (230, 60, 60), (40, 160, 230)]
-PALETTE += [(240, 200, 40), (200, 60, 200)]
+PALETTE = [(135, 206, 235), (60, 120, 60), (230, 60, 60), (160, 70, 190)]
+PALETTE += [(240, 200, 40)]
 MIN_SIDE = 16  # pixels
 MIN_VISIBLE = 12  # pixels; smaller objects are ignored
-# Labels by the share of pixels on objects: less than 10 %, less than 30 %, or more.
-CROWDS = ('sparse', 'scattered', 'crowded')
-SHARES = (0.1, 0.3)
 
 
 @DATASETS.register_module()
@@ -34,11 +31,6 @@ class ToyScenes(BaseDataset):
         split: One of 'train', 'val' and 'test', which are independent.
         num_objects: Minimum and maximum number of objects in a scene.
         depth: Whether to return depth maps, in metres, instead of segmentation maps.
-        feet: Range of the rows that objects stand in, as fractions of the height below
-            the horizon. The lower an object stands, the nearer and larger it is.
-        grey: Whether sky and ground are grey, so that objects stand out.
-        max_depth: Maximum valid depth in metres. Farther pixels get depth 0, which is
-            invalid. The ground ends at 40 m and the sky is at 80 m.
     """
 
     METAINFO = dict(classes=CLASSES, palette=PALETTE)
@@ -49,11 +41,8 @@ class ToyScenes(BaseDataset):
         size: Sequence[int] = (64, 64),
         split: str = 'train',
         seed: int = 0,
-        num_objects: Sequence[int] = (3, 7),
+        num_objects: Sequence[int] = (1, 3),
         depth: bool = False,
-        feet: Sequence[float] = FEET,
-        grey: bool = False,
-        max_depth: float = SKY_DEPTH,
         **kwargs,
     ) -> None:
         check(split in SPLITS, 'dataset.split', split, SPLITS)
@@ -61,7 +50,6 @@ class ToyScenes(BaseDataset):
         self.num_scenes, self.size = num_scenes, tuple(size)
         self.split, self.seed = split, seed
         self.num_objects, self.depth = tuple(num_objects), depth
-        self.feet, self.grey, self.max_depth = tuple(feet), grey, max_depth
         super().__init__(**kwargs)
 
     def load_data_list(self) -> list[dict]:
@@ -85,59 +73,47 @@ class ToyScenes(BaseDataset):
         key = SPLITS.index(self.split), scene_index
         seeds = np.random.SeedSequence(self.seed, spawn_key=key)
         rng = np.random.default_rng(seeds)
-        return draw_scene(rng, self.size, self.num_objects, self.feet, self.grey)
+        return draw_scene(rng, self.size, self.num_objects)
 
     def truth_of(self, scene: Scene) -> dict:
         """Return the ground truth of a scene under mm's keys."""
         if self.depth:
-            depth = scene.depth * (scene.depth <= self.max_depth)
-            return dict(gt_depth_map=depth, seg_fields=['gt_depth_map'])
+            return dict(gt_depth_map=scene.depth, seg_fields=['gt_depth_map'])
         return dict(gt_seg_map=scene.semantic, seg_fields=['gt_seg_map'])
 
 
 @DATASETS.register_module()
-class ToyInstances(ToyScenes):
+class ToyObjects(ToyScenes):
     """Generated scenes with the boxes and masks of their objects; no files.
 
-    ``instances`` contains the input of mmdet's ``LoadAnnotations``. Objects of less
-    than 12 pixels have ``ignore_flag=1``. Metrics without an annotation file require
-    ``'instances'`` among the ``meta_keys`` of ``PackDetInputs``.
+    All objects have one class, which is learnt in far fewer iterations. ``instances``
+    contains the input of mmdet's ``LoadAnnotations``. Objects of less than 12 pixels
+    have ``ignore_flag=1``. Metrics without an annotation file require ``'instances'``
+    among the ``meta_keys`` of ``PackDetInputs``.
     """
 
-    METAINFO = dict(classes=CLASSES[DISK:], palette=PALETTE[DISK:])
+    METAINFO = dict(classes=('object',), palette=[(220, 20, 60)])
 
     def truth_of(self, scene: Scene) -> dict:
         instances = []
-        for label, mask in zip(scene.labels, scene.masks, strict=True):
+        for mask in scene.masks:
             if mask.any():
                 x, y, width, height = cv2.boundingRect(mask.astype(np.uint8))
                 box = [float(edge) for edge in (x, y, x + width, y + height)]
-                truth = dict(bbox=box, bbox_label=label - DISK, mask=_run_lengths(mask))
+                truth = dict(bbox=box, bbox_label=0, mask=_run_lengths(mask))
                 truth['ignore_flag'] = int(mask.sum() < MIN_VISIBLE)
                 instances.append(truth)
         return dict(instances=instances)
 
 
 @DATASETS.register_module()
-class ToyObjects(ToyInstances):
-    """:class:`ToyInstances` with one class, which is learnt in far fewer iterations."""
-
-    METAINFO = dict(classes=('object',), palette=[(220, 20, 60)])
-
-    def truth_of(self, scene: Scene) -> dict:
-        instances = super().truth_of(scene)['instances']
-        return dict(instances=[dict(i, bbox_label=0) for i in instances])
-
-
-@DATASETS.register_module()
 class ToyLabels(ToyScenes):
-    """Generated scenes labelled by object coverage: below 10 %, below 30 %, or more."""
+    """Generated scenes labelled by the class of their nearest object; no files."""
 
-    METAINFO = dict(classes=CROWDS)
+    METAINFO = dict(classes=CLASSES[DISK:])
 
     def truth_of(self, scene: Scene) -> dict:
-        share = (scene.semantic > GROUND).mean()
-        return dict(gt_label=int(np.digitize(share, SHARES)))
+        return dict(gt_label=scene.labels[-1] - DISK)
 
 
 def _run_lengths(mask: np.ndarray) -> dict:

@@ -54,13 +54,13 @@ def give_queries(cfg, kind):
         vit = dict(backbone, arch=dict(backbone.arch, depth=2), final_norm=True)
         head = dict(type='EoMTSegHead', vit=vit, channels=8, num_queries=20)
         del model.neck
-        model.decode_head = dict(head, num_classes=6)
+        model.decode_head = dict(head, num_classes=5)
     elif kind == 'dino':
         model.bbox_head.num_classes = 1
         cfg.test_evaluator.metric = 'bbox'
     else:
-        model.decode_head.update(num_classes=6)
-        model.decode_head.loss_cls.class_weight = [1.0] * 6 + [0.1]
+        model.decode_head.update(num_classes=5)
+        model.decode_head.loss_cls.class_weight = [1.0] * 5 + [0.1]
     if kind != 'dino':
         parts = ['snnet_mm', 'snnet_mm.tasks.segmentation_parts']
         cfg.custom_imports = dict(imports=parts, allow_failed_imports=False)

@@ -20,13 +20,18 @@ EMBED, BLOCK, LAYER, MAP, HEAD = (1, 2, 4), (3, 10, 30), 0.5, 0.25, 40
 
 
 class Clock:
-    """Time that passes only where a part of the model is run."""
+    """Time that passes only where a part of the model is run.
 
-    now = 0.0
+    If ``period`` is set, one of so many calls is interrupted for a second.
+    """
+
+    now, calls, period = 0.0, 0, None
 
     def takes(self, module, milliseconds):
         def tick(*_):
-            self.now += milliseconds / 1e3
+            self.calls += 1
+            interrupted = self.period and self.calls % self.period == 0
+            self.now += 1 if interrupted else milliseconds / 1e3
 
         module.register_forward_hook(tick)
 
@@ -95,6 +100,17 @@ def test_latency_in_closed_form(build_snnet, clock, depths, maps):
         assert c.measured == pytest.approx(c.predicted), c
         assert c.error == pytest.approx(0, abs=1e-9)
         assert c.spread == pytest.approx(0, abs=1e-9)
+
+
+def test_interrupted_parts_do_not_count(build_snnet, clock):
+    """Each part is interrupted in few rounds, but most rounds of a long route are."""
+    net = build_snnet(DEPTHS, stitching_layer=dict(type='StitchingLayer'))
+    set_times(clock, net)
+    clock.period = 7
+    found = measure_latency(net, SIZE, rounds=20, check=())
+    for stitch in net.space:
+        expected = latency_by_hand(stitch, (6,))
+        assert found.by_stitch[stitch.id] == pytest.approx(expected), stitch
 
 
 def test_the_end_output_has_a_head_for_every_end(build_snnet, clock):

@@ -3,10 +3,11 @@
 import pickle
 
 import numpy as np
+import pytest
 from torch.utils.data import DataLoader
 
-from snnet_mm.datasets import ToyScenes
-from snnet_mm.datasets.toy_drawing import SKY_DEPTH
+from snnet_mm.datasets import ToyLabels, ToyObjects, ToyScenes
+from snnet_mm.datasets.toy_drawing import CLASSES, DISK, GROUND, MAX_DEPTH, SKY
 
 
 def assert_same(first, second):
@@ -33,13 +34,31 @@ def test_a_scene_depends_on_its_index_alone():
 
 
 def test_depth_maps():
+    """The foot of an object is as far away as the ground that it stands on."""
     dataset = ToyScenes(num_scenes=20, size=[32, 48], split='val', depth=True)
-    info = dataset[12]
+    info, scene = dataset[12], dataset.draw(12)
     assert info['seg_fields'] == ['gt_depth_map']
-    depth = dataset.draw(12).depth
-    np.testing.assert_array_equal(info['gt_depth_map'], depth)
-    near = ToyScenes(20, [32, 48], 'val', depth=True, max_depth=20)[12]['gt_depth_map']
-    assert (depth == SKY_DEPTH).any()
-    assert ((depth > 20) & (depth < SKY_DEPTH)).any()
-    np.testing.assert_array_equal(near, np.where(depth > 20, 0, depth))
-    assert near.dtype == np.float32
+    np.testing.assert_array_equal(info['gt_depth_map'], scene.depth)
+    assert info['gt_depth_map'].dtype == np.float32
+    assert (scene.depth[scene.semantic == SKY] == MAX_DEPTH).all()
+    ground = np.where(scene.semantic == GROUND, scene.depth, np.nan)
+    assert (np.diff(np.nanmean(ground[-10:], axis=1)) < 0).all()
+    (distance,) = np.unique(scene.depth[scene.masks[-1]])
+    foot = np.flatnonzero(scene.masks[-1].any(axis=1))[-1]
+    beside = scene.depth[foot, scene.semantic[foot] == GROUND][0]
+    assert distance == pytest.approx(beside, rel=0.12)
+
+
+def test_classes_of_the_nearest_object_and_boxes():
+    labels, objects = ToyLabels(num_scenes=20), ToyObjects(num_scenes=20)
+    for i in range(20):
+        scene = labels.draw(i)
+        (nearest,) = np.unique(scene.semantic[scene.masks[-1]])
+        assert labels[i]['gt_label'] == nearest - DISK
+        assert labels.metainfo['classes'][nearest - DISK] == CLASSES[nearest]
+        x, y, right, bottom = map(int, objects[i]['instances'][-1]['bbox'])
+        box = np.zeros_like(scene.masks[-1])
+        box[y:bottom, x:right] = True
+        assert not (scene.masks[-1] & ~box).any()
+        assert scene.masks[-1][y].any()
+        assert scene.masks[-1][:, right - 1].any()

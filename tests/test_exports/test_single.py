@@ -13,7 +13,7 @@ from snnet_mm.models import set_stitch
 TOY = Path(__file__).parents[2] / 'configs/toy'
 TOY_DEPTH = TOY / 'dpt_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
 AUX = dict(type='FCNHead', in_channels=12, in_index=0, channels=8, num_convs=1)
-AUX |= dict(num_classes=6, norm_cfg=dict(type='BN'))
+AUX |= dict(num_classes=5, norm_cfg=dict(type='BN'))
 WINDOWS = dict(window_size=3, global_blocks=(1,), decomposed_rel_pos=True)
 
 

@@ -1,5 +1,3 @@
-from functools import cache
-
 import launching
 import pytest
 import torch
@@ -26,25 +24,11 @@ def run_tool():
 
 
 @pytest.fixture(scope='session')
-def run_demo(run_tool, tmp_path_factory):
-    """Runs the demo script with few iterations, once per task.
-
-    Returns its folder and output.
-    """
-
-    @cache
-    def run(task):
-        work_dir = tmp_path_factory.mktemp('demo')
-        args = ('--work-dir', work_dir, '--iters', 9, '--num-scenes', 10)
-        return work_dir, run_tool('demo.py', '--task', task, *args).stdout
-
-    return run
-
-
-@pytest.fixture(scope='session')
-def demo(run_demo):
-    """Folder and output of the segmentation demo."""
-    return run_demo('seg')
+def demo(run_tool, tmp_path_factory):
+    """Folder and output of the demo with few iterations."""
+    work_dir = tmp_path_factory.mktemp('demo')
+    args = ('--work-dir', work_dir, '--iters', 9, '--num-scenes', 10)
+    return work_dir, run_tool('demo.py', *args).stdout
 
 
 @pytest.fixture(scope='session')

@@ -1,46 +1,50 @@
 import json
 import re
 
-import pytest
 import torch
 
 from snnet_mm.utils import load_weights_only
 
-SLOW = [
-    ('depth', 'dpt', 'RMSE'),
-    ('det', 'fcos', 'coco/bbox_mAP'),
-    ('cls', 'cls', 'accuracy/top1'),
-]
-TASKS = [('seg', 'setr-naive', 'mIoU')]
-TASKS += [pytest.param(*t, marks=pytest.mark.slow) for t in SLOW]
+
+def rows_of(folder):
+    return json.loads((folder / 'stitches.json').read_text())['stitches']
 
 
-@pytest.mark.parametrize('task, name, metric', TASKS)
-def test_a_network_is_trained_made_elastic_and_reported(run_demo, task, name, metric):
-    work_dir, printed = run_demo(task)
-    stitches = json.loads((work_dir / 'stitches.json').read_text())['stitches']
-    assert [s['id'] for s in stitches] == [*range(len(stitches))]
-    assert 1 < len(stitches) <= 6
-    costs = [s['flops'] for s in stitches]
-    assert costs == sorted(costs, reverse=True)
-    for stitch in stitches:
-        assert stitch['latency'] > 0
-        assert f'{stitch["metrics"][metric]:.4g}' in printed
-    last, whole = ('more error', ' ') if task == 'depth' else ("of network's", '100.0%')
-    for name in ('ms', 'GFLOPs', 'params', 'of FLOPs', 'network', last):
-        assert name in printed
-    assert re.search(rf'network +│ .* 100% │ .* {whole} │', printed)
-    for picture in ('pareto.png', 'predictions.png'):
-        assert (work_dir / picture).read_bytes().startswith(b'\x89PNG')
-    for words in ('equal bit for bit', 'Next:', 'tools/export_stitch.py', 'Done in'):
-        assert words in printed
-    base = load_weights_only(work_dir / 'network' / 'iter_9.pth')['state_dict']
-    elastic = load_weights_only(work_dir / 'elastic.pth')['state_dict']
-    for key, value in base.items():
-        key = re.sub('^backbone.', 'backbone.anchors.0.', key)
-        assert torch.equal(elastic[key], value), key
-    held = torch.load(work_dir / 'elastic.pth', weights_only=True)
-    assert held['meta']['base_checkpoint']['path'] == 'network/iter_9.pth'
-    names = {'stitching_layers', 'stitching_initialized', '_extra_state'}
-    added = {k.split('.')[1] for k in held['state_dict']}
-    assert added - {'unit_orders'} == names
+def test_both_ways_are_reported(demo):
+    work_dir, printed = demo
+    pair, budgets = (rows_of(work_dir / name) for name in ('stitched', 'elastic'))
+    assert [row['kind'] for row in pair[:2]] == ['anchor', 'anchor']
+    assert len(pair) == 14
+    assert 1 < len(budgets) <= 6
+    for row in pair:
+        assert f'{row["metrics"]["mIoU"]:.2f}' in printed
+    for row in budgets:
+        assert row['latency'] > 0
+        assert f'{row["metrics"]["mIoU"]:.4g}' in printed
+    assert re.search(r'network +│ .* 100% │ .* 100.0% │', printed)
+    for folder in ('stitched', 'elastic'):
+        for picture in ('pareto.png', 'predictions.png'):
+            path = work_dir / folder / picture
+            assert path.read_bytes().startswith(b'\x89PNG')
+    _, commands = printed.split('=== Done. Next')
+    tools = re.findall(r'^  python tools/(\w+).py', commands, re.MULTILINE)
+    assert tools == ['test', 'test', 'export_stitch', 'web_demo']
+
+
+def test_both_ways_start_from_the_trained_networks(demo):
+    work_dir, _ = demo
+    slow = load_weights_only(work_dir / 'slow' / 'iter_9.pth')['state_dict']
+    stitched = load_weights_only(work_dir / 'stitched.pth')['state_dict']
+    elastic = load_weights_only(work_dir / 'elastic' / 'elastic.pth')['state_dict']
+    for key, value in slow.items():
+        for index, weights in (('1', stitched), ('0', elastic)):
+            name = re.sub('^backbone.', f'backbone.anchors.{index}.', key)
+            assert torch.equal(weights[name], value), name
+    held = torch.load(work_dir / 'elastic' / 'elastic.pth', weights_only=True)
+    assert held['meta']['base_checkpoint']['path'] == '../slow/iter_9.pth'
+
+
+def test_latencies_are_of_one_thread(demo):
+    work_dir, _ = demo
+    setup = json.loads((work_dir / 'elastic' / 'stitches.json').read_text())['setup']
+    assert setup['device'].endswith(', 1 thread')

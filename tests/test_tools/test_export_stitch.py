@@ -86,7 +86,9 @@ def test_what_is_left_out_stands_in_the_table(monkeypatch, capsys):
 def test_our_test_tool_and_that_of_mmseg_score_it_alike(
     demo, run_tool, run_here, tmp_path
 ):
-    config, *files = (demo[0] / f for f in ('elastic.py', 'elastic.pth', RESULTS))
+    config, *files = (
+        demo[0] / 'elastic' / f for f in ('elastic.py', 'elastic.pth', RESULTS)
+    )
     result, _ = export(run_here, *files, tmp_path, config, stitch=2)
     wanted, config = result['metrics']['mIoU'], tmp_path / 'stitch_2.py'
     args = (config, config.with_suffix('.pth'), *SCENES)

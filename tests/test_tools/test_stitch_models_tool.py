@@ -15,7 +15,7 @@ val_dataloader = dict(dataset=dict(num_scenes=4))
 test_dataloader = val_dataloader
 """
 # Config, models slow and fast, metric, number of stitches.
-PSP = dict(_delete_=True, type='PSPHead', in_channels=16, channels=8, num_classes=6)
+PSP = dict(_delete_=True, type='PSPHead', in_channels=16, channels=8, num_classes=5)
 PAIRS = dict(
     seg=(SEG, seg_vit(24, 4), seg_vit(16, 3) | dict(decode_head=PSP), 'mIoU', 8),
     cls=(CLS, cls_swin(24, 4), cls_swin(16, 2), 'accuracy/top1', 5),

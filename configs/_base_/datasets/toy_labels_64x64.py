@@ -1,4 +1,4 @@
-# Generated scenes labelled by the area of their objects, 3 classes, no files.
+# Generated scenes labelled by the class of their nearest object, 3 classes, no files.
 # Visualization hooks have no image to read.
 dataset_type = 'ToyLabels'
 train_dataloader = dict(
@@ -10,7 +10,6 @@ train_dataloader = dict(
         of=dataset_type,
         split='train',
         num_scenes=1000,
-        num_objects=(0, 8),
         pipeline=[dict(type='PackInputs')],
     ),
 )
@@ -22,7 +21,6 @@ val_dataloader = dict(
         type=dataset_type,
         split='val',
         num_scenes=100,
-        num_objects=(0, 8),
         pipeline=[dict(type='PackInputs')],
     ),
 )

@@ -1,4 +1,4 @@
-# Generated scenes, 6 classes, no files. Visualization hooks have no image to read.
+# Generated scenes, 5 classes, no files. Visualization hooks have no image to read.
 dataset_type = 'ToyScenes'
 train_dataloader = dict(
     batch_size=16,

@@ -1,4 +1,4 @@
-# Generated scenes with depth, no files. The sky, at 80 m, is not evaluated.
+# Generated scenes with depth, no files. The sky, at 20 m, is not evaluated.
 # Visualization hooks have no image to read.
 dataset_type = 'ToyScenes'
 train_dataloader = dict(
@@ -27,6 +27,6 @@ val_dataloader = dict(
     ),
 )
 test_dataloader = val_dataloader
-val_evaluator = dict(type='RunningDepthMetric', max_depth=80)
+val_evaluator = dict(type='RunningDepthMetric', max_depth=20)
 test_evaluator = val_evaluator
 auto_scale_lr = dict(base_batch_size=16)

@@ -17,7 +17,7 @@ from snnet_mm.utils import check, is_whole, quiet_terminal, register, work_dir_l
 
 from .metric_buffers import MetricBuffers, StitchScores
 from .one_pass import run_one_pass
-from .per_stitch_bn import own_statistics
+from .per_stitch_bn import prepare_statistics
 from .testing import run_at_all_sizes
 
 
@@ -51,8 +51,8 @@ class StitchValLoop(ValLoop):
         runner.call_hook('before_val_epoch')
         runner.model.eval()
         buffers = MetricBuffers(self.evaluator, ids)
-        with own_statistics(runner, ids):
-            run_one_pass(runner, 'val', self.dataloader, buffers, self.fp16)
+        prepare_statistics(runner, ids)
+        run_one_pass(runner, 'val', self.dataloader, buffers, self.fp16)
         scores = buffers.scores(runner.logger, len(self.dataloader.dataset))
         metrics = self._plainly_named(scores) | {
             f'stitch_{i}/{name}': value

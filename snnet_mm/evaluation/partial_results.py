@@ -77,18 +77,14 @@ class PartialResults:
         return scores, f'Resuming with {len(scores)} stitches of {self.path} finished'
 
 
-def identify(runner: Runner, dataset: Dataset, statistics: Mapping) -> str:
-    """Return a digest of everything that affects the scores of a test.
-
-    ``statistics`` are the batch norm statistics by stitch id and name.
-    """
+def identify(runner: Runner, dataset: Dataset) -> str:
+    """Return a digest of everything that affects the scores of a test."""
     cfg, images = runner.cfg, image_paths(dataset) or [len(dataset)]
     test_cfg = cfg.get('test_cfg') or {}
     settings = [cfg.get(key) for key in CONFIG_KEYS]
     settings += [test_cfg.get(key) for key in TEST_KEYS]
-    weights = dict(runner.model.state_dict())
-    weights |= {f'{i} {k}': v for i, own in statistics.items() for k, v in own.items()}
-    return digest([repr(settings), repr(images), digest_of(weights)])
+    weights = digest_of(runner.model.state_dict())
+    return digest([repr(settings), repr(images), weights])
 
 
 def image_paths(dataset: Dataset) -> list[str | None]:

@@ -30,7 +30,7 @@ from .image_scores import save_image_scores
 from .metric_buffers import MetricBuffers, StitchScores
 from .one_pass import check_metric, run_one_pass
 from .partial_results import PartialResults, identify, image_paths
-from .per_stitch_bn import own_statistics, statistics_hook
+from .per_stitch_bn import prepare_statistics
 from .pictures.prediction_drawer import PredictionDrawer
 from .tables import report_sizes, report_stitches
 
@@ -44,8 +44,7 @@ def run_at_all_sizes(loop: StitchTestLoop) -> dict[str, float]:
     sizes = check_sizes(runner.model, loop.sizes, 'test_cfg.sizes')
     if loop.metric is not None:
         check_metric(runner, loop.dataloader, loop.evaluator, loop.metric)
-    hook = statistics_hook(runner)
-    identity = identify(runner, dataset, hook.statistics if hook else {})
+    identity = identify(runner, dataset)
     chosen = loop.selection.word, loop.selection.ids, loop.selection.budgets
     asked = repr((chosen, sizes, loop.limit, loop.screen))
     # Other tests in the same folder must not touch the file.
@@ -106,7 +105,8 @@ class OneSize:
         """Evaluate and report the stitches; with ``screen``, screen them first."""
         loop = self.loop
         folder = loop.out_dir / size_name(self.size) if self.size else loop.out_dir
-        with own_statistics(self.runner, self.ids), self._watched_sizes():
+        prepare_statistics(self.runner, self.ids)
+        with self._watched_sizes():
             report, scores = self._evaluate(self.ids, loop.screen or loop.limit)
             if loop.screen is not None:
                 kept = best_per_budget_group(report, loop.keep)

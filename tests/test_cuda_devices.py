@@ -40,7 +40,9 @@ def fake_cuda(model):
             for tensors in (module._parameters, module._buffers):
                 for name, tensor in tensors.items():
                     if tensor is not None:
-                        fake = torch.empty(tensor.shape, dtype=tensor.dtype, device=CUDA)
+                        fake = torch.empty(
+                            tensor.shape, dtype=tensor.dtype, device=CUDA
+                        )
                         if name in module._parameters:
                             fake = torch.nn.Parameter(fake, tensor.requires_grad)
                         tensors[name] = fake
@@ -131,5 +133,3 @@ def test_export_comparison_of_a_model_on_a_gpu_is_on_the_cpu(model):
     with fake_cuda(model):
         found = predict_loaded(model, images('cpu'))
         assert devices(found) == {torch.device('cpu')}
-
-

@@ -14,6 +14,7 @@ from mmengine.registry import MODELS, TASK_UTILS
 from states import run
 
 import snnet_mm
+from snnet_mm.anchors.blockwise import FAMILIES
 from snnet_mm.costs import cost_table
 from snnet_mm.models import fit_stitching_layers
 from snnet_mm.stitching.metrics import DIRECTIONS, KEY_METRICS, metric_directions
@@ -138,6 +139,7 @@ def test_every_tool_and_registered_part_is_in_the_reference():
         for path in (ROOT / 'snnet_mm').glob('[!.]*/**/*.py')
         for name in decorated.findall(path.read_text())
     }
+    parts |= {family.name for family in FAMILIES.values()}
     assert len(parts) > 40
     assert first_column(of_parts) == parts | {'type'}
 

@@ -1,5 +1,6 @@
 """Networks to stitch: the anchor contract, plain ViTs, networks of timm and mm."""
 
+from . import mm_families  # registers types
 from .base import (
     Anchor,
     BackboneMap,
@@ -8,11 +9,11 @@ from .base import (
     check_tokens_correspond,
     layer_depth_among,
 )
+from .blockwise import BlockwiseAnchor, NetworkFamily, family_of, register_family
 from .branch_view import BranchView, Unit
 from .branches import Branch
 from .channels import image_channels
 from .low_rank import LowRankUpdate
-from .mm_anchor import MMAnchor, mm_family
 from .plain_vit import PlainViT
 from .timm_anchor import TimmAnchor
 from .timm_stage_anchor import TimmStageAnchor

@@ -3,19 +3,19 @@
 from torch import nn
 
 from .base import Anchor
-from .mm_anchor import is_known
+from .blockwise import has_family
 
 
 def image_channels(model: nn.Module) -> int:
     """Return the number of channels of the images that a model takes.
 
     It is that of the first convolution of the anchors, or of a backbone that
-    :func:`mm_family` supports. Other networks take as many as the data preprocessor has
+    :func:`family_of` supports. Other networks take as many as the data preprocessor has
     means, or 3.
     """
     parts = [m for m in model.modules() if isinstance(m, Anchor) and m.has_embedding]
     backbone = getattr(model, 'backbone', None)
-    if not parts and isinstance(backbone, nn.Module) and is_known(backbone):
+    if not parts and isinstance(backbone, nn.Module) and has_family(backbone):
         parts = [backbone]
     for part in parts:
         for module in part.modules():

@@ -1,6 +1,7 @@
-"""Plain timm ViTs as anchors, one class per family; see docs/how_to/families.md."""
+"""Plain timm ViTs as anchors, one row per family; see docs/how_to/families.md."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 import torch
@@ -32,14 +33,64 @@ _OWN_KEYS = {'pretrained', 'num_classes', 'img_size', 'drop_path_rate'}
 _OWN_KEYS |= {'patch_drop_rate'}
 
 
+def _embed(anchor: 'TimmAnchor', images: Tensor, grid: Grid) -> Tensor:
+    """Return patches after timm's own layers before the blocks."""
+    patches = anchor.vit.patch_embed(images).flatten(1, 2)
+    return anchor.vit.norm_pre(anchor.to_tokens(patches, grid))
+
+
+def _run(anchor: 'TimmAnchor', i: int, tokens: Tensor, grid: Grid) -> Tensor:
+    return anchor.vit.blocks[i](tokens)
+
+
+def _run_rotated(anchor: 'TimmAnchor', i: int, tokens: Tensor, grid: Grid) -> Tensor:
+    rope, kept = anchor.vit.rope, anchor.kept
+    if rope is not None:
+        make = partial(rope.get_embed, grid)
+        if anchor.vit.rope_mixed:
+            rope = kept.get(0, grid, rope.freqs, make)[i]
+        else:
+            table = next(rope.buffers())
+            rope = kept.get(0, (*grid, table.device, table.dtype), None, make)
+    return anchor.vit.blocks[i](tokens, rope=rope)
+
+
+@dataclass(frozen=True)
+class TimmFamily:
+    """How models of one class of timm are run; functions take the anchor first.
+
+    Attributes:
+        run: Returns tokens ``(B, L, C)`` after a block, from its number, tokens, grid.
+        embed: Returns tokens of images padded to whole patches, for a grid.
+        shared: Modules outside the blocks that blocks use; others belong to the
+            embedding.
+        arguments: Arguments of ``timm.create_model`` for patch grids of any size.
+        one_size: Whether images must have the size that the model is built for.
+    """
+
+    run: Callable[['TimmAnchor', int, Tensor, Grid], Tensor] = _run
+    embed: Callable[['TimmAnchor', Tensor, Grid], Tensor] = _embed
+    shared: tuple[str, ...] = ()
+    arguments: Mapping = field(default_factory=lambda: dict(dynamic_img_size=True))
+    one_size: bool = False
+
+
+# By the name of timm's class; EVA-02, DINOv3, the Perception Encoder and ViTs with RoPE
+# are ``Eva``.
+TIMM_FAMILIES: dict[str, TimmFamily] = {
+    'VisionTransformer': TimmFamily(),
+    'VisionTransformerDistilled': TimmFamily(),
+    'Eva': TimmFamily(_run_rotated, shared=('rope',)),
+}
+
+
 @MODELS.register_module()
 class TimmAnchor(TokenAnchor):
     """A plain ViT of timm: an anchor or a standalone backbone.
 
     Contains timm's model without its classifier as ``vit`` and runs its blocks;
-    parameter names are timm's, prefixed with ``vit.``. The constructor selects the
-    class that :data:`TIMM_FAMILIES` registers for timm's class. This class serves
-    ``VisionTransformer`` and ``VisionTransformerDistilled``.
+    parameter names are timm's, prefixed with ``vit.``. :data:`TIMM_FAMILIES` has a row
+    for every class of timm that it runs.
 
     Args:
         model: Name in timm, such as ``'vit_small_patch14_reg4_dinov2.lvd142m'``.
@@ -55,38 +106,6 @@ class TimmAnchor(TokenAnchor):
     """
 
     strict_keys = r'vit\.(blocks|patch_embed)\.'
-    # Arguments of timm.create_model that allow patch grids of any size.
-    arguments: dict = dict(dynamic_img_size=True)
-    # Modules outside the blocks that blocks use; others belong to the embedding.
-    shared: tuple[str, ...] = ()
-
-    def __new__(
-        cls,
-        model: str = '',
-        pretrained: bool = False,
-        img_size: int | Sequence[int] | None = None,
-        model_args: Mapping | None = None,
-        **kwargs,
-    ) -> 'TimmAnchor':
-        if not model:  # called by copy or pickle
-            return super().__new__(cls)
-        given = dict(model_args or {})
-        allowed = f'a dict without {sorted(_OWN_KEYS)}'
-        check(not _OWN_KEYS & given.keys(), 'model_args', given, allowed)
-        # Only a built model reveals its class; the meta device allocates nothing.
-        with torch.device('meta'):
-            sketch = create_timm_model(model, num_classes=0, **given)
-        name = type(sketch).__name__
-        allowed = f'models of the classes {sorted(TIMM_FAMILIES)} of timm, and this is '
-        allowed += f'a {name}; docs/how_to/families.md shows how to add another'
-        check(name in TIMM_FAMILIES, 'model', model, allowed)
-        height, width = sketch.patch_embed.feat_ratio(as_scalar=False)
-        square = 'models with square patches'
-        key = 'model, model_args.patch_size'
-        check(height == width, key, (height, width), square)
-        self = super().__new__(TIMM_FAMILIES[name])
-        self.__dict__['patch_size'] = height
-        return self
 
     def __init__(
         self,
@@ -103,7 +122,8 @@ class TimmAnchor(TokenAnchor):
         if pretrained:
             check(init_cfg is None, 'init_cfg', init_cfg, 'None with pretrained=True')
             init_cfg = dict(type='Pretrained', checkpoint=f'timm://{model}')
-        given, patch = {**self.arguments, **(model_args or {})}, self.patch_size
+        family, patch = _read_family(model, dict(model_args or {}))
+        given = {**family.arguments, **(model_args or {})}
         if drop_path_rate:
             given['drop_path_rate'] = drop_path_rate
         if img_size is not None:
@@ -113,13 +133,13 @@ class TimmAnchor(TokenAnchor):
         prefix = getattr(vit, 'num_prefix_tokens', 0)
         prefix = prefix, getattr(vit, 'cls_token', None) is not None
         super().__init__(*size, *prefix, drop_path_rate, init_cfg=init_cfg, **kwargs)
-        self.vit, self.kept = vit, KeptTensors()
+        self.vit, self.kept, self.family = vit, KeptTensors(), family
         self.grid: Grid = tuple(vit.patch_embed.grid_size)
         if not final_norm or not hasattr(vit, 'norm'):
             vit.norm = nn.Identity()
         for name in vit._modules.keys() & _HEADS:
             setattr(vit, name, nn.Identity())
-        self.drop_unused(self.shared)
+        self.drop_unused(family.shared)
         self.freeze()
 
     @property
@@ -147,7 +167,7 @@ class TimmAnchor(TokenAnchor):
 
     def train(self, mode: bool = True) -> 'TimmAnchor':
         super().train(mode)
-        for name in self.shared:
+        for name in self.family.shared:
             if getattr(self.vit, name, None) is not None:
                 getattr(self.vit, name).eval()
         return self
@@ -156,8 +176,8 @@ class TimmAnchor(TokenAnchor):
         return super().layer_depth(param_name.removeprefix('vit.'))
 
     def embed_patches(self, images: Tensor, grid: Grid) -> Tensor:
-        patches = self.vit.patch_embed(images).flatten(1, 2)
-        return self.vit.norm_pre(self.to_tokens(patches, grid))
+        self._check_size(grid)
+        return self.family.embed(self, images, grid)
 
     def to_tokens(self, patches: Tensor, grid: Grid) -> Tensor:
         """Add prefix tokens and positions to patches ``(B, h * w, C)``."""
@@ -166,12 +186,13 @@ class TimmAnchor(TokenAnchor):
         return self.vit.pos_drop(add_positions(patches, self.pos_embed(grid), *prefix))
 
     def run_layers(self, i: int, tokens: Tensor, grid: Grid) -> Tensor:
-        return self.vit.blocks[i](tokens)
+        return self.family.run(self, i, tokens, grid)
 
     @torch.no_grad()
     def fix_input_size(self, size: tuple[int, int]) -> None:
         grid = grid_of(size, self.patch_size)
-        if self.vit.pos_embed is not None:
+        self._check_size(grid)
+        if getattr(self.vit, 'pos_embed', None) is not None:
             self.vit.pos_embed.data = self.pos_embed(grid)
         self.grid = grid
 
@@ -183,27 +204,24 @@ class TimmAnchor(TokenAnchor):
         num_prefix = table.shape[1] - self.grid[0] * self.grid[1]
         return resize_pos_embed(table, self.grid, grid, num_prefix, antialias=True)
 
-
-class EvaAnchor(TimmAnchor):
-    """timm's ``Eva``: EVA-02, DINOv3, the Perception Encoder, ViTs with RoPE."""
-
-    shared = ('rope',)
-
-    def run_layers(self, i: int, tokens: Tensor, grid: Grid) -> Tensor:
-        rope = self.vit.rope
-        if rope is not None:
-            make = partial(rope.get_embed, grid)
-            if self.vit.rope_mixed:
-                rope = self.kept.get(0, grid, rope.freqs, make)[i]
-            else:
-                table = next(rope.buffers())
-                rope = self.kept.get(0, (*grid, table.device, table.dtype), None, make)
-        return self.vit.blocks[i](tokens, rope=rope)
+    def _check_size(self, grid: Grid) -> None:
+        right = not self.family.one_size or grid == self.grid
+        size = tuple(side * self.patch_size for side in grid)
+        allowed = f'{self.input_size} alone, which the model is built for'
+        check(right, 'anchors.img_size', size, allowed)
 
 
-# By the name of timm's class.
-TIMM_FAMILIES: dict[str, type[TimmAnchor]] = {
-    'VisionTransformer': TimmAnchor,
-    'VisionTransformerDistilled': TimmAnchor,
-    'Eva': EvaAnchor,
-}
+def _read_family(model: str, given: dict) -> tuple[TimmFamily, int]:
+    """Return the family and the patch size of a model of timm, built on meta."""
+    allowed = f'a dict without {sorted(_OWN_KEYS)}'
+    check(not _OWN_KEYS & given.keys(), 'model_args', given, allowed)
+    with torch.device('meta'):
+        sketch = create_timm_model(model, num_classes=0, **given)
+    name = type(sketch).__name__
+    allowed = f'models of the classes {sorted(TIMM_FAMILIES)} of timm, and this is '
+    allowed += f'a {name}; docs/how_to/families.md shows how to add another'
+    check(name in TIMM_FAMILIES, 'model', model, allowed)
+    height, width = sketch.patch_embed.feat_ratio(as_scalar=False)
+    key = 'model, model_args.patch_size'
+    check(height == width, key, (height, width), 'models with square patches')
+    return TIMM_FAMILIES[name], height

@@ -1,15 +1,16 @@
 """FLOPs and parameters of every stitch, computed from the model itself."""
 
 import logging
-import re
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import NamedTuple
 
 import torch
 from mmengine.logging import print_log
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -20,7 +21,9 @@ from snnet_mm.models import (
     unwrapped,
 )
 from snnet_mm.stitching import Cost, StitchTable
+from snnet_mm.utils import isolated_rng
 
+from .copies import copy_on_meta, noise_like
 from .parts import (
     FEATURES,
     Forward,
@@ -29,35 +32,32 @@ from .parts import (
     T,
     as_shipped,
     empty_images,
+    ends,
     forward_of,
     parameters_by_part,
     parts_by_stitch,
-    run_parts,
+    returning,
+    run_backbone_parts,
 )
-from .tracing import tracing, without_content
 from .widths import MISFITS, explained, modules_in, reason_of
-
-# Errors raised by heads that need ground truth, texts or proposals.
-NEED_MORE = (
-    r"'(NoneType|BaseDataElement|InstanceData)' object|required positional argument"
-    "|no attribute 'rpn_head'"
-)
 
 
 def cost_table(
     model: nn.Module, input_size: tuple[int, int] | None = None
 ) -> StitchTable:
-    """Count FLOPs and parameters of all stitches of a model, in well under a second.
+    """Count FLOPs and parameters of all stitches of a model.
 
-    Every embedding, block and stitching layer runs once on tensors of unknown content.
-    The rest of the model runs once, or once per end anchor if it depends on that. A
-    stitch costs the sum of its parts. The count covers maps computed in eval mode and
-    all that prediction runs, on the largest possible number of boxes. Low-rank updates
-    count as merged. Auxiliary heads and test-time augmentation are not counted.
+    Every embedding, block and stitching layer runs once, and so does the rest of the
+    model, or once per end anchor if it depends on that. A stitch costs the sum of its
+    parts. They run on meta tensors. Parts that need content, such as that of boxes,
+    really predict one image of noise, on the model's device: their cost may depend on
+    that image. Two-stage detectors keep as many boxes as they may.
 
-    Heads are skipped if they need more than images, such as texts or ground truth, or
-    run operations whose shape is undefined without content. The table's ``scope`` is
-    then ``'backbone and neck alone'``, and the reason is logged.
+    The count covers maps computed in eval mode and all that prediction runs. Low-rank
+    updates count as merged. Auxiliary heads and test-time augmentation are not counted.
+
+    Heads are skipped if they need more than images, such as texts or ground truth. The
+    table's ``scope`` is then ``'backbone and neck alone'``, and the reason is logged.
 
     Args:
         model: A stitched backbone, or an mm model that contains one.
@@ -73,14 +73,11 @@ def cost_table(
 def _counted_scope(
     model: nn.Module, size: tuple[int, int], count: Callable[[Forward], T]
 ) -> tuple[T, str | None]:
-    """Count a model, or its backbone and neck alone if its heads cannot be traced."""
+    """Count a model, or its backbone and neck alone if its heads need more."""
     try:
         return count(forward_of(model, None)), None
     except (NotImplementedError, AttributeError, TypeError) as error:
         reason = reason_of(error)
-        traced = not isinstance(error, NotImplementedError)
-        if traced and not re.search(NEED_MORE, reason):
-            raise
         *_, (path, part) = [('', model), *modules_in(error)]
     except MISFITS as error:
         raise explained(error, model, size) from error
@@ -115,7 +112,6 @@ def _count(model: nn.Module, size: tuple[int, int], run: Forward) -> dict[int, C
     }
 
 
-@torch.no_grad()
 def _count_parts(
     model: nn.Module, size: tuple[int, int], run: Forward
 ) -> tuple[dict[Part, int], Callable[..., int], dict[int, set[Part]]]:
@@ -123,8 +119,33 @@ def _count_parts(
 
     The last are those that each stitch runs in eval mode, by stitch id.
     """
-    model = without_content(model)
+    count = partial(_count_copy, size=size, run=run)
+    return _without_content(count, model, find_stitched_backbone(model))
+
+
+def _without_content(
+    count: Callable[[nn.Module, torch.device], T], model: nn.Module, backbone: nn.Module
+) -> T:
+    """Count a copy on meta, or one of which as little as possible is real.
+
+    ``count`` takes the copy, and the device of what is not the backbone.
+    """
+    device = next(model.parameters()).device
+    try:
+        return count(copy_on_meta(model, model), torch.device('meta'))
+    except Exception:  # some heads need content; faults are raised again
+        with suppress(RuntimeError):  # so do some backbones
+            return count(copy_on_meta(model, backbone), device)
+    return count(copy_on_meta(model, nn.Module()), device)
+
+
+@torch.no_grad()
+def _count_copy(
+    model: nn.Module, device: torch.device, size: tuple[int, int], run: Forward
+) -> tuple[dict[Part, int], Callable[..., int], dict[int, set[Part]]]:
     backbone = find_stitched_backbone(model)
+    images = empty_images(model, size, batch=1)
+    images = noise_like(images, next(backbone.parameters()).device)
     flops: dict[Part, int] = {}
     held: dict[Part, set[int]] = defaultdict(set)  # ids of parameters
 
@@ -134,7 +155,7 @@ def _count_parts(
             held[part] = used & outside
         return result
 
-    with tracing(), as_shipped(model):
+    with isolated_rng(0), as_shipped(model):
         numbers = {id(p): p.numel() for p in model.parameters()}
         outside = numbers.keys() - {id(p) for p in backbone.parameters()}
         for part, parameters in parameters_by_part(backbone).items():
@@ -144,7 +165,10 @@ def _count_parts(
             for name, layer in backbone.stitching_layers.items()
             if isinstance(layer, NarrowBranch)
         }
-        run_parts(model, empty_images(model, size, batch=1), count, run)
+        run_backbone_parts(backbone, images, count)
+        for part, output in ends(model, images):
+            with returning(backbone, noise_like(output, device)):
+                count(part, partial(run, model, noise_like(images, device)))
         stitches = parts_by_stitch(model)
 
     def params(*parts: Part) -> int:
@@ -154,7 +178,6 @@ def _count_parts(
     return flops, params, stitches
 
 
-@torch.no_grad()
 def whole_model_cost(
     model: nn.Module, input_size: tuple[int, int]
 ) -> tuple[Cost, str | None]:
@@ -162,15 +185,23 @@ def whole_model_cost(
 
     The second value is the ``scope``; see :func:`cost_table`.
     """
-    model = without_content(unwrapped(model)).eval()
+    model = unwrapped(model)
 
     def count(run: Forward) -> Cost:
-        with tracing():
-            images = empty_images(model, input_size, batch=1)
-            _, flops, used = _counted(partial(run, model, images))
-        return Cost(flops, sum(p.numel() for p in model.parameters() if id(p) in used))
+        whole = partial(_count_whole, size=input_size, run=run)
+        return _without_content(whole, model, nn.Module())
 
     return _counted_scope(model, input_size, count)
+
+
+@torch.no_grad()
+def _count_whole(
+    model: nn.Module, device: torch.device, size: tuple[int, int], run: Forward
+) -> Cost:
+    with isolated_rng(0):
+        images = noise_like(empty_images(model.eval(), size, batch=1), device)
+        _, flops, used = _counted(partial(run, model, images))
+    return Cost(flops, sum(p.numel() for p in model.parameters() if id(p) in used))
 
 
 def _counted(run: Callable[[], T]) -> tuple[T, int, set[int]]:
@@ -178,9 +209,25 @@ def _counted(run: Callable[[], T]) -> tuple[T, int, set[int]]:
     # Imported here, because it loads a kernel compiler that training does not need.
     from torch.utils.flop_counter import FlopCounterMode
 
-    with FlopCounterMode(display=False) as counter, _UsedTensors() as used:
+    with (
+        _countable_attention(),
+        FlopCounterMode(display=False) as counter,
+        _UsedTensors() as used,
+    ):
         result = run()
     return result, counter.get_total_flops() // 2, used.ids
+
+
+@contextmanager
+def _countable_attention() -> Iterator[None]:
+    """Run attention as matrix products: not all fused operations are counted."""
+    fast_path = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast_path)
 
 
 class _UsedTensors(TorchDispatchMode):

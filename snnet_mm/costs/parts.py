@@ -55,9 +55,6 @@ Measure = Callable[[Part, Callable[[], T]], T]
 def run_parts(model: nn.Module, images: Tensor, measure: Measure, run: Forward) -> None:
     """Run every part of a model once, in the order of its anchors.
 
-    Every anchor runs block by block, so the device and its caches are in the same state
-    as in a real forward. Stitching layers and maps run as soon as their input exists.
-
     Args:
         model: A stitched backbone, or an mm model that contains one.
         images: Images ``(B, 3, H, W)``.
@@ -65,6 +62,20 @@ def run_parts(model: nn.Module, images: Tensor, measure: Measure, run: Forward) 
         run: Callable that runs the model; see :func:`forward_of`.
     """
     backbone = find_stitched_backbone(model)
+    run_backbone_parts(backbone, images, measure)
+    for part, output in ends(model, images):
+        with returning(backbone, output):
+            measure(part, partial(run, model, images))
+
+
+def run_backbone_parts(
+    backbone: StitchedBackbone, images: Tensor, measure: Measure
+) -> None:
+    """Run the parts of a backbone; see :func:`run_parts`.
+
+    Every anchor runs block by block, so the device and its caches are in the same state
+    as in a real forward. Stitching layers and maps run as soon as their input exists.
+    """
     maps = defaultdict(list)
     for j, a in product(backbone.wanted_maps(), backbone.map_anchors):
         (position, _), *_ = backbone.space.map_sources(backbone.out_indices[j], a)
@@ -81,10 +92,28 @@ def run_parts(model: nn.Module, images: Tensor, measure: Measure, run: Forward) 
                 output = state, backbone.with_cls, part.place
                 measure(part, partial(anchor.to_output, *output))
             step = partial(anchor.run_block, state, i + 1)
-    if model is not backbone:
-        for a in _end_anchors(model):
-            with _given_backbone_output(model, images, a, run):
-                measure(Rest(a), partial(run, model, images))
+
+
+def ends(model: nn.Module, images: Tensor) -> Iterator[tuple[Rest, object]]:
+    """Yield the rest of a model and the output of its backbone, per end anchor.
+
+    Parts that depend on the stitch follow the end anchor.
+    """
+    backbone = find_stitched_backbone(model)
+    ids = {backbone.space[i].end_anchor: i for i in backbone.space.anchor_ids}
+    for a in () if model is backbone else _end_anchors(model):
+        set_stitch(model, ids.get(a, backbone.space.anchor_ids[0]))
+        yield Rest(a), backbone(images)
+
+
+@contextmanager
+def returning(backbone: StitchedBackbone, output: object) -> Iterator[None]:
+    """Let the backbone return an output without running."""
+    backbone.forward = lambda *_, **__: output
+    try:
+        yield
+    finally:
+        del backbone.forward
 
 
 def parts_by_stitch(model: nn.Module) -> dict[int, set[Part]]:
@@ -231,24 +260,3 @@ def _end_anchors(model: nn.Module) -> list[int]:
     differ = 'end' in (backbone.out, backbone.maps_of)
     differ |= any(hasattr(type(m), 'config_of_stitch') for m in model.modules())
     return sorted({stitch.end_anchor for stitch in backbone.space}) if differ else [0]
-
-
-@contextmanager
-def _given_backbone_output(
-    model: nn.Module, images: Tensor, end_anchor: int, run: Forward
-) -> Iterator[None]:
-    """Let the backbone return a recorded output of an end anchor without running."""
-    backbone = find_stitched_backbone(model)
-    ending = {backbone.space[i].end_anchor: i for i in backbone.space.anchor_ids}
-    set_stitch(model, ending.get(end_anchor, backbone.space.anchor_ids[0]))
-    kept: list[object] = []
-    hook = backbone.register_forward_hook(lambda *args: kept.append(args[-1]))
-    try:
-        run(model, images)
-    finally:
-        hook.remove()
-    backbone.forward = lambda *args, **kwargs: kept[0]
-    try:
-        yield
-    finally:
-        del backbone.forward

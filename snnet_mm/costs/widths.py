@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from snnet_mm.models import StitchedBackbone, set_stitch, unwrapped
 from snnet_mm.utils import refusal
 
+from .copies import copy_on_meta
 from .parts import as_shipped, empty_images
-from .tracing import tracing, without_content
 
 # Raised by layers, and by necks and heads that count or index their maps.
 MISFITS = RuntimeError, AssertionError, IndexError
@@ -35,11 +35,11 @@ def check_auxiliary_heads(model: nn.Module, input_size: tuple[int, int]) -> None
     stitched = isinstance(backbone, StitchedBackbone)
     if not stitched or getattr(model, 'auxiliary_head', None) is None:
         return
-    copy = without_content(model)
+    copy = copy_on_meta(model, model)
     copy.backbone.eval_maps = tuple(range(len(backbone.out_indices)))
     heads = copy.auxiliary_head
     for stitch in backbone.space.anchor_ids:
-        with tracing(), as_shipped(copy):
+        with as_shipped(copy):
             set_stitch(copy, stitch)
             try:
                 maps = copy.extract_feat(empty_images(copy, input_size, batch=1))
@@ -132,11 +132,11 @@ def _width_key(part: nn.Module) -> str | None:
 
 def _map_widths(model: nn.Module, input_size: tuple[int, int], path: str) -> list[int]:
     """Return the channels of the maps that the part of a model at a path receives."""
-    copy = without_content(model)
+    copy = copy_on_meta(model, model)
     copy.backbone.eval_maps = tuple(range(len(copy.backbone.out_indices)))
     ids = copy.backbone.space.anchor_ids
     own = re.search(r'\.parts\.(\d+)', path)  # one part for each end anchor
-    with tracing(), as_shipped(copy):
+    with as_shipped(copy):
         set_stitch(copy, ids[min(int(own[1]), len(ids) - 1)] if own else ids[-1])
         images = empty_images(copy, input_size, batch=1)
         maps = copy.backbone(images)

@@ -11,7 +11,7 @@ from mmengine.registry import MODELS, DefaultScope
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from snnet_mm.anchors import Anchor, mm_family
+from snnet_mm.anchors import Anchor, family_of
 from snnet_mm.models import (
     ElasticBackbone,
     SingleStitch,
@@ -121,7 +121,7 @@ def convert_model(cfg: Config, model: nn.Module) -> Conversion:
     """Return the elastic replacement for the backbone of a trained model.
 
     The backbone may be an anchor of this package, or one of mmseg, mmdet or mmpretrain
-    that :func:`mm_family` supports. No weight changes, and outputs stay equal bit for
+    that :func:`family_of` supports. No weight changes, and outputs stay equal bit for
     bit.
 
     Raises:
@@ -140,8 +140,7 @@ def convert_model(cfg: Config, model: nn.Module) -> Conversion:
         outputs = {k: config.pop(k) for k in OUTPUTS if k in config}
         anchor, prefix = config, 'backbone.anchors.0.'
     else:
-        family = mm_family(backbone)
-        anchor = dict(type=family.__name__, net=config)
+        anchor = dict(type=family_of(backbone).name, net=config)
         outputs, prefix = {}, 'backbone.anchors.0.net.'
     config.pop('pretrained', None)
     config['init_cfg'] = None  # all weights come from the checkpoint

@@ -22,7 +22,7 @@ from snnet_mm.utils.configs import takes_rgb
 
 from .metric_buffers import MetricBuffers, StitchScores
 from .one_pass import check_metric, run_one_pass
-from .per_stitch_bn import own_statistics
+from .per_stitch_bn import prepare_statistics
 from .pictures.prediction_drawer import PredictionDrawer
 from .tables import report_stitches
 from .testing import RESULTS, WrittenResults, image_paths
@@ -58,8 +58,8 @@ class StitchValLoop(ValLoop):
         runner.call_hook('before_val_epoch')
         runner.model.eval()
         buffers = MetricBuffers(self.evaluator, ids)
-        with own_statistics(runner, ids):
-            run_one_pass(runner, 'val', self.dataloader, buffers, self.fp16)
+        prepare_statistics(runner, ids)
+        run_one_pass(runner, 'val', self.dataloader, buffers, self.fp16)
         scores = buffers.scores(runner.logger, len(self.dataloader.dataset))
         metrics = self._plainly_named(scores) | {
             f'stitch_{i}/{name}': value
@@ -202,7 +202,8 @@ class StitchTestLoop(TestLoop):
         left = [space[i] for i in ids if i not in written.metrics]
         left = [stitch.id for stitch in visiting_order(left)]
         draw = None if self.show_dir is None else self._drawer(Path(self.show_dir))
-        with own_statistics(runner, left), self._watched_sizes(costs.input_size):
+        prepare_statistics(runner, left)
+        with self._watched_sizes(costs.input_size):
             for begin in range(0, len(left), self.stitches_per_pass):
                 group = left[begin : begin + self.stitches_per_pass]
                 buffers = MetricBuffers(self.evaluator, group)

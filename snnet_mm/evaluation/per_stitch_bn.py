@@ -4,12 +4,10 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
-from logging import WARNING
 
 import torch
 from mmengine.dist import all_reduce, get_world_size
 from mmengine.hooks import EMAHook, Hook
-from mmengine.logging import print_log
 from mmengine.model import BaseModel
 from mmengine.registry import HOOKS
 from mmengine.runner import Runner
@@ -20,89 +18,21 @@ from snnet_mm.costs.counting import cost_table
 from snnet_mm.costs.parts import size_of_images
 from snnet_mm.datasets import random_batches
 from snnet_mm.models import (
-    ModelWrapper,
+    Statistics,
+    batch_norms,
+    convert_batch_norms,
     find_stitched_backbone,
     set_input_size,
+    set_statistics,
     set_stitch,
-    unwrapped,
+    without_wrappers,
 )
+from snnet_mm.models.layers.stitch_batch_norm import KEYS
 from snnet_mm.stitching import Stitch, visiting_order
 from snnet_mm.tasks import task_of
 from snnet_mm.utils import check, is_whole, isolated_rng
 
-KEYS = ('running_mean', 'running_var')
-STATISTICS = 'stitch_statistics'  # key in a checkpoint
-Statistics = dict[int, dict[str, Tensor]]  # by stitch id and name in the state dict
 Norms = Mapping[str, _BatchNorm]
-
-
-class PerStitchBN(nn.Module):
-    """Loads the statistics of the active stitch into the batch norms of a model.
-
-    While attached as ``model.per_stitch_bn``, it is called by :func:`set_stitch`. It
-    adds nothing to the state dict. Stitches without statistics of their own use the
-    model's original ones. If anchors have batch norms, it disables shared prefixes.
-    """
-
-    def __init__(self, model: nn.Module, statistics: Statistics) -> None:
-        super().__init__()
-        model = _plain(model)
-        norms = batch_norms(model)
-        # Tuples keep torch from registering these modules a second time.
-        self._model, self._norms, self.statistics = (model,), (norms,), statistics
-        self._mixed = {
-            f'{name}.{key}': getattr(norm, key).clone()
-            for name, norm in norms.items()
-            for key in KEYS
-        }
-
-    def on_stitch(self, stitch: Stitch) -> None:
-        """Copy the statistics of a stitch into the batch norms."""
-        self._write({**self._mixed, **self.statistics.get(stitch.id, {})})
-
-    def attach(self) -> 'PerStitchBN':
-        """Register this in the model, and apply the statistics of its active stitch."""
-        (model,) = self._model
-        model.per_stitch_bn = self
-        backbone = find_stitched_backbone(model)
-        backbone.shares_prefixes = not batch_norms(backbone)
-        set_stitch(model, backbone.active_stitch.id)
-        return self
-
-    def detach(self) -> None:
-        """Remove this from the model, and restore the original statistics."""
-        (model,) = self._model
-        del model.per_stitch_bn
-        find_stitched_backbone(model).shares_prefixes = True
-        self._write(self._mixed)
-
-    def _write(self, values: Mapping[str, Tensor]) -> None:
-        for name, norm in self._norms[0].items():
-            for key in KEYS:
-                getattr(norm, key).copy_(values[f'{name}.{key}'])
-
-
-def attach_statistics(
-    model: nn.Module, statistics: Statistics | None
-) -> PerStitchBN | None:
-    """Attach the statistics of a checkpoint for the norms and stitches of the model.
-
-    If the checkpoint lacks a norm that a stitch runs, warn and keep mixed statistics.
-    """
-    if not statistics or not (norms := batch_norms(model)):
-        return None
-    space, own = find_stitched_backbone(model).space, {}
-    here = {f'{name}.{key}' for name in norms for key in KEYS}
-    for i in {*space.ids} & statistics.keys():
-        own[i] = {k: v for k, v in statistics[i].items() if k in here}
-        known = {k.rpartition('.')[0] for k in own[i]}
-        optional = _norms_of_some_stitches(_plain(model), norms, space[i])
-        if missing := sorted(norms.keys() - known - optional):
-            words = 'Stitches keep mixed batch norm statistics: the checkpoint has '
-            words += f'none of {missing[0]} for stitch {i}'
-            print_log(words, 'current', WARNING)
-            return None
-    return PerStitchBN(model, own).attach()
 
 
 @torch.no_grad()
@@ -115,7 +45,7 @@ def recalibrate_bn(
     ranks, with the same number of batches on each. ``mode`` is the mode of mm's forward
     that reaches all batch norms: ``'predict'`` if some of them run on detections.
     """
-    model = _plain(model)
+    model = without_wrappers(model)
     backbone, norms = find_stitched_backbone(model), batch_norms(model)
     wanted = 'a model with batch norms'
     check(norms, 'model', type(model).__name__, wanted)
@@ -147,35 +77,6 @@ def recalibrate_bn(
     check(num_batches, 'train_dataloader', num_batches, 'images to recalibrate with')
     idle = {s.id: _norms_of_some_stitches(model, norms, s) for s in stitches}
     return {s.id: _average(totals[s.id], s, idle[s.id]) for s in stitches}
-
-
-def batch_norms(model: nn.Module) -> dict[str, _BatchNorm]:
-    """Return the batch norms that prediction runs and training updates, by name.
-
-    Frozen norms, such as in mmdet's ResNets (``norm_eval``), are skipped.
-    """
-    model = _plain(model)
-    modes = {module: module.training for module in model.modules()}
-    model.train()
-    norms = {
-        name: module
-        for name, module in model.named_modules()
-        if isinstance(module, _BatchNorm)
-        and not name.startswith('auxiliary_head.')
-        and module.training
-        and module.track_running_stats
-    }
-    for module, mode in modes.items():
-        module.training = mode
-    return norms
-
-
-def _plain(model: nn.Module) -> nn.Module:
-    """Return the mm model inside all wrappers, some of which contain a teacher."""
-    model = unwrapped(model)
-    while isinstance(model, ModelWrapper):
-        model = model.wrapped
-    return model
 
 
 def _average(
@@ -227,10 +128,10 @@ class StitchStatisticsHook(Hook):
     """Estimates batch norm statistics per stitch, because training mixes them.
 
     The estimate uses training images: for validated stitches before each validation,
-    for all stitches after the last iteration. The last checkpoint stores all of them as
-    ``stitch_statistics``, the best checkpoint those of validated stitches; tests load
-    them from there. Training continues with mixed statistics. For models without batch
-    norms, the hook is a no-op.
+    for all stitches after the last iteration. The last checkpoint contains those of all
+    stitches, the best checkpoint those of validated stitches; see
+    :class:`StitchBatchNorm`. Training continues with mixed statistics. For models
+    without batch norms, the hook is a no-op.
 
     Args:
         num_images: Number of training images over all processes, rounded up to whole
@@ -243,18 +144,28 @@ class StitchStatisticsHook(Hook):
     def __init__(self, num_images: int = 200) -> None:
         key = 'StitchStatisticsHook.num_images'
         check(is_whole(num_images, 0), key, num_images, '1 or more, 0 for none')
-        self.num_images, self.trains = num_images, False
-        self.statistics: Statistics = {}
+        self.num_images, self.trains, self.estimated = num_images, False, False
         self.mode: str | None = None
 
-    def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
-        self.statistics = checkpoint.get(STATISTICS, {}) if self.num_images else {}
+    def before_run(self, runner: Runner) -> None:
+        """Convert norms before weights are loaded, also in averages of models."""
+        averages = [h.ema_model for h in runner.hooks if isinstance(h, EMAHook)]
+        for model in (runner.model, *averages):
+            convert_batch_norms(model)
 
     def before_train(self, runner: Runner) -> None:
-        self.statistics, self.trains = {}, True  # drop loaded statistics
+        self.trains = True
+        self._forget(runner)
+
+    def before_test(self, runner: Runner) -> None:
+        if not self.num_images:
+            self._forget(runner)
+
+    before_val = before_test
 
     def before_train_iter(self, runner: Runner, **_) -> None:
-        self.statistics = {}  # outdated by the next update
+        if self.estimated:
+            self._forget(runner)  # outdated by the next update
 
     def after_train_iter(self, runner: Runner, **_) -> None:
         if not self.is_last_train_iter(runner):
@@ -268,18 +179,30 @@ class StitchStatisticsHook(Hook):
         for hook in averages:
             EMAHook.after_val_epoch(hook, runner)
 
-    def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
-        if self.statistics:
-            checkpoint[STATISTICS] = {
-                i: {key: value.cpu() for key, value in values.items()}
-                for i, values in self.statistics.items()
-            }
-
-    def of(self, runner: Runner, ids: Sequence[int]) -> Statistics:
-        """Return the statistics; during training, estimate them if ids are missing."""
-        if self.trains and not self.statistics.keys() >= {*ids}:
+    def prepare(self, runner: Runner, ids: Sequence[int]) -> None:
+        """Estimate missing statistics during training; say which ones there are."""
+        model = runner.model
+        if not self.num_images or not batch_norms(model):
+            return
+        if self.trains and not known_stitches(model) >= {*ids}:
             self._estimate(runner, ids)
-        return self.statistics
+        if known := known_stitches(model):
+            runner.logger.info(
+                f'{len(known & {*ids})} of {len({*ids})} stitches have batch norm '
+                'statistics of their own, the others mixed ones (config key: '
+                'default_hooks.stitch_statistics.num_images, 0 for none).'
+            )
+        else:
+            runner.logger.warning(
+                'The weights came without batch norm statistics of each stitch, as '
+                'from a checkpoint before the last: all run with mixed ones'
+            )
+
+    def _forget(self, runner: Runner) -> None:
+        averages = [h.ema_model for h in runner.hooks if isinstance(h, EMAHook)]
+        for model in (runner.model, *averages):
+            set_statistics(model, {})
+        self.estimated = False
 
     def _estimate(self, runner: Runner, ids: Sequence[int]) -> None:
         model = runner.model
@@ -300,7 +223,8 @@ class StitchStatisticsHook(Hook):
                     data = runner.train_dataloader, runner.seed
                     costs = cost_table(model, size_of_images(model, *data))
                     self.mode = _forward_mode(model, costs.scope)
-                self.statistics = recalibrate_bn(model, batches, ids, self.mode)
+                set_statistics(model, recalibrate_bn(model, batches, ids, self.mode))
+                self.estimated = True
             except Exception as error:  # must not abort the training
                 if get_world_size() > 1:
                     raise  # other processes would hang
@@ -324,33 +248,14 @@ def _forward_mode(model: nn.Module, scope: str | None) -> str:
     return 'predict' if scope else task_of(model).full_mode
 
 
-def statistics_hook(runner: Runner) -> StitchStatisticsHook | None:
-    """Return the :class:`StitchStatisticsHook` of a runner, or None."""
-    return next((h for h in runner.hooks if isinstance(h, StitchStatisticsHook)), None)
+def known_stitches(model: nn.Module) -> set[int]:
+    """Return the ids of stitches that have batch norm statistics of their own."""
+    norms = convert_batch_norms(model).values()
+    return {stitch_id for norm in norms for stitch_id in norm.statistics}
 
 
-@contextmanager
-def own_statistics(runner: Runner, ids: Sequence[int]) -> Iterator[None]:
-    """Run stitches with the statistics that the runner's hook has for them."""
-    model, hook, statistics = runner.model, statistics_hook(runner), None
-    if hook is not None:
-        statistics = hook.of(runner, ids)
-        if hook.num_images and not statistics and batch_norms(model):
-            runner.logger.warning(
-                'The weights came without batch norm statistics of each stitch, as '
-                'from a checkpoint before the last: all run with mixed ones'
-            )
-    norms = attach_statistics(model, statistics)
-    if norms is None:
-        yield
-        return
-    own = sorted(norms.statistics.keys() & {*ids})
-    runner.logger.info(
-        f'{len(own)} of {len({*ids})} stitches have batch norm statistics of their '
-        'own, the others mixed ones (config key: '
-        'default_hooks.stitch_statistics.num_images, 0 for none).'
-    )
-    try:
-        yield
-    finally:
-        norms.detach()
+def prepare_statistics(runner: Runner, ids: Sequence[int]) -> None:
+    """Let stitches run with the batch norm statistics that the runner's hook has."""
+    for hook in runner.hooks:
+        if isinstance(hook, StitchStatisticsHook):
+            hook.prepare(runner, ids)

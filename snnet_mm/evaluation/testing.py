@@ -15,7 +15,6 @@ from snnet_mm.utils.base_checkpoint import digest_of
 
 from .image_scores import ImageScores
 from .metric_buffers import StitchScores
-from .per_stitch_bn import statistics_hook
 
 RESULTS, IMAGE_SCORES = 'stitches.json', 'per_image.npz'
 # Keys of the config and of its ``test_cfg`` on which the scores of a stitch depend.
@@ -106,14 +105,12 @@ def identify(runner: Runner, dataset: Dataset) -> str | None:
     It is None in all but the main process, although all must call this.
     """
     cfg, images = runner.cfg, image_paths(dataset) or [len(dataset)]
-    test_cfg, hook = cfg.get('test_cfg') or {}, statistics_hook(runner)
+    test_cfg = cfg.get('test_cfg') or {}
     settings = [cfg.get(key) for key in CONFIG_KEYS]
     settings += [test_cfg.get(key) for key in TEST_KEYS]
-    weights = dict(runner.model.state_dict())  # which sharded models gather
+    weights = runner.model.state_dict()  # which sharded models gather
     if not is_main_process():
         return None
-    for i, own in (hook.statistics if hook else {}).items():
-        weights |= {f'{i} {name}': value for name, value in own.items()}
     return digest([repr(settings), repr(images), digest_of(weights)])
 
 

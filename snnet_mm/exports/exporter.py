@@ -300,9 +300,7 @@ class StitchExporter:
             entries.append(entry)
         return dict(files=entries, left_out=exported.left_out)
 
-    def _save_results(
-        self, exported: Sequence[_Exported], folder: Path
-    ) -> StitchTable:
+    def _save_results(self, exported: Sequence[_Exported], folder: Path) -> StitchTable:
         """Save results by format and precision; return those of PyTorch."""
         rows = defaultdict(dict)
         for stitch in exported:

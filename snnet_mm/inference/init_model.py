@@ -14,8 +14,7 @@ from mmengine.model import revert_sync_batchnorm
 from mmengine.registry import DATASETS, MODELS, init_default_scope
 from torch import nn
 
-from snnet_mm.evaluation.per_stitch_bn import STATISTICS, attach_statistics
-from snnet_mm.models import StitchedBackbone, set_stitch
+from snnet_mm.models import StitchedBackbone, convert_batch_norms, set_stitch
 from snnet_mm.tasks import import_parts_for
 from snnet_mm.utils import (
     check,
@@ -71,7 +70,12 @@ def init_model(
     import_parts_for(cfg)
     init_default_scope(cfg.get('default_scope') or 'mmengine')
     with explain_builds():
-        model = MODELS.build(model_config(cfg))
+        # One process predicts, so nothing needs synchronising; SyncBN fails on CPUs.
+        model = revert_sync_batchnorm(MODELS.build(model_config(cfg)))
+    stitched = [m for m in model.modules() if isinstance(m, StitchedBackbone)]
+    hook = (cfg.get('default_hooks') or {}).get('stitch_statistics') or {}
+    if len(stitched) == 1 and hook.get('num_images') != 0:
+        convert_batch_norms(model)  # to load their statistics of each stitch
     if weights is None:
         message = 'no checkpoint was given: the weights are random'
         print_log(message, logger='current', level=logging.WARNING)
@@ -79,17 +83,12 @@ def init_model(
         load_fitting(model, weights, str(checkpoint))
     model.cfg, model.dataset_meta = cfg, _dataset_meta(cfg, weights or {})
     model.loaded_from = checkpoint  # stitches.json is read from its folder
-    stitched = [m for m in model.modules() if isinstance(m, StitchedBackbone)]
     if stitch is None and len(stitched) == 1:
         stitch = stitched[0].active_stitch.id
     if stitch is not None:
-        set_stitch(model, stitch)  # later calls are safe from any thread
-    # One process predicts, so nothing needs synchronising; SyncBN fails on CPUs.
-    model = revert_sync_batchnorm(model).to(device)
+        set_stitch(model, stitch)
+    model.to(device)
     model.eval()  # not chained: train() of mmdet's distilled detectors returns None
-    hook = (cfg.get('default_hooks') or {}).get(STATISTICS) or {}
-    if weights and hook.get('num_images') != 0:
-        attach_statistics(model, weights.get(STATISTICS))
     return model
 
 

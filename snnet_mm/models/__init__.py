@@ -7,6 +7,14 @@ from .backbones.stitch_plugin import StitchPlugin
 from .backbones.stitched_backbone import StitchedBackbone, build_anchors
 from .layers.least_squares import LeastSquares, fit_in_turn, fit_stitching_layers
 from .layers.narrow_branch import NarrowBranch
+from .layers.stitch_batch_norm import (
+    Statistics,
+    StitchBatchNorm,
+    batch_norms,
+    convert_batch_norms,
+    set_statistics,
+    without_wrappers,
+)
 from .layers.stitching_layer import (
     LoRAStitchingLayer,
     PrefixStitchingLayer,

@@ -1,10 +1,7 @@
 """Find the stitched backbone in a model and switch its stitch."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial, update_wrapper
-from threading import Lock, get_ident
-from weakref import WeakKeyDictionary
+from collections.abc import Iterator, Sequence
 
 from mmengine.model import BaseTTAModel, is_model_wrapper
 from torch import nn
@@ -13,34 +10,6 @@ from snnet_mm.stitching import Stitch
 from snnet_mm.utils import check
 
 from .backbones.stitched_backbone import StitchedBackbone
-
-
-class _FairLock:
-    """A reentrant lock that serves a waiting thread before its last holder.
-
-    With an RLock, a loop of forwards may starve a switch in another thread.
-    """
-
-    def __init__(self) -> None:
-        self._next, self._now = Lock(), Lock()
-        self._holder, self._depth = None, 0
-
-    def __enter__(self) -> None:
-        if self._holder != get_ident():
-            with self._next:
-                self._now.acquire()
-            self._holder = get_ident()
-        self._depth += 1
-
-    def __exit__(self, *_) -> None:
-        self._depth -= 1
-        if not self._depth:
-            self._holder = None
-            self._now.release()
-
-
-# Locks of forwards and switches, keyed by backbone: copies of a model have their own.
-_LOCKS: WeakKeyDictionary[StitchedBackbone, _FairLock] = WeakKeyDictionary()
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
@@ -58,11 +27,7 @@ def find_stitched_backbone(model: nn.Module) -> StitchedBackbone:
 def set_stitch(model: nn.Module, stitch_id: int) -> None:
     """Switch a model to a stitch and notify modules that have ``on_stitch(stitch)``.
 
-    Thread-safe: every forward runs the stitch that was active when it began, in all
-    parts of the model. A lock serialises forwards and switches, so a switch waits until
-    another thread's forward ends. The lock is installed by the first switch or by
-    :func:`init_model`. A forward may switch its own model, as :class:`SandwichWrapper`
-    does, but must not wait for another thread that runs or switches this model.
+    Not thread-safe: let each thread run and switch a model of its own.
 
     Args:
         model: A model with one stitched backbone.
@@ -85,8 +50,7 @@ def set_input_size(model: nn.Module, size: tuple[int, int] | None) -> None:
     and classification heads do. None disables resizing.
     """
     backbone = find_stitched_backbone(model)
-    with _lock_of(backbone):
-        backbone.input_size = None if size is None else tuple(size)
+    backbone.input_size = None if size is None else tuple(size)
 
 
 def set_stitches(model: nn.Module, ids: Sequence[int]) -> dict[str, Stitch]:
@@ -116,13 +80,12 @@ class _Tree:
 
     def __init__(self, model: nn.Module) -> None:
         self._by_class: dict[type, list[nn.Module]] = defaultdict(list)
-        self._parents: dict[nn.Module, nn.Module | None] = {model: None}
-        modules = [model]
+        modules, seen = [model], {None, model}
         for module in modules:
             self._by_class[type(module)].append(module)
             for child in module._modules.values():
-                if child is not None and child not in self._parents:
-                    self._parents[child] = module
+                if child not in seen:
+                    seen.add(child)
                     modules.append(child)
         pairs = self._by_class.items()
         found = [m for c, of in pairs if issubclass(c, StitchedBackbone) for m in of]
@@ -141,33 +104,6 @@ class _Tree:
 
     def set_stitch(self, stitch_id: int) -> None:
         """See :func:`set_stitch`."""
-        with _lock_of(self.backbone):
-            self._lock_forwards()
-            self.backbone.set_stitch(stitch_id)
-            for module in self.having('on_stitch'):
-                module.on_stitch(self.backbone.active_stitch)
-
-    def _lock_forwards(self) -> None:
-        """Make the forwards of all modules around the backbone acquire its lock.
-
-        Torch hooks would not release it after an interrupt (Ctrl-C).
-        """
-        module = self.backbone
-        while (module := self._parents[module]) is not None:
-            # A step of test-time augmentation consists of several forwards.
-            name = 'test_step' if isinstance(module, BaseTTAModel) else 'forward'
-            run = getattr(module, name)
-            known = isinstance(run, partial) and run.func is _locked
-            known = known and run.args[0] is self.backbone
-            if not (known or is_model_wrapper(module)):
-                locked = partial(_locked, self.backbone, run)
-                setattr(module, name, update_wrapper(locked, run))
-
-
-def _locked(backbone: StitchedBackbone, run: Callable, *args, **kwargs) -> object:
-    with _lock_of(backbone):
-        return run(*args, **kwargs)
-
-
-def _lock_of(backbone: StitchedBackbone) -> _FairLock:
-    return _LOCKS.setdefault(backbone, _FairLock())
+        self.backbone.set_stitch(stitch_id)
+        for module in self.having('on_stitch'):
+            module.on_stitch(self.backbone.active_stitch)

@@ -1,7 +1,8 @@
 """Detection and instance segmentation with mmdet."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import torch
@@ -10,6 +11,7 @@ from mmengine.structures import BaseDataElement, InstanceData, PixelData
 from torch import Tensor, nn
 
 from snnet_mm.runtime.detection import Panoptic, place
+from snnet_mm.utils import dicts_in
 
 from .base import Task, Values, class_names, register_task
 from .detector_graphs import (
@@ -20,11 +22,9 @@ from .detector_graphs import (
     step_of,
     takes_padding,
 )
-from .two_stage import most_boxes
 
-# These run convolutions for all locations above a threshold, whose number has no bound.
-# Costs cover them up to that step.
-UNBOUNDED = {'SOLO', 'SOLOv2'}
+# Settings of two-stage heads with which no box is dropped before ``max_per_img``.
+ALL_BOXES = dict(score_thr=-1, iou_threshold=1, iou_thr=1, min_bbox_size=-1)
 PRECISIONS = 'mAP', 'mAP_50', 'mAP_75', 'mAP_s', 'mAP_m', 'mAP_l'
 
 
@@ -53,10 +53,11 @@ class Detection(Task):
     inferencer = 'mmdet.apis', 'DetInferencer'
 
     def run(self, model: nn.Module, images: Tensor) -> object:
-        """Run all that prediction runs, on the largest possible number of boxes."""
-        if UNBOUNDED & {*class_names(model)}:
-            return super().run(model, images)
-        with most_boxes(model, images):
+        """Run all that prediction runs, but do not paste masks into images.
+
+        Two-stage heads keep as many boxes as they may, whatever the image.
+        """
+        with _keeping_all_boxes(model):
             return model.predict(images, samples_of(images), rescale=False)
 
     def outputs(self, model: nn.Module, images: Tensor) -> object:
@@ -112,6 +113,33 @@ class Detection(Task):
         """Return the metric that does not count omitted images as missed."""
         exact = 'StitchCocoMetric' in class_names(metric)
         return None if exact else "type='StitchCocoMetric'"
+
+
+@contextmanager
+def _keeping_all_boxes(model: nn.Module) -> Iterator[None]:
+    """Let two-stage heads drop no boxes, and mask heads paste no masks."""
+    heads = (getattr(model, name, None) for name in ('rpn_head', 'roi_head'))
+    parts = [part for head in heads if head is not None for part in head.modules()]
+    settings = [d for p in parts for d in dicts_in(getattr(p, 'test_cfg', None))]
+    before = [{k: d[k] for k in ALL_BOXES.keys() & d.keys()} for d in settings]
+    pasting = [part for part in parts if 'FCNMaskHead' in class_names(part)]
+
+    def unpasted(mask_preds: Tensor, results_list: list, *_, **__) -> list:
+        return results_list
+
+    try:
+        for each, old in zip(settings, before, strict=True):
+            each.update({key: ALL_BOXES[key] for key in old})
+        for part in pasting:
+            part.predict_by_feat = lambda mask_preds, results_list, *_, **__: (
+                results_list
+            )
+        yield
+    finally:
+        for each, old in zip(settings, before, strict=True):
+            each.update(old)
+        for part in pasting:
+            del part.predict_by_feat
 
 
 def _placed(

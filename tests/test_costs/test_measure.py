@@ -9,7 +9,6 @@ from snnet_mm.costs import (
     measure_memory,
     measuring_setup,
 )
-from snnet_mm.costs.tracing import is_unknown
 from snnet_mm.models import StitchingLayer
 from snnet_mm.runtime.device import processor
 from snnet_mm.stitching import Setup
@@ -155,7 +154,7 @@ def test_the_model_is_run_as_shipped_on_what_was_asked_for(build_snnet, monkeypa
     assert set(seen) == {StitchingLayer}  # merged
     # By default some of every kind are checked.
     assert [c.stitch_id for c in found.checks] == [0, 1, 3, 6, 7, 8]
-    images = {(tuple(x.shape), x.dtype) for x in images if not is_unknown(x)}
+    images = {(tuple(x.shape), x.dtype) for x in images if not x.is_meta}
     assert images == {((3, 3, *SIZE), torch.float64)}
     assert measuring_setup(net, 3) == Setup(f'{processor()}, 1 thread', 3, 'float64')
     assert dict(net.stitching_layers) == layers
@@ -168,9 +167,7 @@ def test_workspaces_that_stay_do_not_count_for_a_stitch(build_snnet, monkeypatch
     for n, anchor in enumerate(net.anchors):
         # The first run of an anchor allocates 1 MB that is never freed.
         anchor.blocks[0].register_forward_pre_hook(
-            lambda block, args, n=n: (
-                None if is_unknown(args[0]) else held.update({n: 1})
-            )
+            lambda block, args, n=n: None if args[0].is_meta else held.update({n: 1})
         )
     monkeypatch.setattr(measure, 'check', lambda *args: None)  # here without a GPU
     monkeypatch.setattr(torch.cuda, 'reset_peak_memory_stats', lambda device: None)

@@ -17,7 +17,6 @@ from tables import counts
 from toy import runner_of
 
 from snnet_mm.costs import cost_table
-from snnet_mm.costs.tracing import is_unknown
 from snnet_mm.models import find_stitched_backbone, set_input_size, set_stitch
 from snnet_mm.stitching import StitchTable
 
@@ -110,7 +109,7 @@ def count_runs(*modules):
     runs = []
     for module in modules:
         module.register_forward_hook(
-            lambda module, args, out: None if is_unknown(out) else runs.append(module)
+            lambda module, args, out: None if out.is_meta else runs.append(module)
         )
     return runs
 

@@ -17,14 +17,10 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from watching_hooks import in_folder, train
 
-from snnet_mm.evaluation import per_stitch_bn
-from snnet_mm.evaluation.per_stitch_bn import (
-    PerStitchBN,
-    attach_statistics,
-    recalibrate_bn,
-)
+from snnet_mm.evaluation.per_stitch_bn import known_stitches, recalibrate_bn
 from snnet_mm.inference.init_model import init_model
-from snnet_mm.models import SandwichWrapper, SNNetv1, set_stitch
+from snnet_mm.models import SandwichWrapper, SNNetv1, set_statistics, set_stitch
+from snnet_mm.models.layers.stitch_batch_norm import ROWS
 from snnet_mm.stitching import visiting_order
 from snnet_mm.utils import load_weights_only
 
@@ -89,45 +85,53 @@ def test_statistics_are_those_of_each_stitch(model, batches, monkeypatch):
     assert not torch.allclose(means[0], means[1], rtol=0.1)
 
 
-def test_a_switch_brings_the_statistics(model, batches, monkeypatch):
+def test_stitch_batch_norm_follows_the_stitch_in_eval_mode(model, batches, monkeypatch):
     monkeypatch.setitem(MODEL_WRAPPERS.module_dict, 'Parallel', Parallel)
     norm, mixed = model.eval().head.bn, model.head.bn.running_mean.clone()
     keys, statistics = list(model.state_dict()), recalibrate_bn(model, batches, (0, 7))
-    for held in (model, Parallel(model)):
-        bn = PerStitchBN(held, statistics).attach()
-        assert list(model.state_dict()) == keys
+    for held in (model, Parallel(model), SandwichWrapper(model)):
+        set_statistics(held, statistics)
         for stitch_id in (7, 0):
             set_stitch(held, stitch_id)
             assert torch.equal(norm.running_mean, statistics[stitch_id][MEAN])
+            assert torch.equal(norm.running_var, statistics[stitch_id][VAR])
+            assert norm.train().running_mean.equal(mixed)
+            plain = norm.eval().merged()
+            assert type(plain) is nn.BatchNorm2d
+            assert list(plain.state_dict()) == [
+                *('weight', 'bias', 'running_mean', 'running_var'),
+                'num_batches_tracked',
+            ]
+            assert torch.equal(plain.running_var, statistics[stitch_id][VAR])
         set_stitch(held, 3)
         assert torch.equal(norm.running_mean, mixed)
-        set_stitch(held, 7)
-        bn.detach()
-        assert torch.equal(norm.running_mean, mixed)
-        assert not hasattr(model, 'per_stitch_bn')
+        state = model.state_dict()
+        assert state.keys() - {*keys} == {f'head.bn.{name}' for name in ROWS}
+        assert torch.equal(state[MEAN], mixed)
+        set_statistics(held, {})
+        assert list(model.state_dict()) == keys
 
 
-def test_statistics_of_a_checkpoint_fit_as_far_as_they_do(model, batches, monkeypatch):
-    said = []
-    monkeypatch.setattr(per_stitch_bn, 'print_log', lambda text, *_: said.append(text))
+def test_stitch_batch_norm_state_dict_round_trip(model, batches):
+    own = recalibrate_bn(model.eval(), batches, (7, 0))
+    set_statistics(model, own)
+    state = deepcopy(model.state_dict())
+    assert state['head.bn.stitch_ids'].tolist() == [*own]
+    assert torch.equal(state['head.bn.stitch_mean'][[*own].index(7)], own[7][MEAN])
+    set_statistics(model, {})
+    model.load_state_dict(state)
+    set_stitch(model.double(), 7)
+    assert model.head.bn.running_var.equal(own[7][VAR].double())
+    assert deepcopy(model).head.bn.running_var.equal(own[7][VAR].double())
+    # A state dict without statistics is one of other weights.
+    model.load_state_dict({k: v for k, v in state.items() if '.stitch_' not in k})
+    assert known_stitches(model) == set()
+    assert model.head.bn.running_var.equal(state[VAR].double())
+
+
+def test_auxiliary_heads_have_no_statistics(model, batches):
     own = recalibrate_bn(model, batches, (0, 7))
-    extra = dict(own[0], **{'auxiliary_head.bn.running_mean': own[0][MEAN]})
-    found = {0: extra, 7: own[7], 99: own[0]}  # 99 is of a larger space
-    mixed = model.head.bn.running_mean.clone()
-    wrapped = SandwichWrapper(model)
-    norms = attach_statistics(wrapped, found)
-    for stitch_id, wanted in ((7, own[7][MEAN]), (3, mixed), (0, own[0][MEAN])):
-        set_stitch(wrapped, stitch_id)
-        assert model.head.bn.running_mean.equal(wanted)
-    norms.detach()
-    assert attach_statistics(model, {}) is None
-    model.neck = nn.BatchNorm2d(3)
-    assert attach_statistics(model, found) is None
-    assert 'keep mixed batch norm statistics' in said.pop()
-    del model.neck
-    model.auxiliary_head = nn.ModuleDict(
-        dict(bn=nn.BatchNorm2d(3))
-    )  # which prediction leaves out
+    model.auxiliary_head = nn.ModuleDict(dict(bn=nn.BatchNorm2d(3)))
     assert_same(recalibrate_bn(model, batches, (0, 7)), own)
 
 
@@ -175,7 +179,7 @@ def test_anchors_with_batch_norms(classifier, batches):
         assert len(run) < len(norms)
         torch.testing.assert_close(statistics[stitch_id], wanted)
     # Where only some have their own, stitches that begin alike differ all the same.
-    PerStitchBN(classifier, {i: statistics[i] for i in (0, 3)}).attach()
+    set_statistics(classifier, {i: statistics[i] for i in (0, 3)})
     images, alone = batches[0]['inputs'], {}
     for i in backbone.space.ids:
         set_stitch(classifier, i)
@@ -184,8 +188,6 @@ def test_anchors_with_batch_norms(classifier, batches):
         for stitch in visiting_order(backbone.space):
             set_stitch(classifier, stitch.id)
             assert classifier(images).equal(alone[stitch.id])
-    classifier.per_stitch_bn.detach()
-    assert backbone.shares_prefixes
 
 
 def test_frozen_norms_keep_what_they_came_with(classifier, batches):
@@ -204,18 +206,24 @@ def test_frozen_norms_keep_what_they_came_with(classifier, batches):
     trained = {k.rpartition('.')[0] for values in statistics.values() for k in values}
     assert trained
     assert not [name for name in trained if 'anchors.1.' in name]
-    frozen = deepcopy(classifier.backbone.anchors[1].state_dict())
-    # A file that has them, as older ones do, changes nothing.
-    older = {f'backbone.anchors.1.{k}': v + 1 for k, v in frozen.items()}
-    attach_statistics(classifier, {i: statistics[i] | older for i in statistics})
-    set_stitch(classifier, 1)
-    assert_same(dict(classifier.backbone.anchors[1].state_dict()), dict(frozen))
 
 
 # --- trainings, checkpoints and tests
 
-KEY = 'stitch_statistics'
-OFF = f'default_hooks.{KEY}.num_images'
+OFF = 'default_hooks.stitch_statistics.num_images'
+
+
+def statistics_in(checkpoint):
+    """The statistics of a checkpoint's only norm, by stitch id."""
+    state = checkpoint['state_dict']
+    names = [k.removesuffix('.stitch_ids') for k in state if k.endswith('stitch_ids')]
+    if not names:
+        return {}
+    (name,) = names
+    ids, means, variances = (state[f'{name}.{key}'] for key in ROWS)
+    keys = [f'{name}.running_{key}' for key in ('mean', 'var')]
+    rows = zip(ids.tolist(), means, variances, strict=True)
+    return {i: dict(zip(keys, both, strict=True)) for i, *both in rows}
 
 
 @pytest.fixture
@@ -275,8 +283,8 @@ def test_the_last_checkpoint_holds_those_of_all_stitches(steady, average):
         steady.custom_hooks = [dict(average, momentum=0.5, update_buffers=True)]
         steady.val_cfg = steady.val_dataloader = steady.val_evaluator = None
     runner, (before, last) = trained(steady)
-    assert KEY not in before
-    found = last[KEY]
+    assert statistics_in(before) == {}
+    found = statistics_in(last)
     assert sorted(found) == [*runner.model.backbone.space.ids]
     for stitch_id in (0, 1, 4):
         wanted = moments_of_the_head(runner, last['state_dict'], stitch_id)
@@ -289,33 +297,38 @@ def test_training_does_not_see_them(cfg):
     _, own = trained(cfg)
     _, mixed = trained(cfg, 'mixed', **{OFF: 0})
     for with_own, without in zip(own, mixed, strict=True):
+        rows = [k for k in with_own['state_dict'] if k.endswith(ROWS)]
+        for key in rows:
+            del with_own['state_dict'][key]
         for key in ('state_dict', 'optimizer', 'ema_state_dict'):
             assert_same(with_own[key], without[key])
-    assert KEY not in mixed[1]
+    assert len(rows) == 3  # of the last one
+    assert statistics_in(mixed[1]) == {}
 
 
 def test_tests_and_models_of_a_checkpoint_have_them(cfg, tmp_path):
     cfg.test_cfg = dict(type='StitchTestLoop', stitches='all')
     runner, (_, last) = trained(cfg)
-    wanted, mixed = runner.test(), last['state_dict']
+    wanted, own = runner.test(), statistics_in(last)
     path = cfg.load_from = str(tmp_path / 'first/iter_2.pth')
     assert Runner.from_cfg(cfg.copy()).test() == wanted
     cfg.merge_from_dict({OFF: 0})
     cfg.experiment_name = f'{tmp_path}_without'
     assert Runner.from_cfg(cfg.copy()).test() != wanted
     images, plain = torch.randn(2, 3, 32, 32), init_model(cfg, path)
-    assert_same(dict(plain.state_dict()), dict(mixed))
-    cfg.default_hooks.pop(KEY)  # as of a checkpoint that others trained
+    assert plain.state_dict().keys() == {
+        k for k in last['state_dict'] if not k.endswith(ROWS)
+    }
+    cfg.default_hooks.pop('stitch_statistics')  # as of a checkpoint that others trained
     model = init_model(cfg, path)
-    PerStitchBN(plain, last[KEY]).attach()
+    assert_same(dict(model.state_dict()), dict(last['state_dict']))
+    (norm,) = (m for m in plain.modules() if isinstance(m, nn.BatchNorm2d))
     for stitch_id in (0, 2, 4, 1):
         for each in (model, plain):
             set_stitch(each, stitch_id)
+        assert not model(images).equal(plain(images))
+        norm.running_mean, norm.running_var = own[stitch_id].values()
         assert model(images).equal(plain(images))
-    norms = [m for m in model.modules() if isinstance(m, nn.BatchNorm2d)]
-    (here,), (key,) = norms, [k for k in mixed if k.endswith('bn.running_mean')]
-    assert here.running_mean.equal(last[KEY][1][key])
-    assert not here.running_mean.equal(mixed[key])
 
 
 class Watch(Hook):
@@ -325,9 +338,8 @@ class Watch(Hook):
     seen = []
 
     def after_val_epoch(self, runner, metrics=None):
-        checkpoint = {}
-        runner.call_hook('before_save_checkpoint', checkpoint=checkpoint)
-        self.seen.append(sorted(checkpoint[KEY]))
+        found = statistics_in(dict(state_dict=runner.model.state_dict()))
+        self.seen.append(sorted(found))
 
 
 def test_the_best_checkpoint_holds_those_of_validated_stitches(cfg):

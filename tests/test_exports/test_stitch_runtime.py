@@ -19,11 +19,10 @@ from old_torch import writes_onnx
 from safetensors import safe_open
 
 import snnet_mm
-from snnet_mm.evaluation import PerStitchBN
 from snnet_mm.exports import StitchExporter, load_export
 from snnet_mm.exports.description import describe_graphs
 from snnet_mm.inference.init_inferencer import init_inferencer
-from snnet_mm.models import set_stitch
+from snnet_mm.models import set_statistics, set_stitch
 from snnet_mm.runtime import StitchRuntime
 from snnet_mm.runtime.device import processor, usable_cores
 from snnet_mm.runtime.images import resize_image
@@ -95,7 +94,7 @@ def with_statistics(model):
     mixed = {k: v.clone() for k, v in model.state_dict().items() if 'running' in k}
     statistics = dict.fromkeys(IDS, mixed)
     statistics[0] = {name: 1.2 * value for name, value in mixed.items()}
-    PerStitchBN(model, statistics).attach()
+    set_statistics(model, statistics)
     return model
 
 

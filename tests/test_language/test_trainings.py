@@ -11,7 +11,6 @@ from mmengine.registry import METRICS
 from mmengine.runner import Runner
 from training_twice import train_twice
 
-from snnet_mm.costs.tracing import is_unknown
 from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.stitching import StitchTable
 from snnet_mm.utils import load_weights_only
@@ -60,7 +59,7 @@ def test_all_stitches_are_tested_in_one_pass(cfg):
     runner, ran = Runner.from_cfg(cfg), []
     net = runner.model.backbone
     for block in (block for anchor in net.anchors for block in anchor.blocks):
-        block.register_forward_hook(lambda *args: ran.append(not is_unknown(args[2])))
+        block.register_forward_hook(lambda *args: ran.append(not args[2].is_meta))
     metrics = runner.test()
     starts = {s.steps[: n + 1] for s in net.space for n in range(len(s.steps))}
     last = [steps[-1] for steps in starts]

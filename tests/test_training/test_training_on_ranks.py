@@ -105,14 +105,17 @@ def test_two_ranks_train_and_validate_as_one(cfg, tmp_path):
     runner = Runner.from_cfg(cfg)
     assert runner.val() == pytest.approx(ranks[0]['metrics'])
     # Means, unlike variances, are no others than one process finds.
-    found = torch.load(cfg.load_from, weights_only=False)['stitch_statistics']
+    found = torch.load(cfg.load_from, weights_only=False)['state_dict']
     hook, ids = StitchStatisticsHook(4), runner.model.backbone.space.ids
-    hook.trains = True
-    alone = hook.of(runner, ids)
-    assert sorted(found) == sorted(ids)
-    for i in ids:
-        means = {k for k in found[i] if k.endswith('running_mean')}
-        assert all(torch.allclose(found[i][k], alone[i][k], atol=1e-5) for k in means)
+    hook.before_train(runner)
+    hook.prepare(runner, ids)
+    alone = runner.model.state_dict()
+    means = [k for k in alone if k.endswith('stitch_mean')]
+    assert means
+    for key in means:
+        assert torch.allclose(found[key], alone[key], atol=1e-5)
+        own_ids = found[key.replace('stitch_mean', 'stitch_ids')]
+        assert own_ids.tolist() == [*ids]
     assert len({v for k, v in ranks[0]['metrics'].items() if 'mIoU' in k}) == 3
 
 

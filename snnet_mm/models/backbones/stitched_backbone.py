@@ -187,8 +187,7 @@ class StitchedBackbone(BaseModule):
         In eval mode, a stitch resumes where its route leaves the previous stitch's
         route. Order them by :func:`snnet_mm.stitching.visiting_order` for best reuse.
         """
-        parts = (self, *(getattr(self, name) for name in self.plugins))
-        if all(part.shares_prefixes for part in parts):
+        if all(getattr(module, 'shares_prefixes', True) for module in self.modules()):
             self._prefixes = PrefixCache()
         try:
             yield

@@ -33,17 +33,17 @@ def test_heads_run_on_as_many_boxes_as_prediction_allows(detector):
         assert costs[i].params == backbone[i].params + others
 
 
-def test_even_boxes_stand_in_for_those_that_were_not_found(detector):
-    roi = detector.roi_head
-    detector.test_cfg.rcnn.score_thr = 2.0
+def test_run_drops_no_boxes_and_restores_thresholds(detector):
+    roi, images = detector.roi_head, torch.randn(2, 3, 64, 64)
+    detector.roi_head.test_cfg.score_thr = 2.0
+    before = repr((detector.rpn_head.test_cfg, roi.test_cfg))
     seen = dict(box=[], mask=[])
     for kind, part in dict(box=roi.bbox_head, mask=roi.mask_head).items():
         part.register_forward_pre_hook(lambda _, x, k=kind: seen[k].append(len(x[0])))
-    images = torch.randn(2, 3, 64, 64)
-    task_of(detector).run(detector, images)
-    assert seen == dict(box=[2 * 30], mask=[2 * 20])
-    assert all('predict' not in vars(m) for m in detector.modules())
-    assert all('predict_bbox' not in vars(m) for m in detector.modules())
     with torch.no_grad():
+        task_of(detector).run(detector, images)
+        assert seen == dict(box=[2 * 30], mask=[2 * 20])
+        assert repr((detector.rpn_head.test_cfg, roi.test_cfg)) == before
+        assert 'predict_by_feat' not in vars(roi.mask_head)
         (first, _) = detector.predict(images, samples_of(images), rescale=False)
     assert len(first.pred_instances) == 0

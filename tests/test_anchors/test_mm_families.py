@@ -9,7 +9,7 @@ from mmengine.registry import MODELS
 from staged_anchors import disturb
 from torch.utils._pytree import tree_leaves
 
-from snnet_mm.anchors import mm_family
+from snnet_mm.anchors import family_of
 from snnet_mm.exports.mm_internals import make_traceable
 
 mmdet = pytest.importorskip('mmdet.models')
@@ -36,7 +36,7 @@ LEVELS = {
 def test_blocks_one_by_one_are_the_forward_to_the_bit(family, kind, settings, read):
     net = disturb(build(kind, settings))
     net.eval()  # some return nothing
-    assert mm_family(net).__name__ == family
+    assert family_of(net).name == family
     config = dict(type=family, net=dict(type=kind, **settings))
     anchor = MODELS.build(deepcopy(config)).eval()
     anchor.net.load_state_dict(net.state_dict())
@@ -75,7 +75,7 @@ def test_what_is_not_mirrored_is_named_with_what_is():
     )
     message = 'STDCNet.*mmdet.ResNet.*mmseg.VisionTransformer.*model.backbone.type'
     with pytest.raises(ValueError, match=message):
-        mm_family(net)
+        family_of(net)
     resnet = dict(type='mmdet.ResNet', **DEEP)
     with pytest.raises(ValueError, match="type='MMSwin'.*'MMResNet'.*backbone.type"):
         MODELS.build(dict(type='MMSwin', net=resnet))

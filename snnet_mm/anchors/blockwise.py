@@ -1,0 +1,227 @@
+"""Networks of others as anchors: their own modules, run block by block."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from mmengine.registry import MODELS
+from torch import Tensor, nn
+
+from snnet_mm.utils import check, refusal
+
+from .base import Anchor, BackboneMap, TokenState
+from .branches import Branch
+
+
+def run_with_grid(net: nn.Module, block: nn.Module, state: TokenState) -> TokenState:
+    """Run a block that takes tokens and their grid."""
+    return state._replace(tokens=block(state.tokens, state.grid))
+
+
+def run_on_map(net: nn.Module, block: nn.Module, state: TokenState) -> TokenState:
+    """Run a block that takes a map."""
+    return TokenState.of_map(block(map_of(state)))
+
+
+def map_of(state: TokenState) -> Tensor:
+    """Return a state as a contiguous map ``(B, C, H, W)``.
+
+    The network's own maps are contiguous, too, so outputs are equal bit for bit.
+    """
+    return state.as_map().contiguous()
+
+
+@dataclass(frozen=True)
+class NetworkFamily:
+    """The parts of the networks of one family, in the order in which they run.
+
+    All functions take the network first. A stage is its number; a place is an index in
+    the network's ``out_indices``.
+
+    Attributes:
+        name: Registered type of anchors of this family.
+        mirrors: Networks whose ``forward`` the parts mirror, as ``'package.Class'``.
+        stages: Returns the blocks of every stage.
+        scales: Returns the widths and the strides of the stages.
+        embed: Returns the state before block 0, from images ``(B, 3, H, W)``.
+        run: Runs a block itself.
+        output: Returns the network's output for a place, from the state.
+        enter: Runs the layers between the previous stage and a stage, if there are any.
+        norm: Returns the norm after the last block, or None.
+        num_prefix: Returns the number of tokens before the patches.
+        outputs_prefix: Returns whether the network's outputs contain prefix tokens.
+        whole_blocks: Returns whether blocks have no branches of their own.
+        by_block: Whether ``out_indices`` of the network are blocks, not stages.
+        has_output_layers: See :class:`Anchor`.
+        before, after: Prefixes of parameters of layers before the first block of
+            ``{stage}``, which follows ``{previous}``, and after its last block.
+        final: Prefix of the norms after the last block.
+    """
+
+    name: str
+    mirrors: tuple[str, ...]
+    stages: Callable[[nn.Module], list[Sequence[nn.Module]]]
+    scales: Callable[[nn.Module], tuple[list[int], list[int]]]
+    embed: Callable[[nn.Module, Tensor], TokenState]
+    output: Callable[[nn.Module, TokenState, int], BackboneMap | list[Tensor]]
+    run: Callable[[nn.Module, nn.Module, TokenState], TokenState] = run_with_grid
+    enter: Callable[[nn.Module, TokenState, int], TokenState] | None = None
+    norm: Callable[[nn.Module], nn.Module | None] = lambda net: None
+    num_prefix: Callable[[nn.Module], int] = lambda net: 0
+    outputs_prefix: Callable[[nn.Module], bool] = lambda net: False
+    whole_blocks: Callable[[nn.Module], bool] = lambda net: False
+    by_block: bool = False
+    has_output_layers: bool = False
+    before: str = ''
+    after: str = ''
+    final: str = 'norm'
+
+
+class BlockwiseAnchor(Anchor):
+    """A network of another package, run one block at a time.
+
+    The network is built from its own config and keeps its parameter names, under
+    ``net.``. Blocks run the same operations in the same order as its ``forward``, so
+    that outputs are equal bit for bit. Layers between two stages run with the first
+    block of the later stage.
+
+    Args:
+        net: Config of the backbone, or the backbone.
+        parts: Its family.
+        kept_blocks, embedding: See :class:`Anchor`.
+    """
+
+    def __init__(
+        self,
+        net: dict | nn.Module,
+        parts: NetworkFamily,
+        kept_blocks: Collection[int] | None = None,
+        embedding: bool = True,
+        init_cfg: dict | None = None,
+    ) -> None:
+        net = MODELS.build(dict(net)) if isinstance(net, dict) else net
+        family = family_of(net).name
+        check(parts.name == family, 'backbone.type', parts.name, f"type='{family}'")
+        stages, num_prefix = parts.stages(net), parts.num_prefix(net)
+        dims, strides = parts.scales(net)
+        super().__init__(
+            [d for d, stage in zip(dims, stages, strict=True) for _ in stage],
+            [s for s, stage in zip(strides, stages, strict=True) for _ in stage],
+            *(num_prefix, num_prefix > 0),
+            kept_blocks=kept_blocks,
+            embedding=embedding,
+            init_cfg=init_cfg,
+        )
+        self.net, self.parts = net, parts
+        self.has_output_layers = parts.has_output_layers
+        self.outputs_prefix = parts.outputs_prefix(net)
+        # Stage of every block, and the first and the last block of every stage.
+        self._stage_of = [s for s, blocks in enumerate(stages) for _ in blocks]
+        self._firsts = [self._stage_of.index(s) for s in range(len(stages))]
+        lasts = [*(first - 1 for first in self._firsts[1:]), self.depth - 1]
+        self.out_indices = tuple(
+            place % self.depth if parts.by_block else lasts[place]
+            for place in net.out_indices
+        )
+        names = {id(m): name for name, m in self.named_modules()}
+        self._paths = [names[id(block)] for stage in stages for block in stage]
+        # Levels of layer decay, by prefix of parameters; those of others are 0.
+        self._levels = {f'{path}.': i + 1 for i, path in enumerate(self._paths)}
+        for s, (first, last) in enumerate(zip(self._firsts, lasts, strict=True)):
+            stage = dict(stage=s, previous=s - 1)
+            if parts.before and s:
+                self._levels[f'net.{parts.before}'.format(**stage)] = first + 1
+            if parts.after:
+                self._levels[f'net.{parts.after}'.format(**stage)] = last + 1
+        self._levels[f'net.{parts.final}'] = self.depth + 1
+        for i in {*range(self.depth)} - self.kept_blocks:
+            self.set_submodule(self._paths[i], nn.Identity())
+
+    def embed(self, images: Tensor) -> TokenState:
+        return self.parts.embed(self.net, images)
+
+    def enters(self, i: int) -> bool:
+        return i > 0 and i in self._firsts
+
+    def enter(self, state: TokenState, i: int) -> TokenState:
+        if self.parts.enter is None:
+            return state
+        return self.parts.enter(self.net, state, self._stage_of[i])
+
+    def run_block(self, state: TokenState, i: int) -> TokenState:
+        if self.enters(i):
+            state = self.enter(state, i)
+        block = self.get_submodule(self._paths[i])
+        state = self.parts.run(self.net, block, state)
+        return self.finish(state) if i == self.depth - 1 else state
+
+    @property
+    def finishes(self) -> bool:
+        return self.parts.norm(self.net) is not None
+
+    def finish(self, state: TokenState) -> TokenState:
+        norm = self.parts.norm(self.net)
+        return state if norm is None else state.mapped(norm)
+
+    def block_path(self, i: int) -> str:
+        return self._paths[i]
+
+    def branches(self, i: int) -> tuple[Branch, ...]:
+        if self.parts.whole_blocks(self.net):
+            return (Branch(self.get_submodule(self._paths[i])),)
+        return super().branches(i)
+
+    def to_output(
+        self, state: TokenState, with_cls: bool = False, place: int = -1
+    ) -> BackboneMap | list[Tensor]:
+        return self.parts.output(self.net, state, place)
+
+    def to_feature_map(self, state: TokenState) -> Tensor:
+        return self.to_output(state)
+
+    def fix_input_size(self, size: tuple[int, int]) -> None:
+        """No-op: mm's networks resample in every forward."""
+
+    def layer_depth(self, param_name: str) -> tuple[int, int]:
+        found = (v for k, v in self._levels.items() if param_name.startswith(k))
+        return next(found, 0), self.depth + 2
+
+    def init_weights(self) -> None:
+        super(Anchor, self).init_weights()
+
+
+# Families by the networks that they mirror; see :func:`register_family`.
+FAMILIES: dict[str, NetworkFamily] = {}
+
+
+def register_family(family: NetworkFamily) -> None:
+    """Register the type of a family's anchors and the networks that it mirrors."""
+
+    def build(net: dict | nn.Module, **kwargs) -> BlockwiseAnchor:
+        return BlockwiseAnchor(net, family, **kwargs)
+
+    build.__name__ = build.__qualname__ = family.name
+    MODELS.register_module(family.name, module=build)
+    FAMILIES.update(dict.fromkeys(family.mirrors, family))
+
+
+def family_of(net: nn.Module) -> NetworkFamily:
+    """Return the family that mirrors the ``forward`` of a backbone.
+
+    Raises:
+        ValueError: If there is none; the message lists the supported backbones.
+    """
+    owner = next(c for c in type(net).__mro__ if 'forward' in vars(c))
+    name = f'{owner.__module__.partition(".")[0]}.{owner.__name__}'
+    if name not in FAMILIES:
+        allowed = 'an anchor of snnet_mm, or one with the forward of: '
+        allowed += ', '.join(sorted(FAMILIES))
+        raise refusal('model.backbone.type', type(net).__name__, allowed)
+    return FAMILIES[name]
+
+
+def has_family(net: nn.Module) -> bool:
+    """Return whether :func:`family_of` supports a backbone."""
+    try:
+        return bool(family_of(net))
+    except ValueError:
+        return False

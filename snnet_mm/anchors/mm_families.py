@@ -1,0 +1,238 @@
+"""Backbones of mmseg, mmdet and mmpretrain that run block by block."""
+
+from collections.abc import Sequence
+from math import prod
+
+import torch
+from torch import Tensor, nn
+
+from snnet_mm.utils import check
+
+from .base import BackboneMap, TokenState
+from .blockwise import NetworkFamily, map_of, register_family, run_on_map
+
+Stages = list[Sequence[nn.Module]]
+Scales = tuple[list[int], list[int]]
+
+
+def _vit_scales(net: nn.Module) -> Scales:
+    projection = net.patch_embed.projection
+    return [projection.out_channels], [projection.stride[0]]
+
+
+def _embed_mmseg_vit(net: nn.Module, images: Tensor) -> TokenState:
+    x, grid = net.patch_embed(images)
+    x = torch.cat((net.cls_token.expand(x.shape[0], -1, -1), x), dim=1)
+    if hasattr(net, '_pos_embeding'):  # the ViT
+        x = net._pos_embeding(x, grid, net.pos_embed)
+        x = x if net.with_cls_token else x[:, 1:]
+        x = net.pre_ln(x) if net.pre_norm else x
+    elif hasattr(net, 'pos_embed'):  # MAE, for images of one size
+        x = x + net.pos_embed
+    return TokenState(x, tuple(grid))
+
+
+def _mmseg_vit_output(
+    net: nn.Module, state: TokenState, place: int
+) -> Tensor | list[Tensor]:
+    x = state.tokens
+    patches = x[:, 1:] if getattr(net, 'with_cls_token', True) else x
+    out = patches.reshape(x.shape[0], *state.grid, x.shape[-1])
+    out = out.permute(0, 3, 1, 2).contiguous()
+    return [out, x[:, 0]] if getattr(net, 'output_cls_token', False) else out
+
+
+def _embed_mmpretrain_vit(net: nn.Module, images: Tensor) -> TokenState:
+    x, grid = net.patch_embed(images)
+    if net.cls_token is not None:
+        x = torch.cat((net.cls_token.expand(x.shape[0], -1, -1), x), dim=1)
+    if net.pos_embed is not None:
+        x = x + _resized_positions(net, net.pos_embed, grid)
+    x = net.drop_after_pos(x)
+    if hasattr(net, 'pre_norm'):
+        x = net.pre_norm(x)
+    return TokenState(x, tuple(grid))
+
+
+def _run_mmpretrain_vit(
+    net: nn.Module, block: nn.Module, state: TokenState
+) -> TokenState:
+    if not hasattr(net, 'rel_pos_bias'):
+        return state.mapped(block)
+    shared = net.rel_pos_bias
+    bias = shared() if shared is not None else None
+    return state._replace(tokens=block(state.tokens, bias))
+
+
+def _swin_stages(net: nn.Module) -> Stages:
+    value = getattr(net, 'out_after_downsample', False)
+    check(not value, 'backbone.out_after_downsample', value, 'False')
+    return [stage.blocks for stage in net.stages]
+
+
+def _swin_scales(net: nn.Module) -> Scales:
+    stride = net.patch_embed.projection.stride[0]
+    return list(net.num_features), [stride * 2**s for s in range(len(net.stages))]
+
+
+def _embed_swin(net: nn.Module, images: Tensor) -> TokenState:
+    x, grid = net.patch_embed(images)
+    if net.use_abs_pos_embed and hasattr(net, 'num_extra_tokens'):  # mmpretrain
+        x = x + _resized_positions(net, net.absolute_pos_embed, grid)
+    elif net.use_abs_pos_embed:
+        x = x + net.absolute_pos_embed
+    return TokenState(net.drop_after_pos(x), tuple(grid))
+
+
+def _enter_swin(net: nn.Module, state: TokenState, stage: int) -> TokenState:
+    x, grid = net.stages[stage - 1].downsample(state.tokens, state.grid)
+    return TokenState(x, tuple(grid))
+
+
+def _swin_output(net: nn.Module, state: TokenState, place: int) -> Tensor:
+    stage = net.out_indices[place]
+    out = getattr(net, f'norm{stage}')(state.tokens)
+    out = out.view(-1, *state.grid, net.num_features[stage])
+    return out.permute(0, 3, 1, 2).contiguous()
+
+
+def _resnet_scales(net: nn.Module) -> Scales:
+    last = [getattr(net, name)[-1] for name in net.res_layers]
+    dims = [getattr(b, 'conv3', b.conv2).out_channels for b in last]
+    return dims, [4 * prod(net.strides[: s + 1]) for s in range(len(dims))]
+
+
+def _embed_resnet(net: nn.Module, images: Tensor) -> TokenState:
+    stem = net.stem if net.deep_stem else lambda x: net.relu(net.norm1(net.conv1(x)))
+    return TokenState.of_map(net.maxpool(stem(images)))
+
+
+def _convnext_scales(net: nn.Module) -> Scales:
+    stem = net.downsample_layers[0].modules()
+    stride = next(m.stride[0] for m in stem if isinstance(m, nn.Conv2d))
+    return list(net.channels), [stride * 2**s for s in range(len(net.channels))]
+
+
+def _convnext_output(net: nn.Module, state: TokenState, place: int) -> Tensor:
+    x, norm = map_of(state), getattr(net, f'norm{net.out_indices[place]}')
+    if net.gap_before_final_norm:
+        return norm(x.mean([-2, -1], keepdim=True)).flatten(1)
+    return norm(x)
+
+
+def _mit_scales(net: nn.Module) -> Scales:
+    projections = [layer[0].projection for layer in net.layers]
+    strides = [p.stride[0] for p in projections]
+    dims = [p.out_channels for p in projections]
+    return dims, [prod(strides[: s + 1]) for s in range(len(dims))]
+
+
+def _embed_mit(net: nn.Module, images: Tensor) -> TokenState:
+    x, grid = net.layers[0][0](images)
+    return TokenState(x, tuple(grid))
+
+
+def _enter_mit(net: nn.Module, state: TokenState, stage: int) -> TokenState:
+    x, grid = net.layers[stage][0](_mit_map(net, state, stage - 1))
+    return TokenState(x, tuple(grid))
+
+
+def _mit_map(net: nn.Module, state: TokenState, stage: int) -> Tensor:
+    from mmseg.models.utils import nlc_to_nchw
+
+    return nlc_to_nchw(net.layers[stage][2](state.tokens), state.grid)
+
+
+def _resized_positions(net: nn.Module, table: Tensor, grid: tuple) -> Tensor:
+    """Resample a position embedding of mmpretrain to a grid of patches."""
+    from mmpretrain.models.utils import resize_pos_embed
+
+    sizes = net.patch_resolution, grid, net.interpolate_mode, net.num_extra_tokens
+    return resize_pos_embed(table, *sizes)
+
+
+def _output_mmpretrain_vit(
+    net: nn.Module, state: TokenState, place: int
+) -> BackboneMap:
+    return net._format_output(state.tokens, state.grid)
+
+
+for _family in (
+    NetworkFamily(
+        'MMSegViT',
+        ('mmseg.VisionTransformer', 'mmseg.BEiT', 'mmseg.MAE'),
+        stages=lambda net: [net.layers],
+        scales=_vit_scales,
+        embed=_embed_mmseg_vit,
+        run=lambda net, block, state: state.mapped(block),
+        norm=lambda net: net.norm1 if net.final_norm else None,
+        output=_mmseg_vit_output,
+        num_prefix=lambda net: int(getattr(net, 'with_cls_token', True)),
+        outputs_prefix=lambda net: getattr(net, 'output_cls_token', False),
+        by_block=True,
+        final='ln',
+    ),
+    NetworkFamily(
+        'MMPretrainViT',  # whose ``out_type`` selects its outputs
+        ('mmpretrain.VisionTransformer', 'mmpretrain.BEiTViT'),
+        stages=lambda net: [net.layers],
+        scales=_vit_scales,
+        embed=_embed_mmpretrain_vit,
+        run=_run_mmpretrain_vit,
+        norm=lambda net: net.ln1 if net.final_norm else None,
+        output=_output_mmpretrain_vit,
+        num_prefix=lambda net: int(net.cls_token is not None),
+        outputs_prefix=lambda net: net.out_type in ('cls_token', 'raw'),
+        # A bias that all blocks share belongs to none of their branches.
+        whole_blocks=lambda net: getattr(net, 'rel_pos_bias', None) is not None,
+        by_block=True,
+        final='ln',
+    ),
+    NetworkFamily(
+        'MMSwin',
+        tuple(f'{p}.SwinTransformer' for p in ('mmseg', 'mmdet', 'mmpretrain')),
+        stages=_swin_stages,
+        scales=_swin_scales,
+        embed=_embed_swin,
+        enter=_enter_swin,
+        output=_swin_output,
+        has_output_layers=True,
+        before='stages.{previous}.downsample.',
+    ),
+    NetworkFamily(
+        'MMResNet',  # and its variants
+        tuple(f'{p}.ResNet' for p in ('mmseg', 'mmdet', 'mmpretrain')),
+        stages=lambda net: [getattr(net, name) for name in net.res_layers],
+        scales=_resnet_scales,
+        embed=_embed_resnet,
+        run=run_on_map,
+        output=lambda net, state, place: map_of(state),
+    ),
+    NetworkFamily(
+        'MMConvNeXt',
+        ('mmpretrain.ConvNeXt',),
+        stages=lambda net: list(net.stages),
+        scales=_convnext_scales,
+        embed=lambda net, images: TokenState.of_map(net.downsample_layers[0](images)),
+        enter=lambda net, state, stage: run_on_map(
+            net, net.downsample_layers[stage], state
+        ),
+        run=run_on_map,
+        output=_convnext_output,
+        has_output_layers=True,
+        before='downsample_layers.{stage}.',
+    ),
+    NetworkFamily(
+        'MMMiT',  # the backbone of SegFormer
+        ('mmseg.MixVisionTransformer',),
+        stages=lambda net: [layer[1] for layer in net.layers],
+        scales=_mit_scales,
+        embed=_embed_mit,
+        enter=_enter_mit,
+        output=lambda net, state, place: _mit_map(net, state, net.out_indices[place]),
+        has_output_layers=True,
+        before='layers.{stage}.0.',
+        after='layers.{stage}.2.',
+    ),
+):
+    register_family(_family)

@@ -132,7 +132,7 @@ def test_every_tool_and_registered_part_is_in_the_reference():
     }
     assert first_column(of_tools) == tools | {'tools/'}
     decorated = re.compile(
-        r'^@register\(\w+(?:, \w+=\w+)?\)\nclass (\w+)', re.MULTILINE
+        r'^@[A-Z_]+\.register_module\(\)\nclass (\w+)', re.MULTILINE
     )
     parts = {
         name

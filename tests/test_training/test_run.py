@@ -10,8 +10,6 @@ from mmengine.config import Config
 from tiny import TOY, tiny_config
 from trained_toys import write_trained
 
-from snnet_mm.inference.init_model import space_of
-from snnet_mm.stitching import TwoWaySpace
 from snnet_mm.training import run
 from snnet_mm.utils import load_config
 
@@ -142,12 +140,3 @@ def test_train_leaves_a_given_config_as_it_is(cfg):
     before = cfg.to_dict()
     runner = run.train(cfg, iters=2)
     assert (runner.iter, cfg.to_dict()) == (2, before)
-
-
-def test_a_space_is_known_before_the_model():
-    cfg = tiny_config()
-    space = space_of(cfg)
-    depths = [anchor.arch.depth for anchor in cfg.model.backbone.anchors]
-    assert space.ids == TwoWaySpace(depths).ids
-    cfg.model.backbone = cfg.model.backbone.anchors[0]
-    assert space_of(cfg) is None

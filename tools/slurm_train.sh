@@ -7,7 +7,7 @@
 #
 # Environment: GPUS           processes in all, one per GPU (8)
 #              GPUS_PER_NODE  processes on one machine (8, or GPUS if that is less)
-#              CPUS_PER_TASK  CPU cores of a process (5)
+#              CPUS_PER_TASK  CPU cores of a process (10: one, and 8 workers at most)
 #              GRES           resources per machine (gpu:GPUS_PER_NODE); may be empty
 #              PORT           free port on the first machine (29500)
 #              SRUN_ARGS      further arguments of srun
@@ -22,6 +22,6 @@ tools=$(dirname "${BASH_SOURCE[0]}")
 export PYTHONPATH="$tools/..${PYTHONPATH:+:$PYTHONPATH}" MASTER_PORT="${PORT:-29500}"
 srun --partition="$1" --job-name="$2" ${gres:+--gres="$gres"} \
   --ntasks="$gpus" --ntasks-per-node="$gpus_per_node" \
-  --cpus-per-task="${CPUS_PER_TASK:-5}" --kill-on-bad-exit=1 \
+  --cpus-per-task="${CPUS_PER_TASK:-10}" --kill-on-bad-exit=1 \
   ${srun_args[@]+"${srun_args[@]}"} \
   python -u "$tools/${TOOL:-train.py}" --launcher slurm "${@:3}"

@@ -18,6 +18,8 @@ def parse_args() -> argparse.Namespace:
     what = 'iterations of training; schedule and warm-up are scaled to them'
     add('--iters', type=int, help=what)
     add('--epochs', type=int, help='the same for a config that counts epochs')
+    what = 'scale the learning rate to the batch size (auto_scale_lr of the config)'
+    add('--auto-scale-lr', action='store_true', help=what)
     parser.add_runner_options()
     what = """leave the hooks of the config as they are; by default mm's checkpoint hook
         is replaced by one that writes whole files, resuming is made exact, and labels
@@ -40,6 +42,7 @@ def main() -> None:
         epochs=args.epochs,
         resume=args.resume or None,
         amp=args.amp,
+        scale_lr=args.auto_scale_lr,
         launcher=args.launcher,
         plain_hooks=args.plain_hooks,
         verbose=args.verbose,

@@ -33,6 +33,7 @@ from snnet_mm.utils import (
 )
 
 from .checking_hooks import WeightCheckHook
+from .launch_report_hook import LaunchReportHook
 from .progress_hook import ProgressHook
 from .safe_training import check_loop
 from .trial import try_images
@@ -53,6 +54,7 @@ def train(
     epochs: int | None = None,
     resume: bool | None = None,
     amp: bool = False,
+    scale_lr: bool = False,
     launcher: str = 'none',
     plain_hooks: bool = False,
     verbose: bool = False,
@@ -70,6 +72,8 @@ def train(
         epochs: See :func:`~snnet_mm.utils.configs.set_length`.
         resume: See :func:`~snnet_mm.utils.configs.set_resume`.
         amp: Whether to train in mixed precision; on a CPU in bfloat16.
+        scale_lr: Whether to scale the learning rate to the batch, by
+            ``auto_scale_lr.base_batch_size``.
         launcher: Launcher of the processes, as in mmengine.
         plain_hooks: Whether to leave the hooks of the config as they are; see
             :func:`~snnet_mm.utils.configs.make_safe`.
@@ -88,9 +92,15 @@ def train(
     cfg.launcher, first = launcher, launched_rank(launcher) == 0
     configs.train_in_half_precision(cfg, amp)
     configs.set_resume(cfg, resume, cfg_options)
+    if scale_lr:
+        base = (cfg.get('auto_scale_lr') or {}).get('base_batch_size')
+        key = 'auto_scale_lr.base_batch_size'
+        check(base, key, base, 'the batch size of the config, for --auto-scale-lr')
+        cfg.auto_scale_lr = dict(base_batch_size=base, enable=True)
     if not plain_hooks and (parts := configs.make_safe(cfg)) and first:
         print(f'Safe training (--plain-hooks leaves it out): {", ".join(parts)}.')
     with _runner(cfg, 'train', verbose, trust) as runner:
+        runner.register_hook(LaunchReportHook())
         runner.train()
     return runner
 

@@ -45,11 +45,21 @@ class ToolParser(argparse.ArgumentParser):
         self.add_cfg_options()
         launchers = dict(choices=('none', *LAUNCHERS), default='none')
         self.add_argument('--launcher', **launchers, help='job launcher')
+        what = 'run on CPUs although there are GPUs'
+        self.add_argument('--device', choices=['cpu'], action=_Device, help=what)
         what = """load checkpoints with whatever is in them, code that runs included; by
             default they are read as weights and plain data only"""
         self.add_argument(TRUST, action='store_true', help=what)
         # torch.distributed.launch passes the rank here and in the environment.
         self.add_argument('--local_rank', '--local-rank', help=argparse.SUPPRESS)
+
+
+class _Device(argparse.Action):
+    """Hides all GPUs, before torch is imported."""
+
+    def __call__(self, parser, namespace, values, option_string=None) -> None:
+        os.environ.update(CUDA_VISIBLE_DEVICES='')
+        setattr(namespace, self.dest, values)
 
 
 class _Options(argparse.Action):
@@ -66,6 +76,8 @@ def run_command(main: Callable[[], None]) -> None:
     """Run a tool; on a user error, print it without a traceback and exit with 1."""
     if VERBOSE not in sys.argv:  # hide warnings that a user cannot act on
         warnings.filterwarnings('ignore', module='mm|timm|torch')
+        # Such as that of a driver which is too old, with which torch runs on CPUs.
+        warnings.filterwarnings('default', message='.*(CUDA|NVIDIA)')
     try:
         main()
     except Exception as error:

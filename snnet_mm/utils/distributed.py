@@ -2,6 +2,7 @@
 
 import gc
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,8 @@ from datetime import timedelta
 import torch.distributed as dist
 from mmengine.config import Config
 from mmengine.device import get_device
+
+from snnet_mm.runtime.checks import check
 
 from .configs import run_on_cpus
 
@@ -27,9 +30,18 @@ def prepare_cpu_distributed(cfg: Config) -> None:
     mmengine's launchers and its DDP wrapper require GPUs. Without GPUs, gloo connects
     the processes, SyncBN becomes BN, and ranks average their buffers before every
     validation. With GPUs, or without a launcher, this is a no-op.
+
+    Raises:
+        ValueError: If there are GPUs that torch cannot use, and none were hidden.
     """
     if cfg.get('launcher', 'none') == 'none' or get_device() != 'cpu':
         return
+    # A driver that is too old for torch would make processes train on CPUs.
+    hidden = os.environ.get('CUDA_VISIBLE_DEVICES') == ''
+    unused = shutil.which('nvidia-smi') is not None and not hidden
+    wanted = 'cuda: torch finds no GPU, but nvidia-smi is here, so the driver may be '
+    wanted += 'too old for this torch; --device cpu runs on CPUs'
+    check(not unused, 'device', 'cpu', wanted)
     run_on_cpus(cfg)
     if not dist.is_initialized():  # the runner checks this, too
         _set_environment(cfg.launcher)

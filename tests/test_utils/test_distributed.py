@@ -98,3 +98,12 @@ def test_launchers_tell_torch(no_rank, tmp_path):
     no_rank.setenv('MASTER_PORT', '123')
     distributed._set_environment('mpi')
     assert [os.environ[name] for name in NAMES] == ['1', '2', '0', 'node3', '123']
+
+
+def test_prepare_cpu_distributed_refuses_gpus_that_torch_cannot_use(monkeypatch):
+    cfg = Config(dict(launcher='pytorch'))
+    monkeypatch.setattr(distributed, 'get_device', lambda: 'cpu')
+    monkeypatch.setattr(distributed.shutil, 'which', lambda name: f'/usr/bin/{name}')
+    monkeypatch.delenv('CUDA_VISIBLE_DEVICES', raising=False)
+    with pytest.raises(ValueError, match='driver may be too old.*--device cpu'):
+        distributed.prepare_cpu_distributed(cfg)

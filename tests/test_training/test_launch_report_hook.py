@@ -1,0 +1,83 @@
+import pytest
+import torch
+from tiny import tiny_config
+from torch import nn
+
+from snnet_mm.training import run
+from snnet_mm.training.launch_report_hook import checkpoint_bytes
+
+
+def lines_of(tmp_path, capsys, **settings):
+    cfg = tiny_config()
+    cfg.log_level = 'INFO'
+    cfg.merge_from_dict(settings)
+    runner = run.train(cfg, tmp_path, plain_hooks=True)
+    return runner, capsys.readouterr().out
+
+
+def test_launch_report_batch_of_the_config_is_not_warned_of(tmp_path, capsys):
+    size = tiny_config().train_dataloader.batch_size
+    settings = dict(auto_scale_lr=dict(base_batch_size=size))
+    _, out = lines_of(tmp_path, capsys, **settings)
+    assert f'Device: CPU; 1 process x {size} images = batch of {size}' in out
+    assert 'The config is made for' not in out
+
+
+def test_launch_report_other_batch_names_three_ways_out(tmp_path, capsys):
+    size = tiny_config().train_dataloader.batch_size
+    settings = dict(auto_scale_lr=dict(base_batch_size=8 * size))
+    _, out = lines_of(tmp_path, capsys, **settings)
+    words = f'made for batches of {8 * size} images, and these have {size}: '
+    words += 'start 8 processes, or pass --auto-scale-lr, or set '
+    assert words + 'optim_wrapper.accumulative_counts=8' in ' '.join(out.split())
+
+
+def test_launch_report_accumulation_counts(tmp_path, capsys):
+    size = tiny_config().train_dataloader.batch_size
+    settings = {
+        'auto_scale_lr': dict(base_batch_size=2 * size),
+        'optim_wrapper.accumulative_counts': 2,
+    }
+    _, out = lines_of(tmp_path, capsys, **settings)
+    assert f'{size} images x 2 iterations = batch of {2 * size}' in out
+    assert 'The config is made for' not in out
+
+
+@pytest.mark.parametrize(('kind', 'moments'), [('AdamW', 2), ('SGD', 1)])
+def test_checkpoint_bytes_are_weights_and_moments(kind, moments):
+    model = nn.Sequential(nn.Linear(10, 5), nn.BatchNorm1d(5))
+    model[1].requires_grad_(False)
+    momentum = dict(momentum=0.9) if kind == 'SGD' else {}
+    optimizer = getattr(torch.optim, kind)(model.parameters(), lr=1, **momentum)
+    norm = 4 * 5 * 4 + 8  # with the number of batches
+    assert checkpoint_bytes(model, optimizer) == 55 * 4 * (1 + moments) + norm
+
+
+def test_launch_report_disk_of_kept_checkpoints(tmp_path, capsys):
+    hook = 'default_hooks.checkpoint.'
+    settings = {f'{hook}max_keep_ckpts': 2, f'{hook}save_best': None}
+    settings['train_cfg.max_iters'] = 3
+    runner, out = lines_of(tmp_path, capsys, **settings)
+    size = checkpoint_bytes(runner.model, runner.optim_wrapper.optimizer) / 1e9
+    assert f'Checkpoints: 2 x {size:.2g} GB in {tmp_path}' in ' '.join(out.split())
+
+
+def test_train_scale_lr_scales_with_the_batch(tmp_path, capsys):
+    rates = {}
+    for scaled in (False, True):
+        cfg = tiny_config()
+        cfg.log_level = 'INFO'
+        base = 4 * cfg.train_dataloader.batch_size
+        cfg.auto_scale_lr = dict(base_batch_size=base)
+        runner = run.train(cfg, tmp_path / str(scaled), scale_lr=scaled)
+        rates[scaled] = [group['lr'] for group in runner.optim_wrapper.param_groups]
+        warned = 'The config is made for' in capsys.readouterr().out
+        assert warned is not scaled
+    assert rates[True] == pytest.approx([rate / 4 for rate in rates[False]])
+
+
+def test_train_scale_lr_requires_a_base_batch_size(tmp_path):
+    cfg = tiny_config()
+    cfg.auto_scale_lr = None
+    with pytest.raises(ValueError, match='auto_scale_lr.base_batch_size'):
+        run.train(cfg, tmp_path, scale_lr=True)

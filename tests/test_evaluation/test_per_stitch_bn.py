@@ -116,8 +116,8 @@ def test_stitch_batch_norm_state_dict_round_trip(model, batches):
     own = recalibrate_bn(model.eval(), batches, (7, 0))
     set_statistics(model, own)
     state = deepcopy(model.state_dict())
-    assert state['head.bn.stitch_ids'].tolist() == [*own]
-    assert torch.equal(state['head.bn.stitch_mean'][[*own].index(7)], own[7][MEAN])
+    assert state['head.bn.stitch_ids'].tolist() == [0, 7]
+    assert torch.equal(state['head.bn.stitch_mean'][1], own[7][MEAN])
     set_statistics(model, {})
     model.load_state_dict(state)
     set_stitch(model.double(), 7)

@@ -77,8 +77,9 @@ class StitchBatchNorm(_BatchNorm):
     def _save_to_state_dict(self, state: dict, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(state, prefix, keep_vars)
         if self.statistics:
-            rows = torch.stack([*self.statistics.values()], dim=1)
-            values = torch.tensor([*self.statistics]), *rows
+            ids = sorted(self.statistics)
+            rows = torch.stack([self.statistics[i] for i in ids], dim=1)
+            values = torch.tensor(ids), *rows
             state.update({prefix + k: v for k, v in zip(ROWS, values, strict=True)})
 
     def _load_from_state_dict(self, state: Mapping, prefix: str, *args) -> None:

@@ -243,9 +243,10 @@ def _traceable(detector: nn.Module, image: Tensor) -> Iterator[None]:
 def sides_of(image: Tensor) -> Tensor:
     """Return limits of boxes in a normalised image ``(C, H, W)``: its size, twice.
 
-    Width comes first. Right and bottom pixels that are 0 in all channels are padding.
+    Width comes first. Right and bottom pixels that are 0 in all channels, up to the
+    rounding of runtimes that normalise in another way, are padding.
     """
-    filled = (image != 0).any(0)
+    filled = (image.abs() > 1e-4).any(0)
     height, width = (
         (filled.any(axis) * torch.arange(1, length + 1, device=image.device)).amax(0)
         for axis, length in zip((1, 0), image.shape[1:], strict=True)

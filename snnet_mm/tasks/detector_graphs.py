@@ -38,6 +38,7 @@ DENSE = dict(
 DEFORMABLE = {'DeformConv2d', 'ModulatedDeformConv2d'}
 NMS_KEYS = {'type', 'iou_threshold', 'class_agnostic', 'split_thr'}
 OTHERWISE = 'it chooses objects in a way of its own'
+NEARLY_ZERO = 1e-4  # no pixel is as near to a mean, which is no whole number
 MOST = 1000  # objects of a head that sets no limit, such as YOLOX
 
 
@@ -50,6 +51,8 @@ def predict_one(detector: nn.Module, image: Tensor) -> list[Tensor]:
         inside boxes. Mask2Former has masks ``(n, H, W)``, logits, and no boxes. The
         last rows, without an object, are -1.
     """
+    # OpenVINO normalises by one multiplication and addition: padding is nearly zero.
+    image = image * (image.abs() > NEARLY_ZERO).any(1, keepdim=True)
     with _traceable(detector, image):
         (found,) = detector.predict(image, samples_of(image), rescale=False)
     names = 'bboxes', 'scores', 'labels', 'masks'
@@ -243,10 +246,9 @@ def _traceable(detector: nn.Module, image: Tensor) -> Iterator[None]:
 def sides_of(image: Tensor) -> Tensor:
     """Return limits of boxes in a normalised image ``(C, H, W)``: its size, twice.
 
-    Width comes first. Right and bottom pixels that are 0 in all channels, up to the
-    rounding of runtimes that normalise in another way, are padding.
+    Width comes first. Right and bottom pixels that are 0 in all channels are padding.
     """
-    filled = (image.abs() > 1e-4).any(0)
+    filled = (image != 0).any(0)
     height, width = (
         (filled.any(axis) * torch.arange(1, length + 1, device=image.device)).amax(0)
         for axis, length in zip((1, 0), image.shape[1:], strict=True)

@@ -84,7 +84,7 @@ def _constant_shapes() -> Iterator[None]:
 
     mmdet's transformers read the sizes of maps from tensors. As of torch 2.12, tracing
     keeps the values of tensors with one element only. The limit is a constant of two
-    torch modules; tests/test_exports/test_detector_graphs.py fails if they change.
+    torch modules; tests/test_exports/test_exported_detectors.py fails if they change.
     """
     with ExitStack() as stack:
         for module in ('_subclasses.fake_tensor', 'fx.experimental.proxy_tensor'):

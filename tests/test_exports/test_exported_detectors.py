@@ -250,7 +250,7 @@ def test_other_heads_are_refused_by_name(build, stock, named):
 @pytest.mark.parametrize(
     ('changed', 'why'),
     [
-        (dict(nms=dict(type='soft_nms')), "its NMS is {'type': 'soft_nms'}"),
+        (dict(nms=dict(type='soft_nms')), "its NMS is {'type': 'soft_nms'"),
         (dict(nms_pre=-1), 'it chooses objects in a way of its own'),
         (
             dict(min_bbox_size=2),

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from mmengine.registry import MODELS, init_default_scope
 
-from snnet_mm.tasks.detector_graphs import fault_of, pool
+from snnet_mm.tasks.detector_graphs import fault_of, pool, predict_one
 
 pytestmark = pytest.mark.ops
 extractors = pytest.importorskip('mmdet.models.roi_heads.roi_extractors')
@@ -39,3 +39,16 @@ def test_detectors_that_choose_otherwise_are_refused(det_cfg, changed, why):
     det_cfg.merge_from_dict(dict(model=changed))
     fault = fault_of(MODELS.build(det_cfg.model))
     assert fault is why or fault.startswith(f'StandardRoIHead: {why}')
+
+
+@torch.no_grad()
+def test_predict_one_takes_nearly_zero_pixels_as_padding(detector):
+    """Runtimes that normalise by one multiplication and addition leave them so."""
+    image = 2 * torch.rand(1, 3, 64, 64) + 0.1
+    image[..., 40:, :] = image[..., 50:] = 0
+    wanted = predict_one(detector, image)
+    found = predict_one(detector, torch.where(image == 0, 3e-7, image))
+    for got, same in zip(found, wanted, strict=True):
+        assert torch.equal(got, same)
+    boxes, number = wanted[0], (wanted[1] >= 0).sum()
+    assert boxes[:number].amax(0).tolist() == [50, 40, 50, 40]

@@ -1,7 +1,7 @@
 # SN-Netv2 with DINOv2 ViT-S/14 and a fast anchor of its first four blocks on the
 # HoloLens images: the anchors and three SF stitches; for all 14 set kinds=('FS', 'SF',
 # 'SFS', 'FSF') and sampler.ids=None. One CPU core, batch 4. No figure in the paper;
-# not yet run: docs/explanation/experiments_tasks.md measures the pair with a distilled
+# not yet run: docs/explanation/experiments.md measures the pair with a distilled
 # fast anchor.
 _base_ = [
     '../_base_/models/dpt_vit.py',

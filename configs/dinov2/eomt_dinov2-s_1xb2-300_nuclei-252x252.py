@@ -1,6 +1,6 @@
 # EoMT on DINOv2 ViT-S/14 on nuclei: 200 queries pass through the last 3 of the 12
 # blocks, which belong to the head. One CPU core, batch 2. No figure in the paper;
-# measured: see docs/explanation/experiments_queries.md.
+# measured: see docs/explanation/experiments_elastic.md.
 _base_ = [
     '../_base_/datasets/nuclei_256x256.py',
     '../_base_/schedules/adamw_cosine.py',

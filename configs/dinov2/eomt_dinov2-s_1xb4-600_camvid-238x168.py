@@ -1,6 +1,6 @@
 # EoMT on DINOv2 ViT-S/14 on CamVid: 50 queries pass through the last 3 of the 12
 # blocks, which belong to the head. One CPU core, batch 4. No figure in the paper;
-# measured: see docs/explanation/experiments_queries.md.
+# measured: see docs/explanation/experiments_elastic.md.
 _base_ = [
     '../_base_/models/setr-naive_vit.py',
     '../_base_/datasets/camvid_238x168.py',

@@ -1,6 +1,6 @@
 # DINOv2 ViT-S/14 fine-tuned on nuclei, the slow anchor of the pair; no windows. One CPU
 # core, batch 2. No figure in the paper; measured: see
-# docs/explanation/experiments_tasks.md.
+# docs/explanation/experiments.md.
 _base_ = [
     '../_base_/models/mask-rcnn_vit_nuclei.py',
     '../_base_/datasets/nuclei_256x256.py',

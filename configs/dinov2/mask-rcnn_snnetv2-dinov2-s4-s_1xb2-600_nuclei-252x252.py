@@ -1,7 +1,7 @@
 # SN-Netv2 with DINOv2 ViT-S/14 and a fast anchor of its first four blocks on nuclei:
 # the anchors and three SF stitches; for all 14 set kinds=('FS', 'SF', 'SFS', 'FSF') and
 # sampler.ids=None. One CPU core, batch 2. No figure in the paper; not yet run:
-# docs/explanation/experiments_tasks.md measures the pair with a distilled fast anchor.
+# docs/explanation/experiments.md measures the pair with a distilled fast anchor.
 _base_ = [
     '../_base_/models/mask-rcnn_vit_nuclei.py',
     '../_base_/datasets/nuclei_256x256.py',

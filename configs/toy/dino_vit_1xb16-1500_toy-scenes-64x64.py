@@ -1,6 +1,6 @@
 # DINO, the detector, with narrow transformers on a plain ViT of 8 blocks, width 96,
 # patch 8, trained from scratch. CPU, batch 16. No figure in the paper; measured: see
-# docs/explanation/experiments_queries.md.
+# docs/explanation/experiments_elastic.md.
 _base_ = [
     '../_base_/models/dino_vit.py',
     '../_base_/datasets/toy_objects_64x64.py',

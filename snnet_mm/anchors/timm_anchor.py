@@ -1,4 +1,4 @@
-"""Plain timm ViTs as anchors, one row per family; see docs/how_to/families.md."""
+"""Plain timm ViTs as anchors, one row per family; see docs/how_to/anchors.md."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -219,7 +219,7 @@ def _read_family(model: str, given: dict) -> tuple[TimmFamily, int]:
         sketch = create_timm_model(model, num_classes=0, **given)
     name = type(sketch).__name__
     allowed = f'models of the classes {sorted(TIMM_FAMILIES)} of timm, and this is '
-    allowed += f'a {name}; docs/how_to/families.md shows how to add another'
+    allowed += f'a {name}; docs/how_to/anchors.md shows how to add another'
     check(name in TIMM_FAMILIES, 'model', model, allowed)
     height, width = sketch.patch_embed.feat_ratio(as_scalar=False)
     key = 'model, model_args.patch_size'

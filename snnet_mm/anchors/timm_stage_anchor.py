@@ -1,4 +1,4 @@
-"""Staged timm networks as anchors; see ``docs/how_to/stages.md``."""
+"""Staged timm networks as anchors; see ``docs/how_to/anchors.md``."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -110,7 +110,7 @@ class StitchExporter:
         check(min(self.size) > 0, '--shape', size_name(self.size), '1x1 or more')
         check_windows(model, self.size)
         self.costs = cost_table(model, self.size)
-        name, wanted = type(model).__name__, 'models of images: docs/how_to/families.md'
+        name, wanted = type(model).__name__, 'models of images: docs/how_to/anchors.md'
         of_images = empty_images(model, self.size, batch=1).ndim == 4
         check(of_images, 'model.type', name, wanted)
         if results is not None:

@@ -66,7 +66,7 @@ def write_project(
         plain,
         '--backbone',
         backbone,
-        'a plain ViT of timm, see docs/how_to/families.md',
+        'a plain ViT of timm, see docs/how_to/anchors.md',
     )
     values = dict(data_root=str(data.root)) | _data_values(data, files)
     values |= _model_values(data, vit, backbone, weights)

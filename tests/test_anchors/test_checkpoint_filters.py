@@ -27,7 +27,7 @@ BEIT = dict(abs_pos_embed=False, rel_pos_bias=True)
 NO_BIAS = dict(qkv_bias=False, layer_scale_init=None, final_norm=True)
 NO_CLS = dict(class_token=False, global_pool='', qkv_bias=False)
 REGISTERS = dict(ViT, num_registers=2, final_norm=True)
-# Arguments of timm's model and of the anchor, see docs/how_to/weights.md.
+# Arguments of timm's model and of the anchor, see docs/how_to/anchors.md.
 FAMILIES = {
     'deit3_small_patch16_224': ({}, dict(final_norm=True)),
     'vit_base_patch16_224.augreg_in21k': ({}, dict(ViT, final_norm=True)),

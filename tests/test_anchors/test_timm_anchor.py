@@ -24,7 +24,7 @@ from snnet_mm.models import SNNetv2
 
 timm = pytest.importorskip('timm')
 DINOV3, ROPE_MIXED = 'vit_small_patch16_dinov3', 'vit_small_patch16_rope_mixed_224'
-DOC = Path(__file__).parents[2] / 'docs/how_to/families.md'
+DOC = Path(__file__).parents[2] / 'docs/how_to/anchors.md'
 
 
 @pytest.mark.parametrize('name', FAMILIES)

@@ -129,7 +129,7 @@ def test_weights_in_the_names_of_timm_of_the_authors_and_ours(tmp_path):
 
 @torch.no_grad()
 def test_the_family_that_the_docs_add(monkeypatch):
-    text = (Path(__file__).parents[2] / 'docs/how_to/stages.md').read_text()
+    text = (Path(__file__).parents[2] / 'docs/how_to/anchors.md').read_text()
     blocks = [part.split('```')[0] for part in text.split('```python\n')]
     (code,) = [block for block in blocks if "FAMILIES['regnet']" in block]
     monkeypatch.setitem(timm_stage_anchor.FAMILIES, 'regnet', None)

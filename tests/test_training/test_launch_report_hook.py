@@ -1,3 +1,5 @@
+import re
+
 import pytest
 import torch
 from tiny import tiny_config
@@ -57,9 +59,9 @@ def test_launch_report_disk_of_kept_checkpoints(tmp_path, capsys):
     hook = 'default_hooks.checkpoint.'
     settings = {f'{hook}max_keep_ckpts': 2, f'{hook}save_best': None}
     settings['train_cfg.max_iters'] = 3
-    runner, out = lines_of(tmp_path, capsys, **settings)
-    size = checkpoint_bytes(runner.model, runner.optim_wrapper.optimizer) / 1e9
-    assert f'Checkpoints: 2 x {size:.2g} GB in {tmp_path}' in ' '.join(out.split())
+    _, out = lines_of(tmp_path, capsys, **settings)
+    words = rf'Checkpoints: 2 x 0\.0001\d GB in {tmp_path}, which has \d+ GB free'
+    assert re.search(words, out)
 
 
 def test_train_scale_lr_scales_with_the_batch(tmp_path, capsys):
@@ -70,7 +72,9 @@ def test_train_scale_lr_scales_with_the_batch(tmp_path, capsys):
         base = 4 * cfg.train_dataloader.batch_size
         cfg.auto_scale_lr = dict(base_batch_size=base)
         runner = run.train(cfg, tmp_path / str(scaled), scale_lr=scaled)
-        rates[scaled] = [group['lr'] for group in runner.optim_wrapper.param_groups]
+        rates[scaled] = [
+            group['lr'] for group in runner.optim_wrapper.optimizer.param_groups
+        ]
         warned = 'The config is made for' in capsys.readouterr().out
         assert warned is not scaled
     assert rates[True] == pytest.approx([rate / 4 for rate in rates[False]])

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from config_models import RUNS
 from mmengine.registry import MODELS, TASK_UTILS
 from states import run
 
 import snnet_mm
+from snnet_mm.anchors.blockwise import FAMILIES
 from snnet_mm.costs import cost_table
 from snnet_mm.models import fit_stitching_layers
 from snnet_mm.stitching.metrics import DIRECTIONS, KEY_METRICS, metric_directions
@@ -22,7 +24,7 @@ from snnet_mm.utils import load_config, make_safe
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / 'README.md', *(ROOT / 'docs').rglob('*.md')]
 PAGES += (ROOT / 'configs').glob('*/*.md')
-CONFIGS = [p.stem for p in (ROOT / 'configs').rglob('*.py')]
+CONFIGS = [Path(name).name for name in RUNS]
 FILES = re.compile(r'\b((?:configs|tools|tests|snnet_mm)/[\w./+-]*\w)')
 STEMS = re.compile(r'\b([\w.+-]+_\d+xb\d+[\w.+-]*?)(?:\.py)?(?=[\s`/)]|$)')
 pages = pytest.mark.parametrize('page', PAGES, ids=lambda p: str(p.relative_to(ROOT)))
@@ -113,11 +115,7 @@ def first_column(text):
     return {name for cell in cells for name in re.findall(r'`([\w./]+)`', cell)}
 
 
-def test_folders_and_arrows_are_those_of_the_package():
-    table = (ROOT / 'docs/explanation/folders.md').read_text()
-    folders = {p.parent.name for p in (ROOT / 'snnet_mm').glob('*/__init__.py')}
-    named = {name.removeprefix('snnet_mm/') for name in first_column(table)}
-    assert named == folders | {'tools', 'configs'}
+def test_arrows_are_those_of_the_package():
     imports = (ROOT / 'tests/test_imports.py').read_text()
     order = re.findall(r"'(\w+)'", ''.join(re.findall('^ORDER .*', imports, re.M)))
     arrows = ' <- '.join([*order, 'tools'])
@@ -133,12 +131,15 @@ def test_every_tool_and_registered_part_is_in_the_reference():
         if path.suffix in ('.py', '.sh') and path.parent.name != 'benchmarks'
     }
     assert first_column(of_tools) == tools | {'tools/'}
-    decorated = re.compile(r'^@\w+\.register_module\(\)\nclass (\w+)', re.MULTILINE)
+    decorated = re.compile(
+        r'^@[A-Z_]+\.register_module\(\)\nclass (\w+)', re.MULTILINE
+    )
     parts = {
         name
         for path in (ROOT / 'snnet_mm').glob('[!.]*/**/*.py')
         for name in decorated.findall(path.read_text())
     }
+    parts |= {family.name for family in FAMILIES.values()}
     assert len(parts) > 40
     assert first_column(of_parts) == parts | {'type'}
 

@@ -56,6 +56,7 @@ def read(name: str) -> StitchTable:
 
 def main() -> None:
     ToolParser(description=__doc__.splitlines()[0]).parse_args()
+    from overview import plot_overview
     from route_plot import plot_routes
 
     from snnet_mm.evaluation import plot_pareto
@@ -64,8 +65,11 @@ def main() -> None:
     for name, results in RESULTS.items():
         others = [(k, read(v)) for k, v in OTHERS.get(name, {}).items()]
         plot_pareto(read(results), PICTURES / f'{name}.png', others=others)
+    blocks = {k: read(v) for k, v in OTHERS['elastic_pareto'].items()}
+    front = read(RESULTS['elastic_pareto'])
+    plot_overview(front, blocks, 2, PICTURES / 'overview.png')
     plot_loads(LOADS, PICTURES / 'serving.png')
-    print(f'Wrote {len(RESULTS) + 2} pictures to {PICTURES}')
+    print(f'Wrote {len(RESULTS) + 3} pictures to {PICTURES}')
 
 
 if __name__ == '__main__':

@@ -76,7 +76,8 @@ TRAINING_PAGES = ('training',)
 def test_the_configs_of_the_training_pages(tmp_path):
     models, base = [], repr(str(README.parent / 'configs' / TOY))
     pages = [README.parent / 'docs/how_to' / f'{page}.md' for page in TRAINING_PAGES]
-    for i, text in enumerate(sum(map(python_of, pages), [])):
+    snippets = sum(map(python_of, pages), [])
+    for i, text in enumerate(text for text in snippets if '_base_' in text):
         path = tmp_path / f'{i}.py'
         path.write_text(re.sub(r"'./my_\w+.py'", lambda _: base, text))
         cfg = Config.fromfile(path)
@@ -105,6 +106,6 @@ def test_the_first_lines_of_the_readme(tmp_path, monkeypatch):
     model = namespace['model']
     flops = [row['costs']['flops'] for row in sn.stitches(model)]
     active = find_stitched_backbone(model).active_stitch.id
-    assert len(flops) == 3
+    assert len(flops) == 5
     assert flops[active] <= flops[0] / 2
     assert [p.name for p in (tmp_path / 'painted').rglob('*.jpg')] == ['photo.jpg']

@@ -243,7 +243,7 @@ def export(
     """Export one stitch as a standalone model, or several as a bundle.
 
     Args:
-        model: A model of :func:`load` on the CPU.
+        model: A model of :func:`load`; on a GPU, a copy is exported.
         out_dir: Output folder, which :class:`Runtime` opens.
         stitches: One id, or ids, words or budgets as in
             :class:`snnet_mm.stitching.Selection`.

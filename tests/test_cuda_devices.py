@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from snnet_mm.costs import cost_table
 from snnet_mm.esta.importance import saliency, trained_parameters
 from snnet_mm.exports.comparison import predict_loaded
+from snnet_mm.exports.exporter import on_cpu
 from snnet_mm.models import (
     ElasticBackbone,
     find_stitched_backbone,
@@ -49,7 +50,7 @@ def fake_cuda(model):
         yield
 
 
-@pytest.fixture(params=CONFIGS, ids=lambda name: name.split('_8xb')[0])
+@pytest.fixture(params=CONFIGS, ids=lambda name: name.partition('_')[0])
 def model(request, tmp_path):
     """A narrow model of each family of configs."""
     cfg = read(request.param)
@@ -129,7 +130,11 @@ def test_fits_in_turn_with_narrow_branches_stay_on_device(monkeypatch):
             assert devices(backbone(images())) == {CUDA}
 
 
-def test_export_comparison_of_a_model_on_a_gpu_is_on_the_cpu(model):
+def test_exported_model_of_a_gpu_is_a_copy_on_the_cpu(model):
     with fake_cuda(model):
-        found = predict_loaded(model, images('cpu'))
-        assert devices(found) == {torch.device('cpu')}
+        copy = on_cpu(model)
+        tensors = {t.device for t in (*copy.parameters(), *copy.buffers())}
+        assert tensors == {torch.device('cpu')}
+        assert {t.device for t in model.parameters()} == {CUDA}
+        assert devices(predict_loaded(copy, images('cpu'))) == tensors
+    assert on_cpu(copy) is copy

@@ -76,6 +76,12 @@ class _Exported(NamedTuple):
     scores: dict[tuple[str, str], Verified]
 
 
+def on_cpu(model: nn.Module) -> nn.Module:
+    """Return a model, or its copy on the CPU, where graphs are traced and compared."""
+    device = next(model.parameters()).device
+    return model if device.type == 'cpu' else deepcopy(model).cpu()
+
+
 class StitchExporter:
     """Exports stitches of one model, then reopens every file to compare predictions.
 
@@ -95,6 +101,7 @@ class StitchExporter:
         size: Sequence[int] | None = None,
         results: StitchTable | None = None,
     ) -> None:
+        model = on_cpu(model)
         self.cfg, self.model, self.results = cfg, model, results
         # Another model may have been loaded since.
         init_default_scope(cfg.get('default_scope') or 'mmengine')

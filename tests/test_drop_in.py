@@ -55,4 +55,4 @@ def test_snippet_trains_is_tested_by_id_and_budget_and_exported(page, tmp_path):
     model = sn.load(config, checkpoint, device='cpu')
     sn.export(model, tmp_path / 'bundle', sorted({0, chosen}))
     runtime = sn.Runtime(tmp_path / 'bundle')
-    assert runtime.predict(np.zeros((64, 64, 3), np.uint8)).shape == (64, 64)
+    assert runtime(np.zeros((64, 64, 3), np.uint8)).shape == (64, 64)

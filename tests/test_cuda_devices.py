@@ -11,26 +11,27 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from snnet_mm.costs import cost_table
 from snnet_mm.esta.importance import saliency, trained_parameters
-from snnet_mm.exports.comparison import predict_loaded
-from snnet_mm.exports.exporter import on_cpu
 from snnet_mm.models import (
     ElasticBackbone,
     find_stitched_backbone,
     fit_stitching_layers,
 )
 from snnet_mm.models.layers.least_squares import LeastSquares, fit_in_turn
-from snnet_mm.stitching import visiting_order
 
 CUDA = torch.device('cuda:0')
 ARCH = dict(embed_dims=16, depth=2, num_heads=2)
+SLOW = pytest.mark.slow
 CONFIGS = (
     'setr/setr-naive_snnetv2-deit3-s-l_8xb2-160k_ade20k-512x512.py',
+    'esta/fgvc/adapt-then-esta-augreg-ti-s-b_1xb64-100e_cub-224x224.py',
+)
+# The same layers, with other heads and windows.
+OTHERS = (
     'dpt/dpt_snnetv2-deit3-s-l_4xb4-24e_nyu-416x544.py',
     'vitdet/mask-rcnn_snnetv2-deit3-s-l_8xb1-100e_coco-1024x1024.py',
     'imagenet/snnetv2-deit3-s-l_8xb32-50e_in1k-224x224.py',
-    'imagenet/snnetv1-deit-ti-s-b_8xb128-50e_in1k-224x224.py',
-    'esta/fgvc/esta-augreg-ti-s-b_1xb64-100e_cub-224x224.py',
 )
+PARAMETERS = [*CONFIGS, *(pytest.param(name, marks=SLOW) for name in OTHERS)]
 
 
 @contextmanager
@@ -50,7 +51,7 @@ def fake_cuda(model):
         yield
 
 
-@pytest.fixture(params=CONFIGS, ids=lambda name: name.partition('_')[0])
+@pytest.fixture(params=PARAMETERS, ids=lambda name: name.partition('_')[0])
 def model(request, tmp_path):
     """A narrow model of each family of configs."""
     cfg = read(request.param)
@@ -62,7 +63,7 @@ def images(device=CUDA):
     return torch.empty(2, 3, SIDE, SIDE, device=device)
 
 
-def some(ids, number=8):
+def some(ids, number=2):
     """Return some stitches of every kind."""
     return ids[:: max(1, len(ids) // number)]
 
@@ -83,11 +84,6 @@ def test_forward_every_kind_of_stitch_stays_on_device(model):
             for i in some(backbone.space.ids):
                 backbone.set_stitch(i)
                 assert devices(backbone(images())) == {CUDA}
-        with backbone.sharing_prefixes(), torch.no_grad():
-            given = images()
-            for i in some(visiting_order([*backbone.space])):
-                backbone.set_stitch(i)
-                assert devices(backbone(given)) == {CUDA}
 
 
 def test_least_squares_both_ways_stays_on_device(model, monkeypatch):
@@ -101,6 +97,8 @@ def test_least_squares_both_ways_stays_on_device(model, monkeypatch):
 
 
 def test_cost_table_of_a_model_on_a_gpu_equals_that_on_a_cpu(model):
+    if hasattr(model, 'roi_head'):
+        pytest.skip('costs of boxes need a prediction, which fake tensors have not')
     wanted = cost_table(model, (SIDE, SIDE))
     with fake_cuda(model):
         assert cost_table(model, (SIDE, SIDE)) == wanted
@@ -128,13 +126,3 @@ def test_fits_in_turn_with_narrow_branches_stay_on_device(monkeypatch):
         for i in backbone.space.ids:
             backbone.set_stitch(i)
             assert devices(backbone(images())) == {CUDA}
-
-
-def test_exported_model_of_a_gpu_is_a_copy_on_the_cpu(model):
-    with fake_cuda(model):
-        copy = on_cpu(model)
-        tensors = {t.device for t in (*copy.parameters(), *copy.buffers())}
-        assert tensors == {torch.device('cpu')}
-        assert {t.device for t in model.parameters()} == {CUDA}
-        assert devices(predict_loaded(copy, images('cpu'))) == tensors
-    assert on_cpu(copy) is copy

@@ -131,9 +131,7 @@ def test_every_tool_and_registered_part_is_in_the_reference():
         if path.suffix in ('.py', '.sh') and path.parent.name != 'benchmarks'
     }
     assert first_column(of_tools) == tools | {'tools/'}
-    decorated = re.compile(
-        r'^@[A-Z_]+\.register_module\(\)\nclass (\w+)', re.MULTILINE
-    )
+    decorated = re.compile(r'^@[A-Z_]+\.register_module\(\)\nclass (\w+)', re.MULTILINE)
     parts = {
         name
         for path in (ROOT / 'snnet_mm').glob('[!.]*/**/*.py')

@@ -60,27 +60,22 @@ def write_config(args: argparse.Namespace, name: str) -> Path:
 
 def tested(config: Path, checkpoint: str) -> Runner:
     """Test all stitches of a pair; write table and plot beside its checkpoint."""
-    from snnet_mm.training import checked_runner
-    from snnet_mm.utils import runner_config
+    from snnet_mm.training import run
 
-    cfg = runner_config(config, config.with_suffix(''))
-    cfg.load_from = checkpoint
-    cfg.test_cfg.update(stitches='all', out_dir=cfg.work_dir)
-    with checked_runner(cfg, 'test') as runner:
-        runner.test()
-    return runner
+    folder = str(config.with_suffix(''))
+    return run.test(config, checkpoint, folder, stitches='all', out_dir=folder)
 
 
 def draw_pair(runner: Runner, folder: Path) -> None:
     """Draw predictions of both networks and of the middle stitch of the front."""
     from snnet_mm.elastic.report import draw_predictions
 
-    (results,) = runner.test_loop.reports
-    rows, metric = {r.id: r for r in results.stitches}, results.metric.rsplit('/')[-1]
-    between = [i for i in results.front() if i > 1]
+    table = runner.test_loop.table
+    metric = table.metric.rsplit('/')[-1]
+    between = [row.id for row in table.front() if row.id > 1]
     names = {0: 'fast'} | {i: f'stitch {i}' for i in between[len(between) // 2 :][:1]}
     titles = {
-        i: f'{name}, {metric} {results.score(rows[i]):.3g}'
+        i: f'{name}, {metric} {table.score(table[i]):.3g}'
         for i, name in (names | {1: 'slow'}).items()
     }
     draw_predictions(runner, titles, folder / 'predictions.png')

@@ -25,7 +25,8 @@ def narrow_toy(anchor=None, sizes=((8, 3), (12, 5)), config=TOY, **backbone):
     cfg.model.backbone.update(backbone)
     if cfg.model.backbone.type == 'SNNetv1':
         cfg.model.backbone.pop('stitching_layer')
-    cfg.model.decode_head.update(in_channels=sizes[-1][0], channels=8)
+    head = dict(in_channels=sizes[-1][0], channels=8, num_convs=1)
+    cfg.model.decode_head.update(head)
     return cfg
 
 

@@ -22,7 +22,7 @@ def tiny_config():
     backbone.stitching_layer = dict(type='LoRAStitchingLayer', rank=4)
     head = cfg.model.decode_head
     head.pop('init_cfg')
-    head.update(in_channels=12, channels=8)
+    head.update(in_channels=12, channels=8, num_convs=1)
     cfg.model.data_preprocessor.size = [32, 32]
     cfg.default_hooks.stitch_statistics.num_images = 4
     cfg.default_hooks.stitch_init.num_images = 2

@@ -60,7 +60,7 @@ def test_a_chain_of_three_anchors(toy_cfg, tmp_path):
     """Trained, evaluated and read again as two anchors are."""
     anchors = toy_cfg.model.backbone.anchors
     anchors.insert(1, deepcopy(anchors[0]))
-    for anchor, width, depth in zip(anchors, (16, 24, 96), (2, 3, 4), strict=True):
+    for anchor, width, depth in zip(anchors, (16, 24, 48), (2, 3, 4), strict=True):
         anchor.arch.update(embed_dims=width, depth=depth)
     runner = runner_of(toy_cfg, out_dir=str(tmp_path / 'report'))
     runner.train()

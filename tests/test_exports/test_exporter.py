@@ -42,7 +42,7 @@ def test_graphs_for_images_of_another_size(
     manifest = compare_graphs(exporter, 2, ['onnx'], logits)
     assert manifest['input']['shape'] == ['batch', 3, 40, 56]
     assert manifest['input']['channels'] == 'RGB'
-    assert manifest['outputs'][0]['shape'] == ['batch', 6, 40, 56]
+    assert manifest['outputs'][0]['shape'] == ['batch', 5, 40, 56]
     source = str(Path(snnet_mm.__file__).parent).encode()
     for path in tmp_path.glob('stitch_2_*'):
         assert source not in path.read_bytes()

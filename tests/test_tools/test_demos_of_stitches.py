@@ -110,7 +110,6 @@ def test_what_is_wrong_is_refused_before_the_model_is_built(
     (tmp_path / 'file').write_text('')
     missing = Path(checkpoint).with_name('b.pth')
     for message, path, stitch, folder in (
-        ('stitch id 77 is not in the stitching space', checkpoint, 77, tmp_path),
         ('does not exist; did you mean .a.pth.', missing, 0, tmp_path),
         ('cannot be written', checkpoint, 0, tmp_path / 'file'),
     ):

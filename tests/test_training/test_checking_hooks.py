@@ -164,8 +164,8 @@ def test_trained_parameters_are_logged(toy_cfg, caplog):
     said, warned = caplog.messages
     counts = count_parameters(runner.model)
     assert f'backbone.anchors {counts["backbone.anchors"]}, ' in said
-    # qkv and proj of four blocks x 32 and eight x 96 channels, rank 4.
-    assert f'backbone.anchors {24 * (4 * 32 + 8 * 96):,} of ' in said
+    # qkv and proj of four blocks x 16 and eight x 48 channels, rank 4.
+    assert f'backbone.anchors {24 * (4 * 16 + 8 * 48):,} of ' in said
     assert 'Only stitch 1 will be trained: there is no StitchSampl' in warned
     runner.model.requires_grad_(False)
     with pytest.raises(ValueError, match='all frozen .*lora'):

@@ -3,8 +3,8 @@
 Prediction branches on the number of objects, which a graph cannot do. While a detector
 predicts, :func:`_traceable` replaces these parts of mmdet 3.5: the choice of boxes,
 NMS, clipping to the unpadded image, RoI pooling and the steps of the RoI head.
-tests/test_exports/test_exported_detectors.py compares graphs with mmdet's inferencer, and
-fails if mmdet changes the parts or the code around them.
+tests/test_exports/test_exported_detectors.py compares graphs with mmdet's inferencer,
+and fails if mmdet changes the parts or the code around them.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -85,7 +85,6 @@ class Sensitivities:
         fitted: Preprocessed images ``(B, 3, H, W)`` that maps are fitted on.
         compared: Other images, whose predictions are compared.
         input_size: Height and width of the images.
-        every_width: Whether to measure eight widths of each branch instead of one.
     """
 
     def __init__(
@@ -94,12 +93,10 @@ class Sensitivities:
         fitted: Sequence[Tensor],
         compared: Sequence[Tensor],
         input_size: tuple[int, int],
-        every_width: bool = False,
     ) -> None:
         self.backbone = find_stitched_backbone(model)
         self.view = self.backbone.view
         self.fitted, self.compared = fitted, compared
-        self.every_width = every_width
         self.predictions = Predictions(model, input_size)
         ends, maps = self.view.ends, self.backbone.out == 'maps'
         self.read = [ends[i] for i in self.backbone.out_indices] if maps else []
@@ -189,14 +186,10 @@ class Sensitivities:
         record.order = ranking.order
         record.errors |= ranking.errors
         order.index.copy_(torch.tensor(ranking.order))
-        widths = [max(1, branch.units // MEASURED)]
-        if self.every_width:
-            widths = sorted({max(1, branch.units * n // 8) for n in range(1, 8)})
-        for units in widths:
-            layer = NarrowBranch(branch, units, dim, order, i)
-            self._fitted(layer, before, after)
-            states = [layer.map_state(state) for state in compared]
-            record.divergence[units] = self._divergence(states, i)
+        units = max(1, branch.units // MEASURED)
+        layer = self._fitted(NarrowBranch(branch, units, dim, order, i), before, after)
+        states = [layer.map_state(state) for state in compared]
+        record.divergence[units] = self._divergence(states, i)
 
     def _divergence(self, states: Sequence[TokenState], i: int) -> float:
         """Return the divergence of predictions from states after step i."""

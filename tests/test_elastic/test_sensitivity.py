@@ -90,15 +90,6 @@ def test_a_resumed_measurement_equals_one_from_the_start(build):
         assert [*search.run(wanted[:known])] == wanted[known:]
 
 
-def test_every_width_adds_eighths(build):
-    fitted, compared = images()
-    search = Sensitivities(build(), fitted, compared, (32, 32), every_width=True)
-    record = [*search.run()][1]
-    assert [*record.divergence] == [0, *range(4, 32, 4)]
-    few, many = record.divergence[4], record.divergence[28]
-    assert many < few
-
-
 def test_predictions_that_are_not_finite_are_refused(build):
     fitted, compared = images()
     compared = [batch.clone() for batch in compared]

@@ -164,7 +164,7 @@ def lose_images(cfg):
 )
 def test_what_would_fail_late_is_named_by_its_key(of_files, change, words):
     cfg, model = of_files
-    model.dataset_meta = dict(classes=list('abcdef'))
+    model.dataset_meta = dict(classes=list('abcde'))
     try_test(cfg, model)
     change(cfg)
     with pytest.raises(ValueError, match=words):

@@ -1,5 +1,4 @@
 PYTHON ?= python3
-TASK ?= seg
 ARGS ?=
 BIN := .venv/bin
 SETUP := @PYTHON="$(PYTHON)" bash tools/setup_env.sh
@@ -11,7 +10,6 @@ SETUP := @PYTHON="$(PYTHON)" bash tools/setup_env.sh
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
 	@echo 'Variables:'
-	@echo '  TASK    of demo: seg (default) or depth'
 	@echo '  ARGS    more options of demo (ARGS="--iters 100"), test or coverage'
 	@echo '  ITERS   of camvid: iterations of fine-tuning (default: 600)'
 	@echo '  TUNE    of camvid: iterations of tuning the maps (default: 0)'
@@ -19,9 +17,9 @@ help:  ## show this list
 	@echo '  PYTHON  Python 3.10 to 3.12 that .venv is made of (default: python3)'
 	@echo 'Commands of the README: source .venv/bin/activate, after make demo or camvid'
 
-demo:  ## set up .venv and run tools/demo.py, with TASK=seg or depth
+demo:  ## set up .venv and run tools/demo.py, in two minutes
 	$(SETUP) demo
-	@$(BIN)/python tools/demo.py --task $(TASK) $(ARGS)
+	@$(BIN)/python tools/demo.py $(ARGS)
 
 camvid:  ## set up .venv and run tools/camvid.sh: DINOv2-S on CamVid
 	$(SETUP) demo

@@ -18,43 +18,38 @@ from snnet_mm.utils import ToolParser, check, run_command, tool_command
 if TYPE_CHECKING:
     from mmengine.runner import Runner
 
+CONFIG = 'setr-naive_vit-{}_1xb16-300_toy-scenes-64x64.py'
 TOY = Path(__file__).parents[1] / 'configs' / 'toy'
-# Configs of the two networks by task, and iterations of each and of both stitched.
-CONFIGS = dict(
-    seg='setr-naive_vit-{}_1xb16-300_toy-scenes-64x64',
-    depth='dpt_vit-{}_1xb16-300_toy-scenes-64x64',
-)
-ITERS = dict(seg=(300, 300, 100), depth=(300, 300, 100))
+ITERS = dict(fast=150, slow=250, stitched=100)
+# Of the slow network's FLOPs, of which its head needs 19 %.
+BUDGETS = '30%,25%,23%,20%'
 
 
 def parse_args() -> argparse.Namespace:
     parser = ToolParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
-    add('--task', choices=CONFIGS, default='seg', help='what the networks predict')
-    what = 'output folder (default: work_dirs/demo, or work_dirs/demo_TASK)'
-    add('--work-dir', type=Path, help=what)
-    add('--iters', type=int, help='iterations of each training (default: by task)')
+    what = 'output folder (default: %(default)s)'
+    add('--work-dir', type=Path, default=Path('work_dirs', 'demo'), help=what)
+    what = 'iterations of each training (default: 150, 250 and 100)'
+    add('--iters', type=int, help=what)
     what = 'scenes to evaluate on (default: the config)'
     add('--num-scenes', type=int, help=what)
     args = parser.parse_args()
     for name, value in (('iters', args.iters), ('num-scenes', args.num_scenes)):
         check(value is None or value > 0, f'--{name}', value, '1 or more')
-    if args.work_dir is None:
-        name = 'demo' if args.task == 'seg' else f'demo_{args.task}'
-        args.work_dir = Path('work_dirs', name)
     return args
 
 
-def write_config(args: argparse.Namespace, name: str) -> Path:
+def write_config(name: str, folder: Path, num_scenes: int | None) -> Path:
     """Write the config of the fast or slow network into the output folder."""
     from mmengine.config import Config
 
-    cfg = Config.fromfile(TOY / f'{CONFIGS[args.task].format(name)}.py')
-    if args.num_scenes is not None:
+    cfg = Config.fromfile(TOY / CONFIG.format(name))
+    if num_scenes is not None:
         for loader in (cfg.val_dataloader, cfg.test_dataloader):
-            loader.dataset.num_scenes = args.num_scenes
-    args.work_dir.mkdir(parents=True, exist_ok=True)
-    cfg.dump(path := args.work_dir / f'{name}.py')
+            loader.dataset.num_scenes = num_scenes
+    folder.mkdir(parents=True, exist_ok=True)
+    cfg.dump(path := folder / f'{name}.py')
     return path
 
 
@@ -109,23 +104,24 @@ def main() -> None:
 
     if 'OMP_NUM_THREADS' not in os.environ:
         torch.set_num_threads(1)  # threads of such small networks wait for each other
-    folder = args.work_dir
-    iters = [args.iters or number for number in ITERS[args.task]]
-    pair = []
-    for name, number in zip(('fast', 'slow'), iters, strict=False):
+    folder, pair = args.work_dir, []
+    iters = {name: args.iters or number for name, number in ITERS.items()}
+    for name in ('fast', 'slow'):
         say.head(f'Train a {name} network')
-        config = write_config(args, name)
-        pair.append((str(config), sn.train(config, folder / name, number)))
+        config = write_config(name, folder, args.num_scenes)
+        pair.append((str(config), sn.train(config, folder / name, iters[name])))
     say.head('Stitch both networks, and train all stitches jointly')
     stitched = folder / 'stitched.py'
     sn.stitch(*pair, stitched)
-    checkpoint = sn.train(stitched, folder / 'stitched', iters[-1])
+    checkpoint = sn.train(stitched, folder / 'stitched', iters['stitched'])
     draw_pair(tested(stitched, checkpoint), folder / 'stitched')
     say.head('Make the slow network elastic, without training')
-    sn.make_elastic(*pair[1], folder / 'elastic', say=say)
+    sn.make_elastic(*pair[1], folder / 'elastic', budgets=BUDGETS, say=say)
     say.head('Done. Next')
     print('  source .venv/bin/activate')
-    print(' ', tool_command('test.py', stitched, checkpoint, '--stitch-id', 1))
+    known = '--results', folder / 'stitched' / 'stitches.json'
+    command = tool_command('test.py', stitched, checkpoint, '--budget', '60%', *known)
+    print(f'  {command}')
     print('\n'.join(say.commands))
 
 

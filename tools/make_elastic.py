@@ -19,7 +19,7 @@ def parse_args() -> argparse.Namespace:
     add('--work-dir', type=Path, help=what)
     what = 'folder of unlabelled images (default: the training images of the config)'
     add('--images', help=what)
-    what = 'images that the maps are fitted on (default: 64; for a classifier 500)'
+    what = 'images that the maps are fitted on (default: 200; for a classifier 500)'
     add('--num-images', type=int, help=what)
     which = parser.add_mutually_exclusive_group()
     what = """budgets such as 50%%,25%%, 3G, 20M or 10ms,20ms on this device (default:

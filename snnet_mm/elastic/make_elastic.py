@@ -56,9 +56,10 @@ from .sensitivity import TOKENS, Sensitivities, StepRecord
 from .step_costs import StepCosts, probe_chains
 from .tuning import tuning_config
 
-# Images that chains are fitted on. Classifiers need more: each of their images has one
-# cls token and few patches.
-NUM_IMAGES, OF_CLASSIFIERS = 64, 500
+# Images on which steps are measured and, as accuracy gains by more, chains are fitted;
+# see docs/explanation/tried_and_left.md. Classifiers need more for both: each of their
+# images has one cls token and few patches.
+NUM_IMAGES, FIT_IMAGES, OF_CLASSIFIERS = 64, 200, 500
 NUM_COMPARED = 24  # other images, whose predictions are compared
 FITS = 'chain_fits'  # in the meta of elastic.pth: what its chains were fitted on
 
@@ -107,8 +108,9 @@ def make_elastic(
         blocks: Blocks that each chain keeps whole, instead of budgets and plans.
         iters: Tuning iterations of maps and projections. The network stays frozen.
         rate: Peak learning rate of tuning.
-        num_images: Number of images that maps are fitted on. Default: 64, or 500 for
-            classifiers, whose images have one cls token and few patches.
+        num_images: Number of images that maps are fitted on. Default: 200, and 64 while
+            widths are chosen, or 500 for classifiers, whose images have one cls token
+            and few patches.
         whole: Whether ``elastic.pth`` includes the network. Otherwise it records the
             path and digest of the checkpoint, and loading checks both.
         seed: Seed of the choice of images and of training.
@@ -261,11 +263,13 @@ class _Job:
             )
         return known
 
-    def _images(self, num_images: int | None) -> ImageBatches:
-        """Return the images that chains are fitted on."""
+    def _images(
+        self, num_images: int | None, default: int = NUM_IMAGES
+    ) -> ImageBatches:
+        """Return the images of fits, by default enough for the widest branch."""
         if num_images is None:
             classifies = task_of(self.model).name == 'classification'
-            num_images = OF_CLASSIFIERS if classifies else NUM_IMAGES
+            num_images = OF_CLASSIFIERS if classifies else default
             narrow = (i for i, width in enumerate(self.view.widths) if width > 1)
             unknowns = [(i, self.view.widths[i] * self.view[i].group) for i in narrow]
             wanted = [-(-TOKENS * n // self.tokens[i]) for i, n in unknowns]
@@ -274,7 +278,8 @@ class _Job:
 
     def fit(self, chains: Sequence[str], num_images: int | None, whole: bool) -> None:
         """Fit the chains, and write config and checkpoint."""
-        self.chains, batches = [*chains], self._images(num_images)
+        batches = self._images(num_images, FIT_IMAGES)
+        self.chains = [*chains]
         backbone = self.conversion.give_chains(self.model, self.chains)
         self._check_tokens(backbone, batches)
         self.fits = dict(

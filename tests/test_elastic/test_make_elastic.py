@@ -427,9 +427,9 @@ def test_classifiers_and_wide_branches_are_fitted_on_more_images(
 ):
     """Ten tokens for each of 128 neurons are those of 20 images."""
     module, lines = sys.modules[make_elastic.__module__], []
-    assert (module.NUM_IMAGES, module.OF_CLASSIFIERS) == (64, 500)
+    assert (module.FIT_IMAGES, module.OF_CLASSIFIERS) == (200, 500)
     monkeypatch.setattr(module, 'TOKENS', tokens)
-    monkeypatch.setattr(module, 'NUM_IMAGES', 2)
+    monkeypatch.setattr(module, 'FIT_IMAGES', 2)
     monkeypatch.setattr(module, 'OF_CLASSIFIERS', 3)
     options = dict(plans=['1:0/0'], num_images=None, say=lines.append)
     quick(*trained(task), tmp_path, **options)

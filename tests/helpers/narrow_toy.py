@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import torch
 from mmengine.config import Config
-from tiny import TOY
+from tiny import ONE_CONV, TOY
 
 SHORT = ((8, 2), (12, 3))
 SIZES = ((64, 64), (50, 90), (130, 71))
@@ -25,7 +25,7 @@ def narrow_toy(anchor=None, sizes=((8, 3), (12, 5)), config=TOY, **backbone):
     cfg.model.backbone.update(backbone)
     if cfg.model.backbone.type == 'SNNetv1':
         cfg.model.backbone.pop('stitching_layer')
-    head = dict(in_channels=sizes[-1][0], channels=8, num_convs=1)
+    head = dict(in_channels=sizes[-1][0], channels=8, **ONE_CONV)
     cfg.model.decode_head.update(head)
     return cfg
 

@@ -8,6 +8,8 @@ TOY = (
     Path(__file__).parents[2]
     / 'configs/toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
 )
+# A head of one convolution to the labels' size.
+ONE_CONV = dict(num_convs=1, kernel_size=1, up_scale=4)
 
 
 def tiny_config():
@@ -22,7 +24,7 @@ def tiny_config():
     backbone.stitching_layer = dict(type='LoRAStitchingLayer', rank=4)
     head = cfg.model.decode_head
     head.pop('init_cfg')
-    head.update(in_channels=12, channels=8, num_convs=1)
+    head.update(in_channels=12, channels=8, **ONE_CONV)
     cfg.model.data_preprocessor.size = [32, 32]
     cfg.default_hooks.stitch_statistics.num_images = 4
     cfg.default_hooks.stitch_init.num_images = 2

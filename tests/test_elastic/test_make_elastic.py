@@ -360,7 +360,7 @@ def test_make_elastic_blocks_keeps_them_whole(trained, quick, tmp_path):
         (dict(budgets=2), "budgets=2; allowed: budgets such as '50%,25%'"),
         (dict(budgets='many'), "budgets='many'"),
         (dict(budgets='50%,'), "budgets=''"),
-        (dict(budgets='300MB'), 'budgets=.*allowed: budgets in %, G, M or ms'),
+        (dict(budgets='300MB'), 'budgets=.*allowed: budgets in %, G, M, ms'),
         (dict(budgets='100%'), 'below .*, the cost of the network'),
         (dict(budgets='1%'), 'at least .*, the cheapest plan: 0:'),
         (dict(plans=['0:3/8']), r"plan\[0\]='0:3/8'; allowed: 0:0 to 2/0 to 128"),

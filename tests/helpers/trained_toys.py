@@ -24,6 +24,9 @@ def write_trained(task, folder):
     """Write config and checkpoint of four blocks whose weights affect the output."""
     config = CONFIGS[OF_QUERIES.get(task, task)]
     cfg = Config.fromfile(TOY / f'{config}_toy-scenes-64x64.py')
+    cfg.model.backbone.arch.embed_dims = 32  # 16 in segmentation
+    if task == 'seg':
+        cfg.model.decode_head.in_channels = 32
     if task in OF_QUERIES:
         give_queries(cfg, task)
     without_weights(cfg.model)

@@ -83,7 +83,7 @@ def test_a_batch_norm_with_one_value_names_the_batch_size(cfg, size):
     cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
     head = dict(type='PSPHead', pool_scales=(1,), norm_cfg=dict(type='BN'))
     cfg.model.decode_head = dict(
-        head, in_channels=16, in_index=-1, channels=8, num_classes=5
+        head, in_channels=32, in_index=-1, channels=8, num_classes=5
     )
     words = f'batches have {size} image.*batch_size.*drop_last=True'
     with pytest.raises(ValueError, match=words), checked_runner(cfg, 'train') as runner:

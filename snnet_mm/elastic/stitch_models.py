@@ -101,6 +101,7 @@ def stitch_models(
     model, weights = _stitched(fast, slow)
     built, file = build_model(slow.cfg, model), out.with_suffix('.pth')
     built.load_state_dict(weights, strict=False)
+    weights = built.state_dict()  # mmengine warns of a checkpoint that lacks any
     costs = cost_table(built, slow.size)
     later = type(built).init_weights is not BaseModule.init_weights
     if not later:

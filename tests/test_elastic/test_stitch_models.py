@@ -101,6 +101,9 @@ def test_a_pair(pair, make, tmp_path):
     )
     stitched = built(cfg)
     stitched.init_weights()
+    assert torch.load(out.with_suffix('.pth'))['state_dict'].keys() == {
+        *stitched.state_dict()
+    }
     images = torch.randn(2, 3, 64, 64)
     ends = [(1, slow)] + [(0, fast)] * pair.startswith('cls')
     for stitch, trained in ends:

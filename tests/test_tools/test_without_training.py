@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-TOOL = Path(__file__).parents[2] / 'tools/research/without_training.py'
+TOOL = Path(__file__).parents[2] / 'tools/research/training_free.py'
 
 
 @pytest.fixture(scope='module')

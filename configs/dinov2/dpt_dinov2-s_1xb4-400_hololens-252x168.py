@@ -28,6 +28,7 @@ model = dict(
         arch='small',
         img_size=crop_size,
         patch_size=14,
+        pos_embed_antialias=True,
         layer_scale_init=1.0,
         out_indices=(2, 5, 8, 11),
         init_cfg=dict(

@@ -21,7 +21,13 @@ _base_.test_dataloader.dataset.pipeline[1].scale = (252, 168)
 train_dataloader = dict(batch_size=4)
 auto_scale_lr = dict(base_batch_size=4)
 slow_checkpoint = 'work_dirs/hololens-slow/iter_400.pth'
-anchor = dict(type='PlainViT', img_size=crop_size, patch_size=14, layer_scale_init=1.0)
+anchor = dict(
+    type='PlainViT',
+    img_size=crop_size,
+    patch_size=14,
+    pos_embed_antialias=True,
+    layer_scale_init=1.0,
+)
 weights = dict(type='Pretrained', prefix='backbone.')
 head = dict(type='Pretrained', prefix='decode_head.')
 model = dict(

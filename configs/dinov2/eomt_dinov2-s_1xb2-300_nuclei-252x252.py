@@ -13,7 +13,13 @@ _base_.train_dataloader.dataset.pipeline[3].crop_size = image_size
 _base_.val_dataloader.dataset.pipeline[1].scale = image_size
 _base_.test_dataloader.dataset.pipeline[1].scale = image_size
 weights = dict(type='Pretrained', checkpoint='timm://vit_small_patch14_dinov2.lvd142m')
-vit = dict(type='PlainViT', img_size=image_size, patch_size=14, layer_scale_init=1.0)
+vit = dict(
+    type='PlainViT',
+    img_size=image_size,
+    patch_size=14,
+    pos_embed_antialias=True,
+    layer_scale_init=1.0,
+)
 model = dict(
     type='Mask2Former',
     data_preprocessor=dict(

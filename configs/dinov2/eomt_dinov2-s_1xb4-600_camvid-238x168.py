@@ -13,7 +13,11 @@ custom_imports = dict(
 )
 weights = dict(type='Pretrained', checkpoint='timm://vit_small_patch14_dinov2.lvd142m')
 vit = dict(
-    type='PlainViT', img_size=_base_.crop_size, patch_size=14, layer_scale_init=1.0
+    type='PlainViT',
+    img_size=_base_.crop_size,
+    patch_size=14,
+    pos_embed_antialias=True,
+    layer_scale_init=1.0,
 )
 model = dict(
     data_preprocessor=dict(size=_base_.crop_size),

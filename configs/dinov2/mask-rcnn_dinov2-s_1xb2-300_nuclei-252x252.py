@@ -21,6 +21,7 @@ model = dict(
         arch='small',
         img_size=image_size,
         patch_size=14,
+        pos_embed_antialias=True,
         decomposed_rel_pos=False,
         layer_scale_init=1.0,
         init_cfg=dict(

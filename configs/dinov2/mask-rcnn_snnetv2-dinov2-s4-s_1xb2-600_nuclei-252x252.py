@@ -19,6 +19,7 @@ anchor = dict(
     type='PlainViT',
     img_size=image_size,
     patch_size=14,
+    pos_embed_antialias=True,
     cls_token=False,
     layer_scale_init=1.0,
 )

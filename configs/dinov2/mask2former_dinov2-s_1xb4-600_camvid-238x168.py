@@ -17,6 +17,7 @@ model = dict(
         arch='small',
         img_size=_base_.crop_size,
         patch_size=14,
+        pos_embed_antialias=True,
         layer_scale_init=1.0,
         init_cfg=dict(
             type='Pretrained', checkpoint='timm://vit_small_patch14_dinov2.lvd142m'

@@ -11,7 +11,11 @@ _base_ = [
 ]
 slow_checkpoint = 'work_dirs/camvid-slow/iter_600.pth'
 anchor = dict(
-    type='PlainViT', img_size=_base_.crop_size, patch_size=14, layer_scale_init=1.0
+    type='PlainViT',
+    img_size=_base_.crop_size,
+    patch_size=14,
+    pos_embed_antialias=True,
+    layer_scale_init=1.0,
 )
 weights = dict(type='Pretrained', prefix='backbone.')
 model = dict(

@@ -14,7 +14,12 @@ patch = 14
 width = 384
 pooling = 'cls'
 backbone = dict(
-    type='PlainViT', arch='small', patch_size=14, layer_scale_init=1.0, out='end'
+    type='PlainViT',
+    arch='small',
+    patch_size=14,
+    pos_embed_antialias=True,
+    layer_scale_init=1.0,
+    out='end',
 )
 mean = [123.675, 116.28, 103.53]
 std = [58.395, 57.12, 57.375]

@@ -24,6 +24,7 @@ backbone = dict(
     type='PlainViT',
     arch='small',
     patch_size=14,
+    pos_embed_antialias=True,
     layer_scale_init=1.0,
     out_indices=(2, 5, 8, 11),
     with_cls=True,

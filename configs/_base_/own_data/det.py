@@ -16,7 +16,13 @@ anchor_scale = 8
 size = (448, 448)
 patch = 14
 width = 384
-backbone = dict(type='PlainViT', arch='small', patch_size=14, layer_scale_init=1.0)
+backbone = dict(
+    type='PlainViT',
+    arch='small',
+    patch_size=14,
+    pos_embed_antialias=True,
+    layer_scale_init=1.0,
+)
 mean = [123.675, 116.28, 103.53]
 std = [58.395, 57.12, 57.375]
 batch_size = 2

@@ -20,6 +20,7 @@ anchor = dict(
     type='PlainViT',
     img_size=1008,
     patch_size=14,
+    pos_embed_antialias=True,
     cls_token=False,
     window_size=12,
     global_blocks=(2, 5, 8, 11),

@@ -18,6 +18,8 @@ from snnet_mm.models import (
 )
 from snnet_mm.models.layers.least_squares import LeastSquares, fit_in_turn
 
+# Caches compare where weights are, which is the same for all fake tensors.
+pytestmark = pytest.mark.filterwarnings('ignore:Accessing the data pointer')
 CUDA = torch.device('cuda:0')
 ARCH = dict(embed_dims=16, depth=2, num_heads=2)
 SLOW = pytest.mark.slow

@@ -47,7 +47,8 @@ def test_train_terminal_shows_what_matters_and_the_file_all(tmp_path, capsys):
     assert any('stitch_1/mIoU ' in line for line in lines)
     assert 'Fitted ' in printed
     warned = [line for line in lines if 'WARNING' in line]
-    known = 'do not match exactly', 'random weights'  # of the head, and the anchors
+    # Of the head, the anchors, and the small batch.
+    known = 'do not match exactly', 'random weights', 'is made for batches of 16'
     assert warned
     assert [x for x in warned if not any(words in x for words in known)] == []
 

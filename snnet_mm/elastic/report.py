@@ -146,7 +146,7 @@ def next_commands(folder: Path, results: StitchTable, runner: Runner) -> list[st
         tool_command('test.py', *model, '--budget', budget, *known),
         tool_command('export_stitch.py', *export, '--out', bundle),
     ]
-    if in_graph and task.name in ('segmentation', 'depth'):  # as the page can show
+    if in_graph and task.name == 'segmentation':  # which the page can show
         site = '--out', folder / 'site'
         commands.append(tool_command('web_demo.py', bundle, *site))
     return commands

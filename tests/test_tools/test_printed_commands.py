@@ -89,7 +89,7 @@ def test_printed_commands(task, write, weights, folder, tmp_path):
     assert serve.endswith(shlex.quote(str(Path('work_dirs/my model_elastic/bundle'))))
     runtime = sn.Runtime(work / 'bundle')
     assert runtime.stitches.keys() <= {0, 1}  # the front of a hardly trained network
-    assert len(web) == (task in ('seg', 'depth'))
+    assert len(web) == (task == 'seg')
     for page in web:
         scripts = write_scripts(tmp_path)
         run(folder, f'{page} --onnxruntime-web {shlex.quote(str(scripts))}')

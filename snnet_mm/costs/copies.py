@@ -15,7 +15,11 @@ def copy_on_meta(model: nn.Module, part: nn.Module) -> nn.Module:
 
     Tensors that several names or modules share stay shared.
     """
-    copies = {id(x): x for x in _held_by(model)}
+    # torch's counter refuses inputs of modules that require gradients.
+    copies = {
+        id(x): nn.Parameter(x.detach(), False) if isinstance(x, nn.Parameter) else x
+        for x in _held_by(model)
+    }
     for x in _held_by(part):
         if isinstance(x, Tensor):
             meta = x.detach().to('meta')

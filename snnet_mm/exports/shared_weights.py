@@ -196,6 +196,10 @@ def _move(tensor: _Tensor, weights: Path, offset: int) -> None:
             shape = whole, *shape[1:]
         partial = not tensor.keeps_layout and shape and shape[0] < whole
         name = f'{tensor.name}[:{shape[0]}]' if partial else tensor.name
+        known = graph.initializers.get(name)
+        if known is not None and tuple(known.shape) != shape:
+            # Equal values of another shape, such as a scalar and a vector of one.
+            name += f' as {"x".join(map(str, shape))}'
         number = math.prod(shape) * found.dtype.itemsize
         about = dict(dtype=found.dtype, shape=ir.Shape(shape), name=name)
         about |= dict(base_dir=weights.parent)

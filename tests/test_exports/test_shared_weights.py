@@ -143,3 +143,31 @@ def test_layers_of_the_same_units_share_an_index(tmp_path):
     assert sorted(a.shape for a in stored.values()) == [(24,), (96, 16), (96, 16)]
     x = rng.random((3, 16), 'f4')
     np.testing.assert_allclose(run(paths[1], x), (x @ narrow).sum(0), rtol=1e-5)
+
+
+def test_share_weights_keeps_equal_values_of_several_shapes(tmp_path):
+    """As a scalar and a vector of one element, which share their place in the file."""
+    x, path = ir.Value(), tmp_path / 'a.onnx'
+    constants = [
+        constant('a.scalar', np.array(2, 'f4')),
+        constant('a.vector', np.array([2], 'f4')),
+        constant('a.matrix', np.array([[2]], 'f4')),
+    ]
+    nodes, last = [], x
+    for value in constants:
+        nodes.append(ir.node('Mul', [last, value]))
+        last = nodes[-1].outputs[0]
+    save(
+        path,
+        [100],
+        [
+            *nodes,
+            ir.node('Reshape', [last, shape := constant('shape', np.array([100]))]),
+        ],
+        [*constants, shape],
+    )
+    share_weights([path])
+    graph = ir.load(path).graph
+    sizes = [tuple(v.shape) for n, v in graph.initializers.items() if n != 'shape']
+    assert sorted(sizes) == [(), (1,), (1, 1)]
+    np.testing.assert_array_equal(run(path, NUMBERS), 8 * NUMBERS)

@@ -31,7 +31,9 @@ class LaunchReportHook(Hook):
 
     def _report_batch(self, runner: Runner) -> None:
         processes = get_world_size()
-        size = getattr(runner.train_dataloader, 'batch_size', None)
+        loader = runner.train_dataloader
+        # mmdet's samplers make batches, and the loader then knows no size.
+        size = loader.batch_size or getattr(loader.batch_sampler, 'batch_size', None)
         if size is None:  # batches of changing size
             return
         counts = accumulative_counts(runner.optim_wrapper)

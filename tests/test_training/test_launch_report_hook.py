@@ -85,3 +85,15 @@ def test_train_scale_lr_requires_a_base_batch_size(tmp_path):
     cfg.auto_scale_lr = None
     with pytest.raises(ValueError, match='auto_scale_lr.base_batch_size'):
         run.train(cfg, tmp_path, scale_lr=True)
+
+
+def test_launch_report_batch_of_a_batch_sampler(tmp_path, capsys):
+    """As in most configs of mmdet, whose loaders then know no size."""
+    sampler = dict(type='mmdet.AspectRatioBatchSampler')
+    settings = {
+        'train_dataloader.batch_sampler': sampler,
+        'auto_scale_lr': dict(base_batch_size=8),
+    }
+    _, out = lines_of(tmp_path, capsys, **settings)
+    assert '1 process x 2 images = batch of 2' in out
+    assert 'start 4 processes' in ' '.join(out.split())

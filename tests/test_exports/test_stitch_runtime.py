@@ -89,8 +89,15 @@ def copy_for(model, cfg, exported, folder):
     return StitchRuntime(folder)
 
 
+@torch.no_grad()
 def with_statistics(model):
-    """Give stitch 0 batch norm statistics of its own."""
+    """Give stitch 0 batch norm statistics of its own, and all classes a chance.
+
+    The biases of the classes are such that each is as likely as another on noise.
+    """
+    noise = torch.randn(4, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    head = model.decode_head
+    head.conv_seg.bias -= head(model.backbone(noise)).mean((0, 2, 3))
     mixed = {k: v.clone() for k, v in model.state_dict().items() if 'running' in k}
     statistics = dict.fromkeys(IDS, mixed)
     statistics[0] = {name: 1.2 * value for name, value in mixed.items()}
@@ -152,7 +159,7 @@ def test_a_bundle_in_two_precisions(exporter, compare):
         images = 255 * torch.rand(3, 3, 64, 64)
         assert compare(i, 'fp32', images)[0].abs().max() < 1e-3
         off, error = compare(i, 'int8', exporter.graph_images)
-        assert 1e-5 < error < 0.1
+        assert 1e-5 < error < 0.3
         most = files[f'stitch_{i}_64x64_int8.onnx']['max_difference']
         assert most == pytest.approx(off.abs().max().item(), rel=1e-2)
 

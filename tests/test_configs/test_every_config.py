@@ -13,6 +13,8 @@ from mmengine.registry import DATASETS
 from mmengine.runner import Runner
 from narrow_configs import narrow, write_data
 
+from snnet_mm.models.layers.stitch_batch_norm import ROWS
+
 LANGUAGE = pytest.mark.skipif(not find_spec('transformers'), reason='transformers')
 EVERY = [
     pytest.param(name, marks=LANGUAGE if 'llama' in name else [])
@@ -198,7 +200,8 @@ def test_config_trains_and_tests(name, data_root, tmp_path):
     runner.train()
     after = runner.model.state_dict()
     assert all(v.isfinite().all() for v in after.values() if v.is_floating_point())
-    moved = {k for k, v in after.items() if not v.equal(before[k])}
+    assert all(k.endswith(ROWS) for k in {*after} - {*before})
+    moved = {k for k, v in before.items() if not v.equal(after[k])}
     if 'bridge-' in name:
         assert moved
         trained = {k for k in moved if 'running_' not in k and 'num_b' not in k}

@@ -162,7 +162,7 @@ def merged_state(model: nn.Module) -> dict[str, Tensor]:
     Its parts and plug-ins take the names that they have in a plain model.
     """
     state = model.state_dict()
-    for name, module in model.named_modules():
+    for name, module in model.named_modules(remove_duplicate=False):
         if hasattr(type(module), 'merged'):
             for key, value in module.merged().state_dict().items():
                 state[f'{name}.{key}'] = value

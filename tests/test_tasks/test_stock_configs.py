@@ -168,8 +168,8 @@ def check_stock_config(package, stock, model, data, tmp_path, **settings):
     image = str(data / 'images/validation/0.jpg')
     found = predicted(infer(package, *alone, cv2.imread(image)))
     for key, value in predicted(infer_ours(model, image)).items():
-        largest = max(1, value.abs().max().item())  # as exports are compared
-        assert_close(found[key], value, rtol=1e-5, atol=1e-5 * largest, msg=key)
+        atol = 1e-5 * max(1, value.abs().max().item())  # as exports are compared
+        assert_close(found[key], value, rtol=1e-5, atol=atol, msg=key)
 
 
 def test_the_detector_of_the_page_about_vitdet(tmp_path):

@@ -68,7 +68,7 @@ def test_two_ranks_train_alike_and_test_as_one(task, metric, tmp_path, request, 
     args = config, checkpoint, 2, '--work-dir', tmp_path / 'test'
     done = run_script('dist_test.sh', *args, '--stitch-id', ids, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count('Stitches at 64x64: 3') == 1
+    assert done.stdout.count(' 3 stitches at 64x64 ') == 1
     (written,) = (tmp_path / 'test').glob('*/stitches.json')
     cfg.pop('custom_hooks')
     cfg.load_from, cfg.work_dir = str(checkpoint), str(tmp_path / 'one')

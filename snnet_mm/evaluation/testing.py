@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
+from pprint import pformat
 
 from mmengine.dataset import BaseDataset
 from mmengine.dist import broadcast_object_list, is_main_process
@@ -104,14 +105,16 @@ def identify(runner: Runner, dataset: Dataset) -> str | None:
 
     It is None in all but the main process, although all must call this.
     """
-    cfg, images = runner.cfg, image_paths(dataset) or [len(dataset)]
+    cfg, images = runner.cfg.to_dict(), image_paths(dataset) or [len(dataset)]
     test_cfg = cfg.get('test_cfg') or {}
     settings = [cfg.get(key) for key in CONFIG_KEYS]
     settings += [test_cfg.get(key) for key in TEST_KEYS]
     weights = runner.model.state_dict()  # which sharded models gather
     if not is_main_process():
         return None
-    return digest([repr(settings), repr(images), digest_of(weights)])
+    weights = {k.removeprefix('module.'): v for k, v in weights.items()}  # of DDP
+    # Keys are sorted: a dumped config has them in another order.
+    return digest([pformat(settings), repr(images), digest_of(weights)])
 
 
 def image_paths(dataset: Dataset) -> list[str | None]:

@@ -82,6 +82,8 @@ def test_digest_covers_all_that_changes_scores(toy_cfg):
     runner.cfg = copy.deepcopy(toy_cfg)
     runner.cfg.test_cfg.update(resume=True, stitches=[0], stitches_per_pass=2)
     assert identify(runner, dataset) == known
+    runner.cfg.model = dict(reversed(runner.cfg.model.items()))
+    assert identify(runner, dataset) == known
     next(runner.model.parameters()).data.add_(1)
     assert identify(runner, dataset) != known
 

@@ -303,19 +303,22 @@ class StitchRuntime:
         times = {name: ms for name, ms in known.items() if is_number(ms) and ms > 0}
         names = {key: self._files[key]['name'] for key in keys}
         if new := {key: name for key, name in names.items() if name not in times}:
-            times |= {name: self._measure(key) for key, name in new.items()}
+            times |= {new[key]: ms for key, ms in self._measure([*new]).items()}
             temporary = path.with_name(f'.{LATENCIES}.{os.getpid()}')
             with suppress(OSError):  # read-only folder: measured again each time
                 temporary.write_text(json.dumps(kept | {setup: times}, indent=1))
                 temporary.replace(path)
         return {key: times[name] for key, name in names.items()}
 
-    def _measure(self, key: Key) -> float:
+    def _measure(self, keys: Sequence[Key]) -> dict[Key, float]:
+        """Time calls in rounds, so that a moment of other load affects all keys."""
         shape = *self._image_size, self._steps.channels
         noise = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
-        run, times = self._session(key), []
-        for _ in range(1 + REPEATS):
-            begin = time.perf_counter()
-            self._steps.predict(run, [noise])
-            times.append((time.perf_counter() - begin) * 1000)
-        return median(times[1:])
+        times: dict[Key, list[float]] = {key: [] for key in keys}
+        for first in range(0, len(keys), self._most):  # as many as can be open
+            for key in [*keys[first : first + self._most]] * (1 + REPEATS):
+                run = self._session(key)
+                begin = time.perf_counter()
+                self._steps.predict(run, [noise])
+                times[key].append((time.perf_counter() - begin) * 1000)
+        return {key: median(found[1:]) for key, found in times.items()}

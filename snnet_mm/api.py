@@ -326,7 +326,7 @@ def evaluate(
         >>> [row.id for row in sn.evaluate('snnet.py', 'snnet.pth').front()]
     """
     cfg = runner_config(config, work_dir)
-    wanted = 'settings of the test loop but out_dir, which is work_dir'
+    wanted = 'settings of the test loop except out_dir, which is work_dir'
     check('out_dir' not in options, 'options', 'out_dir', wanted)
     options |= dict(stitches=stitches, out_dir=cfg.work_dir)
     return run.results_of(run.test(cfg, checkpoint, **options))

@@ -58,13 +58,13 @@ def parse_duration(text: str) -> float:
     """Parse the seconds of a duration such as ``'8h'``, ``'30m'`` or ``'90s'``."""
     number, factor = text[:-1], SECONDS.get(text[-1:])
     right = factor and number.replace('.', '', 1).isdecimal() and float(number) > 0
-    check(right, '--deadline', text, "positive durations such as '8h', '30m', '90s'")
+    check(right, '--deadline', text, "a positive duration such as '8h', '30m', '90s'")
     return float(number) * factor
 
 
 def open_bundle(args: argparse.Namespace) -> StitchRuntime:
     """Open a bundle with the wanted stitch."""
-    check(args.results is None, '--results', args.results, 'none with a bundle')
+    check(args.results is None, '--results', args.results, 'no value with a bundle')
     runtime = StitchRuntime(args.model[0], args.threads, precision=args.precision)
     if args.stitch_id is not None:
         runtime.set_stitch(args.stitch_id)
@@ -82,7 +82,7 @@ def open_checkpoint(args: argparse.Namespace) -> tuple[Predict, Folder]:
 
     for key in ('precision', 'threads', 'deadline', 'ray'):
         value = getattr(args, key)
-        check(value is None, f'--{key}', value, 'none with a config and a checkpoint')
+        check(value is None, f'--{key}', value, 'no value with a checkpoint')
     check_file(args.model[1], 'argument: checkpoint')
     model = sn.load(*args.model, args.stitch_id, args.device)
     if args.budget is not None:
@@ -100,7 +100,7 @@ def main() -> None:
     check(number < 3, 'model', args.model, 'a bundle, or a config and a checkpoint')
     seconds = parse_duration(args.deadline) if args.deadline else None
     if args.ray is not None:
-        right, allowed = args.ray > 0 and seconds is None, 'above 0, without --deadline'
+        right, allowed = args.ray > 0 and seconds is None, 'a number > 0, no --deadline'
         check(right, '--ray', args.ray, allowed)
     check_writable(args.out, 'option: --out')
     if number == 2:

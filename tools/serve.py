@@ -50,7 +50,7 @@ def main() -> None:
     most = args.max_replicas or args.replicas
     for key in ('replicas', 'threads', 'max_queue'):
         value = getattr(args, key)
-        check(value > 0, f'--{key.replace("_", "-")}', value, 'whole numbers from 1')
+        check(value > 0, f'--{key.replace("_", "-")}', value, 'a whole number from 1')
     check(most >= args.replicas, '--max-replicas', most, f'{args.replicas} or more')
     # Latencies are measured here, before replicas compete for the machine.
     StitchRuntime(args.bundle, args.threads, precision=args.precision).front()

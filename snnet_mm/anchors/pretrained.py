@@ -29,7 +29,7 @@ def pretrained_options(
     parts = [init_cfg] if isinstance(init_cfg, Mapping) else init_cfg or []
     if all(part.get('type') != 'Pretrained' for part in parts):
         return None
-    check(len(parts) == 1, 'init_cfg', init_cfg, 'Pretrained alone')
+    check(len(parts) == 1, 'init_cfg', init_cfg, 'a single initialiser, Pretrained')
     (init_cfg,) = parts
     options = {k: v for k, v in init_cfg.items() if k != 'type'}
     known = {'checkpoint'} <= set(options) <= {'checkpoint', 'prefix', *allowed}
@@ -102,7 +102,7 @@ def read_weights(checkpoint: str) -> dict[str, Tensor]:
     elif scheme == 'timm':
         loaded = create_timm_model(name, pretrained=True).state_dict()
     else:
-        raise ValueError('allowed are timm://, http://, https:// and paths of files')
+        raise ValueError('expected a path, or timm://, http:// or https://')
     weights = {k: v for k, v in weights_of(loaded).items() if isinstance(v, Tensor)}
     if not weights:
         raise ValueError(

@@ -38,7 +38,7 @@ def spread(dataloader: DataLoader, num_images: int) -> DataLoader:
     """Return the same data loader over fewer images, evenly spaced in its data."""
     dataset, key = dataloader.dataset, 'test_dataloader.dataset'
     # Wrappers such as mmengine's ConcatDataset support no subsets.
-    allowed = 'a data set without a wrapper, to take fewer images of (config key: '
+    allowed = 'a data set without a wrapper, to limit its images (config key: '
     allowed += 'test_cfg.limit; option: --limit)'
     check(isinstance(dataset, BaseDataset), key, type(dataset).__name__, allowed)
     total, number = len(dataset), min(num_images, len(dataset))

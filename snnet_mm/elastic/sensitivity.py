@@ -100,7 +100,7 @@ class Sensitivities:
         self.predictions = Predictions(model, input_size)
         ends, maps = self.view.ends, self.backbone.out == 'maps'
         self.read = [ends[i] for i in self.backbone.out_indices] if maps else []
-        wanted = 'a network with branches, or blocks that keep the width and the stride'
+        wanted = 'a network with branches, or with blocks that keep width and stride'
         kind = type(self.view.anchor).__name__
         check(self.view.skippable, 'model.backbone', kind, wanted)
 

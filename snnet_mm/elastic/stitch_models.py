@@ -95,7 +95,7 @@ def stitch_models(
     pair = [read_trained(*model, input_size) for model in (a, b)]
     fast, slow = sorted(pair, key=lambda model: model.flops)
     for key, value in slow.facts.items():
-        wanted = f'what {slow.config} has, {value!r}'
+        wanted = f'{value!r}, as in {slow.config}'
         check(fast.facts[key] == value, key, fast.facts[key], wanted)
     check_tokens_correspond(fast.anchor, slow.anchor)
     model, weights = _stitched(fast, slow)
@@ -137,7 +137,7 @@ def read_trained(
     model = model_config(cfg)
     sizes = [input_size, *sizes, *own[: 3 * ('head' in model)]]
     size = next(filter(None, sizes), None)
-    wanted = 'height and width of images, which no preprocessor pads to a size'
+    wanted = 'height and width of images, as the preprocessor does not set them'
     check(size, '--shape', size, wanted)
     shape = 1, image_channels(elastic), *size
     images = torch.randn(shape, generator=torch.Generator().manual_seed(0))

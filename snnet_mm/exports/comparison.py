@@ -66,7 +66,7 @@ def size_of_test_images(cfg: Config, model: nn.Module) -> tuple[int, int]:
 
 def _test_set(cfg: Config) -> Sized:
     dataset = (cfg.get('test_dataloader') or {}).get('dataset')
-    check(dataset, 'test_dataloader', None, 'one whose images are compared on')
+    check(dataset, 'test_dataloader', None, 'images for the comparison')
     check_data_folders(cfg.test_dataloader, 'test_dataloader')
     return DATASETS.build(dataset)
 

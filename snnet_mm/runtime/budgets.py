@@ -44,7 +44,7 @@ UNITS = {
 SHARE = 'share'  # of the FLOPs of the largest stitch
 _COSTS = {unit.symbol: cost for cost, unit in UNITS.items()} | {'%': SHARE}
 BUDGETS = (
-    "positive numbers with a unit: '120G' (multiply-accumulates of one image), '60M' "
+    "a positive number with a unit: '120G' (multiply-accumulates of one image), '60M' "
     "(parameters), '25ms' (one forward of the batch), '300MB' (memory of it) or '50%' "
     '(of the multiply-accumulates of the largest stitch)'
 )
@@ -93,7 +93,7 @@ def parse_budget(
     check(right, key, text, BUDGETS)
     cost = _COSTS[match[2]]
     units = ', '.join(UNITS[name].symbol for name in known)
-    check(cost in (*known, SHARE), key, text, f'budgets in %, {units}')
+    check(cost in (*known, SHARE), key, text, f'a budget in %, {units}')
     factor = 0.01 if cost == SHARE else UNITS[cost].factor
     # Without rounding, 4.1M becomes 4099999.9999999995.
     return Budget(cost, round(float(match[1]) * factor, 6))

@@ -66,11 +66,11 @@ def check_size(folder: str | os.PathLike, file: Mapping) -> Path:
     places = Path(folder).resolve(), Path(folder, MANIFEST).resolve().parent
     inside = path.resolve().parent in places
     if not inside:
-        raise ValueError(f'{path}: a link out of the folder; allowed: files inside')
+        raise ValueError(f'{path} is a link out of the folder: expected a file inside')
     found, wanted = path.stat().st_size if path.is_file() else 0, file['bytes']
     if found != wanted:
-        allowed = f'{wanted} bytes, as {MANIFEST} has it; {DAMAGED}'
-        raise ValueError(f'{path}: {found} bytes; allowed: {allowed}')
+        expected = f'{wanted}, as in {MANIFEST}; {DAMAGED}'
+        raise ValueError(f'{path}: bytes={found} is invalid: expected {expected}')
     return path
 
 
@@ -82,9 +82,10 @@ def check_whole(folder: str | os.PathLike, file: Mapping) -> Path:
     """
     for about in filter(None, (file.get('weights'), file)):
         path = check_size(folder, about)
-        found, allowed = digest_of(path), f'{about["sha256"]}, as {MANIFEST} has it'
-        if found != about['sha256']:
-            raise ValueError(f'{path}: sha256={found}; allowed: {allowed}; {DAMAGED}')
+        found, wanted = digest_of(path), about['sha256']
+        if found != wanted:
+            expected = f'{wanted}, as in {MANIFEST}; {DAMAGED}'
+            raise ValueError(f'{path}: sha256={found} is invalid: expected {expected}')
     return path
 
 

@@ -82,7 +82,7 @@ class Folder:
         classes: Sequence[str] = (),
         channels: int = 3,
     ) -> None:
-        wanted = '1, 3 or 4 of image files; StitchRuntime and sn.predict take any array'
+        wanted = '1, 3 or 4 for image files; for others, pass arrays to StitchRuntime'
         check(channels in (1, 3, 4), 'in_channels', channels, wanted)
         self.out, self.images = Path(out).resolve(), list_images(source, out)
         self.task, self.classes, self.channels = task, tuple(classes), channels
@@ -192,7 +192,7 @@ def predict_folder(
         deadline: Switches stitches between batches.
         report: Called with the finished and the total number of images.
     """
-    check(is_whole(batch_size, 1), '--batch-size', batch_size, 'whole numbers from 1')
+    check(is_whole(batch_size, 1), '--batch-size', batch_size, 'a whole number from 1')
     reasons, left, total = {}, len(folder.left), len(folder.images)
     while left:
         report(total - left, total)

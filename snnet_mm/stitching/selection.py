@@ -98,7 +98,7 @@ class Selection:
         return tuple(dict.fromkeys(choice.id for choice in found))
 
     def _table_for_budgets(self, counted: StitchTable | None) -> StitchTable:
-        needed = 'results or a cost table, which budgets go by'
+        needed = 'results or a cost table, which a budget needs'
         check(self.table or counted, '--results', None, needed)
         if None in (self.table, counted):
             return self.table or counted

@@ -284,6 +284,6 @@ def check_partial(evaluator: Evaluator, options: str) -> None:
     """Raise if metrics count omitted images as missed."""
     for metric in evaluator.metrics:
         instead = task_of(metric).metric_for_part(metric)
-        allowed = f'{instead}, which does not count images left out as missed '
+        allowed = f'{instead}, which does not count left-out images as missed '
         allowed += f'({options})'
         check(not instead, 'test_evaluator', type(metric).__name__, allowed)

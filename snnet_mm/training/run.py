@@ -163,7 +163,7 @@ def test(
 def results_of(runner: Runner) -> StitchTable:
     """Return the costs and metrics of a test of stitches."""
     table, config = runner.test_loop.table, runner.cfg.get('test_evaluator')
-    check(table, 'test_evaluator', config, 'one that measures something')
+    check(table, 'test_evaluator', config, 'an evaluator with metrics')
     return table
 
 

@@ -67,12 +67,12 @@ def parse_args() -> argparse.Namespace:
         check(getattr(args, name) > 0, f'--{name}', getattr(args, name), '1 or more')
     for cost in ('latency', 'memory'):
         measured = args.sort != cost or getattr(args, cost)
-        check(measured, '--sort', cost, f'with --{cost}: a measured cost')
+        check(measured, '--sort', cost, f'--{cost} too: this cost is measured')
     if args.groups not in (None, DEFAULT):
         check(args.groups > 0, '--groups', args.groups, 'a positive number of GFLOPs')
     args.shape = [parse_size(size, '--shape') for size in args.shape or ()]
     on_gpu = args.device.startswith('cuda')
-    check(on_gpu or not args.memory, '--memory', True, 'with --device cuda: on a GPU')
+    check(on_gpu or not args.memory, '--memory', True, '--device cuda, for memory')
     return args
 
 

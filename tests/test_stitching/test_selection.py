@@ -159,16 +159,16 @@ def test_shares_of_stitches_that_were_not_tested():
     assert tested.select(SPACE) == (1,)
 
 
-WORDS = "allowed: 'all', 'anchors', .*each once.*option: --stitch-id"
-NEEDS = 'which budgets go by .option: --results'
+WORDS = "stitch-id=.* is invalid: expected 'all', .*option: --stitch-id"
+NEEDS = 'results=None is invalid.*option: --results'
 
 
 @pytest.mark.parametrize(
     ('stitches', 'costs', 'words'),
     [
         *[(s, None, WORDS) for s in ('some', '1-3', '', [], [1, 1], '1,', [1.5])],
-        *[(s, None, 'allowed are 0-3, 5-8') for s in (4, '0,4')],
-        ('4G,5', COSTS, "budget='5'; allowed: positive numbers"),
+        *[(s, None, 'expected one of 0-3, 5-8') for s in (4, '0,4')],
+        ('4G,5', COSTS, "budget='5' is invalid"),
         ('4ms', COUNTED, 'latency .* not measured.* --latency'),
         ('4G', None, NEEDS),
         ('pareto', COSTS, 'a stitches.json of .*, for pareto .option: --results'),

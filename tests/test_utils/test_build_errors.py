@@ -67,7 +67,7 @@ def test_explain_builds_other_errors_stay_as_they_are(error):
     ('error', 'kept'),
     [
         (ValueError('no images'), False),
-        (ValueError('x=1; allowed: 2 (config key: x)'), True),
+        (ValueError('x=1 is invalid (config key: x)'), True),
         (TypeError('not an iterator'), True),
         (KeyError('key'), True),
     ],
@@ -88,8 +88,8 @@ def test_explain_builds_errors_inside_a_part(error, kept):
 @pytest.mark.parametrize(
     ('key', 'value', 'words'),
     [
-        ('model.backbone.type', 'SNNetV2', "type='SNNetV2'; .*mean 'SNNetv2'"),
-        ('model.decode_head.type', 'SETRHead', "='SETRHead'; .* in mmseg or"),
+        ('model.backbone.type', 'SNNetV2', "type='SNNetV2' is .*mean 'SNNetv2'"),
+        ('model.decode_head.type', 'SETRHead', "='SETRHead' is .* in mmseg or"),
         ('default_hooks.logger.type', 'LogerHook', "a hook .*mean 'LoggerHook'"),
         (f'{SAMPLING}.sampler.type', 'UniformSampeler', "mean 'UniformSampler'"),
     ],

@@ -24,9 +24,8 @@ from .inference.init_inferencer import inferencer_of, predictions_of
 from .inference.init_model import files_in, init_model
 from .models import find_stitched_backbone, set_stitch
 from .runtime import StitchRuntime as Runtime
-from .stitching import UNITS, Choice, parse_budget
+from .stitching import UNITS, Choice, parse_budget, pick_stitch
 from .stitching import StitchTable as Table
-from .stitching import pick as pick_stitch
 from .training import run
 from .utils import check, runner_config
 

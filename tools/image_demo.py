@@ -50,7 +50,7 @@ def parse_args() -> argparse.Namespace:
     what = """write the names of classes, with scores of detections (default: of
         detections, but not on segmentations)"""
     add('--with-labels', action=argparse.BooleanOptionalAction, help=what)
-    what = 'least score of a detection to be drawn (default: %(default)s)'
+    what = 'minimum score of drawn detections (default: %(default)s)'
     add('--score-thr', type=float, default=0.3, help=what)
     args = parser.parse_args()
     check(0 < args.opacity <= 1, '--opacity', args.opacity, 'a number above 0, up to 1')

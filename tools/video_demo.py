@@ -27,7 +27,7 @@ def parse_args() -> argparse.Namespace:
     add('bundle', help='folder of an exported bundle')
     what = 'opacity of the prediction, above 0 to 1 (default: %(default)s)'
     add('--opacity', type=float, default=0.5, help=what)
-    what = 'least score of a detection to be drawn (default: %(default)s)'
+    what = 'minimum score of drawn detections (default: %(default)s)'
     add('--score-thr', type=float, default=0.3, help=what)
     add('--show', action='store_true', help='show it; q ends it')
     add('--output-file', type=Path, help='output video: .mp4, or .avi of JPEGs')

@@ -63,8 +63,8 @@ class PlainViT(TokenAnchor):
         decomposed_rel_pos: Whether to use ViTDet's relative position embeddings.
         mlp_shortcut: Whether the feed-forward branch adds its normalised input, as in
             the authors' depth model (with ``norm_eps=1e-5``).
-        adapter: ``width`` and ``parallel`` (default: False) of an :class:`Adapter` in
-            every block; only adapters are then trained. Excludes ``lora``.
+        adapter: ``width`` and ``parallel`` (default: False) of a :class:`BlockAdapter`
+            in every block; only adapters are then trained. Excludes ``lora``.
         **kwargs: See :class:`TokenAnchor`. An ``init_cfg`` of type ``'Pretrained'``
             accepts ``checkpoint``, ``prefix``, ``img_size`` and ``blocks``; see
             :meth:`adapt_weights`.

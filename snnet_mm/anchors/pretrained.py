@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from mmengine.logging import print_log
 from torch import Tensor, nn
 
-from snnet_mm.utils import check
+from snnet_mm.utils import check, check_file
 from snnet_mm.utils.checkpoints import (
     STATE_DICTS,
     load_url,
@@ -17,6 +17,10 @@ from snnet_mm.utils.checkpoints import (
 from snnet_mm.utils.timm_models import create_timm_model
 
 Weights = Mapping[str, Tensor]
+# Named in errors about files that are missing.
+SOURCES = (
+    'downloads: tools/get_weights.py --list; sources: docs/how_to/anchors.md#weights'
+)
 
 # Updates and adapters start as no-ops; old files lack the counters of batch norms.
 _OPTIONAL = re.compile(r'\.lora_[AB]$|\.adapter\.|num_batches_tracked$')
@@ -58,6 +62,7 @@ def load_into(
         adapt: Function that renames and resamples weights. Default: none.
         strict: Regex of keys that must be in both or in neither. Default: all.
     """
+    check_file(checkpoint, f'config key: {key}; {SOURCES}')
     own = module.state_dict()
     try:
         loaded = select_prefix(read_weights(checkpoint), prefix)
@@ -106,8 +111,8 @@ def read_weights(checkpoint: str) -> dict[str, Tensor]:
     weights = {k: v for k, v in weights_of(loaded).items() if isinstance(v, Tensor)}
     if not weights:
         raise ValueError(
-            f'it holds no weights, neither at its top nor under {STATE_DICTS}; there '
-            f'are {list(loaded)[:5]}'
+            f'no state dict found at its top or under {STATE_DICTS}, only '
+            f'{list(loaded)[:5]}'
         )
     return weights
 

@@ -302,7 +302,7 @@ def read_objects(
         facts=dict(
             with_mask=with_mask,
             share=median(_share(*pair) for pair in kept),
-            most=max(Counter(id(image) for image, _ in kept).values()),
+            max_per_image=max(Counter(id(image) for image, _ in kept).values()),
         ),
     )
 

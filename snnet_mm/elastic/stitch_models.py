@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from snnet_mm.anchors import Anchor, check_tokens_correspond, image_channels
 from snnet_mm.costs import cost_table, whole_model_cost
+from snnet_mm.costs.sizes import Size
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.stitching import StitchTable
 from snnet_mm.tasks import known_scopes, task_of
@@ -31,7 +32,6 @@ from .convert import (
     layer_decay,
 )
 
-Size = tuple[int, int]
 _WHY = dict(
     model='Both anchors, and neck and heads of the slow model, start from the trained '
     'ones, which a file beside this one holds; least squares fits the stitching '

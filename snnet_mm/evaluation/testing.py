@@ -11,7 +11,7 @@ from torch.utils.data import Dataset
 
 from snnet_mm.stitching import StitchTable
 from snnet_mm.utils import digest
-from snnet_mm.utils.base_checkpoint import digest_of
+from snnet_mm.utils.base_checkpoint import weights_digest
 
 from .image_scores import ImageScores
 from .metric_buffers import StitchScores
@@ -111,7 +111,7 @@ def identify(runner: Runner, dataset: Dataset) -> str | None:
     weights = runner.model.state_dict()  # which sharded models gather
     if not is_main_process():
         return None
-    return digest([repr(settings), repr(images), digest_of(weights)])
+    return digest([repr(settings), repr(images), weights_digest(weights)])
 
 
 def image_paths(dataset: Dataset) -> list[str | None]:

@@ -16,7 +16,7 @@ DAMAGED = (
 Run = Callable[[np.ndarray], list[np.ndarray]]
 
 
-def digest_of(path: str | os.PathLike) -> str:
+def file_digest(path: str | os.PathLike) -> str:
     """Return the SHA-256 digest of a file, cached until the file changes."""
     found = os.stat(path)
     return _digest(os.fspath(path), found.st_ino, found.st_size, found.st_mtime_ns)
@@ -34,7 +34,7 @@ def _digest(path: str, *_: int) -> str:
 def describe_file(path: Path) -> dict:
     """Return the manifest entry of a file: its name, size and digest."""
     about = dict(name=path.name, bytes=path.stat().st_size)
-    return about | dict(sha256=digest_of(path))
+    return about | dict(sha256=file_digest(path))
 
 
 def name_by_content(name: str, digest: str) -> str:
@@ -82,7 +82,7 @@ def check_whole(folder: str | os.PathLike, file: Mapping) -> Path:
     """
     for about in filter(None, (file.get('weights'), file)):
         path = check_size(folder, about)
-        found, wanted = digest_of(path), about['sha256']
+        found, wanted = file_digest(path), about['sha256']
         if found != wanted:
             expected = f'{wanted}, as in {MANIFEST}; {DAMAGED}'
             raise ValueError(f'{path}: sha256={found} is invalid: expected {expected}')

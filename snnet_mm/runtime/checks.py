@@ -38,10 +38,10 @@ def refusal(
     )
 
 
-def is_whole(value: Any, least: int | None = None) -> bool:
-    """Return whether a value is an integer, not a bool, and at least ``least``."""
+def is_whole(value: Any, minimum: int | None = None) -> bool:
+    """Return whether a value is an integer, not a bool, and at least ``minimum``."""
     whole = isinstance(value, Integral) and not isinstance(value, bool)
-    return whole and (least is None or value >= least)
+    return whole and (minimum is None or value >= minimum)
 
 
 def is_number(value: Any) -> bool:

@@ -23,7 +23,9 @@ class ImageFile(NamedTuple):
     stem: str
 
 
-def list_images(source: str | os.PathLike, out: str | os.PathLike) -> list[ImageFile]:
+def list_image_files(
+    source: str | os.PathLike, out: str | os.PathLike
+) -> list[ImageFile]:
     """List the images in a text file, or below a folder except those in ``out``.
 
     The text file contains one path per line, relative to the folder of the file.

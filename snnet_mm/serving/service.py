@@ -17,7 +17,7 @@ from ray.serve import metrics
 
 from snnet_mm.runtime import StitchRuntime
 from snnet_mm.runtime.checks import check
-from snnet_mm.runtime.deadline import choose
+from snnet_mm.runtime.deadline import best_in_time
 from snnet_mm.runtime.image_io import FORMATS, as_png, describe, read_image
 
 MAX_BYTES = MAX_PIXELS = 20_000_000  # of a body, and of its image
@@ -126,7 +126,9 @@ class StitchService:
         # The first arrival starts the interval and is not counted.
         rate = (len(self._arrivals) - 1) / max(now - self._arrivals[0], 1)
         planned = slack / (1 + MARGIN * self.error)
-        key = choose(times, planned, waiting, rate) or choose(times, slack, math.inf)
+        key = best_in_time(times, planned, waiting, rate) or best_in_time(
+            times, slack, math.inf
+        )
         if key is None:  # nothing runs that would show how the load changes
             self.load += RATE * (1 - self.load)
             least = min(times.values())

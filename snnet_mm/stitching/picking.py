@@ -30,7 +30,7 @@ class Choice(NamedTuple):
     reason: str
 
 
-def pick(
+def pick_stitch(
     space: StitchingSpace,
     budget: str | Budget,
     table: StitchTable,

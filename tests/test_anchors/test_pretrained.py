@@ -127,7 +127,7 @@ def test_init_cfgs_in_lists(build_vit, save):
     [
         ('absent.pth', '', 'absent.pth does not exist'),
         ('s3://bucket/a.pth', '', 'timm://, http://'),
-        (dict(epoch=3, net=dict(a=torch.ones(1))), '', r"there are \['epoch', 'net'\]"),
+        (dict(epoch=3, net=dict(a=torch.ones(1))), '', r"only \['epoch', 'net'\]"),
         ({'backbone.cls_token': torch.ones(2)}, '', r"\['backbone.cls_token'\]"),
         ({'backbone.cls_token': torch.ones(2)}, 'net', r"prefix='net.*'backbone'"),
     ],

@@ -210,7 +210,7 @@ def test_a_killed_export_leaves_a_whole_bundle(exporter, tmp_path, monkeypatch):
         manifest = write_bundle(folder)
         for path in [path for path in folder.iterdir() if path.suffix != '.json']:
             path.write_text(f'{folder.name} {path.name}')
-            digest = bundle.digest_of(path)
+            digest = bundle.file_digest(path)
             path.rename(folder / bundle.name_by_content(path.name, digest))
         for file in (*bundle.files_of(manifest), manifest['weights']):
             file |= bundle.describe_file(path_of(folder, plain(file['name'])))

@@ -82,7 +82,7 @@ def test_spaces_and_stitches_there_cannot_be(build, words):
         ([(0, 0, 1), (0, 1, 3)], ['ab'], 'in another anchor or further on'),
         ([(0, 0, 1), (1, 2, 4)], ['ab'], 'from a first to a last block'),
         ([(0, 0, 1), (1, 2, 5)], [], r'layers=\(\) is .*one stitching layer per joint'),
-        ([(0, 0, 1), (1, 2, 5)], ['ba'], r"layers=\('ba',\); .* of: ab"),
+        ([(0, 0, 1), (1, 2, 5)], ['ba'], r"layers=\('ba',\) is .* of: ab"),
     ],
 )
 def test_routes_that_cannot_be_run(segments, layers, message):

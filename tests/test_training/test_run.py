@@ -105,7 +105,7 @@ def test_train_save_best_unknown_metric_names_those_of_the_validation(cfg):
         (
             'train',
             {'model.backbone.init_cfg': dict(type='Pretrained', checkpoint='no.pth')},
-            r'no.pth does not exist.*init_cfg.checkpoint',
+            r'no.pth does not exist.*init_cfg.checkpoint.*get_weights.py',
         ),
         *(
             (mode, {f'{key}_evaluator.ann_file': 'none.json'}, f'{key}_evaluator')

@@ -38,7 +38,7 @@ def test_load_config_pretrained_beside_anchors_is_refused(tmp_path):
     """mmseg would pass it on to the backbone, which has no such setting."""
     text = "model = dict(pretrained='a.pth', backbone=dict(type='SNNetv2', anchors=[]))"
     (tmp_path / 'a.py').write_text(text)
-    with pytest.raises(ValueError, match="'a.pth'; .*init_cfg of each.*pretrained"):
+    with pytest.raises(ValueError, match="'a.pth' is .*init_cfg of each.*pretrained"):
         load_config(tmp_path / 'a.py')
 
 

@@ -103,7 +103,7 @@ def test_a_schedule_has_the_length_of_its_training(schedules, new, expected):
         interval = {700: 117, 60: 50}.get(new, new)
         assert cfg.train_cfg == {f'max_{unit}': new, 'val_interval': interval}
         other = dict(iters='epochs', epochs='iters')[unit]
-        with pytest.raises(ValueError, match=f'{other}=3 is .*: --{unit}, .*--{other}'):
+        with pytest.raises(ValueError, match=f'{other}=3 is .* --{unit}, .*--{other}'):
             set_length(cfg, **{other: 3})
         with pytest.raises(ValueError, match=f'{unit}=0 is .*--{unit}'):
             set_length(cfg, **{unit: 0})

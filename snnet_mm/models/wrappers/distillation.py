@@ -165,7 +165,7 @@ class DistillationWrapper(TeacherWrapper):
             preprocessors = self.data_preprocessor, teacher.data_preprocessor
             inputs = renormalise(inputs, *preprocessors)
         logits = teacher(inputs, mode='tensor')
-        return check_logits(logits, f'teacher {type(teacher).__name__}', least=1)
+        return check_logits(logits, f'teacher {type(teacher).__name__}', min_classes=1)
 
 
 @MODELS.register_module()
@@ -250,10 +250,10 @@ def recorded_logits(head: nn.Module) -> Iterator[list[Tensor]]:
             del each.forward
 
 
-def check_logits(logits: object, source: str, least: int = 2) -> Tensor:
-    """Return logits ``(B, K)`` or ``(B, K, h, w)``, K >= least; raise for others."""
+def check_logits(logits: object, source: str, min_classes: int = 2) -> Tensor:
+    """Return logits ``(B, K)`` or ``(B, K, h, w)``, K >= min_classes, or raise."""
     tensor = isinstance(logits, Tensor)
-    fits = tensor and logits.ndim in (2, 4) and logits.shape[1] >= least
+    fits = tensor and logits.ndim in (2, 4) and logits.shape[1] >= min_classes
     shape = tuple(logits.shape) if tensor else type(logits).__name__
     wanted = (
         'logits of two classes or more, (B, K) or (B, K, h, w); tasks without '

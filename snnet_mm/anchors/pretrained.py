@@ -18,9 +18,7 @@ from snnet_mm.utils.timm_models import create_timm_model
 
 Weights = Mapping[str, Tensor]
 # Named in errors about files that are missing.
-SOURCES = (
-    'downloads: tools/get_weights.py --list; sources: docs/how_to/anchors.md#weights'
-)
+SOURCES = 'downloads: tools/get_weights.py; sources: docs/how_to/anchors.md#weights'
 
 # Updates and adapters start as no-ops; old files lack the counters of batch norms.
 _OPTIONAL = re.compile(r'\.lora_[AB]$|\.adapter\.|num_batches_tracked$')

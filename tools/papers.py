@@ -26,9 +26,9 @@ CONFIGS = ROOT / 'configs'
 LIST = CONFIGS / 'papers.yml'
 PAGE = ROOT / 'docs' / 'explanation' / 'reproducing.md'
 # Below the first table of each README.
-WEIGHTS = '''
+WEIGHTS = """
 Where pretrained weights come from: [weights](../../docs/how_to/anchors.md#weights).
-'''
+"""
 COLUMNS = dict(
     paper='in the paper',
     configs='configs',

@@ -30,27 +30,32 @@ SECONDS = dict(h=3600, m=60, s=1)
 
 
 def parse_args() -> argparse.Namespace:
-    parser = ToolParser(description='Predict images of a folder or a list')
+    parser = ToolParser(description='Predict the images of a folder or a list')
     add = parser.add_argument
     what = 'folder of an exported bundle, or a config file and a checkpoint file'
     add('model', nargs='+', help=what)
     add('source', help='folder of images, or text file with one path per line')
     add('--out', type=Path, required=True, help='output folder')
-    add('--batch-size', type=int, default=8, help='default: %(default)s')
-    what = 'processes that Ray Data feeds, of a bundle; needs the extra ray'
+    add(
+        '--batch-size',
+        type=int,
+        default=8,
+        help='images in a batch (default: %(default)s)',
+    )
+    what = 'run a bundle in N processes with Ray Data (needs the extra ray)'
     add('--ray', type=int, metavar='N', help=what)
     add('--address', help='Ray cluster of --ray (default: one on this machine)')
     which = parser.add_mutually_exclusive_group()
-    which.add_argument('--stitch-id', type=int, help='stitch to run')
+    which.add_argument('--stitch-id', type=int, help='stitch (sub-network) to run')
     which.add_argument('--budget', help='run the best stitch within it, such as 25ms')
-    what = """switch stitches of a bundle such that all is done in this time, such as
-        8h, 30m or 90s"""
+    what = """finish within this time, such as 8h, 30m or 90s, by switching between the
+        stitches of a bundle"""
     which.add_argument('--deadline', help=what)
-    what = 'stitches.json of a test of the checkpoint, for --budget'
+    what = 'with a checkpoint: stitches.json of its test, for --budget'
     add('--results', help=what)
-    add('--precision', help='precision of the graphs of a bundle')
-    add('--threads', type=int, help='threads of a call of a bundle')
-    add('--device', help='device of a checkpoint (default: the best there is)')
+    add('--precision', help='with a bundle: use only graphs of this precision')
+    add('--threads', type=int, help='with a bundle: threads of a call')
+    add('--device', help='with a checkpoint: device (default: a GPU)')
     return parser.parse_args()
 
 

@@ -322,7 +322,7 @@ def _kept_objects(
         why = dropped.notes() or note(NO_BOX, findings[NO_BOX]) or ['it has none']
         raise ValueError(
             f'{where} has no object that training keeps: {"; ".join(why)}; a file for '
-            'validation may be removed: then a fifth of the training images is held out'
+            'validation may be removed: then a fifth of the training images is used'
         )
     for what, names in dropped.items():
         findings[what] += names

@@ -92,7 +92,7 @@ def check_shapes(weights: Weights, own: Weights) -> None:
     for key in [k for k in weights if k in own]:
         shapes = tuple(weights[key].shape), tuple(own[key].shape)
         if shapes[0] != shapes[1]:
-            raise ValueError(f'{key} has shape {shapes[0]}, wanted is {shapes[1]}')
+            raise ValueError(f'{key} has shape {shapes[0]}, expected {shapes[1]}')
 
 
 def read_weights(checkpoint: str) -> dict[str, Tensor]:

@@ -99,7 +99,7 @@ def check_parity(
         if not differences[-1] <= bound:
             raise RuntimeError(
                 f'the export of {what} differs from the stitched '
-                f'model by {differences[-1]:.2g}, allowed is {bound:.2g}: please '
+                f'model by {differences[-1]:.2g}, more than {bound:.2g}: please '
                 'report it'
             )
     return max(differences)

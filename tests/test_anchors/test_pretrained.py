@@ -72,9 +72,9 @@ def test_missing_and_unexpected_keys_are_logged_by_name(build_vit, save, log):
 @pytest.mark.parametrize(
     ('kwargs', 'message'),
     [
-        (dict(embed_dims=12), r'has shape \(1, 1, 12\), wanted is \(1, 1, 8\)'),
+        (dict(embed_dims=12), r'has shape \(1, 1, 12\), expected \(1, 1, 8\)'),
         (dict(depth=2), 'it lacks blocks.2.norm1.weight and 0 others'),
-        (dict(num_heads=4), r'table has shape \(52, 4\), wanted is \(52, 2\)'),
+        (dict(num_heads=4), r'table has shape \(52, 4\), expected \(52, 2\)'),
         (dict(img_size=(24, 40)), 'pos_embed with 15 entries fits neither 4x4 patches'),
         (dict(cls_token=False, num_registers=0), 'table has 0 rows .* anchor has 3'),
         (dict(lora=dict(rank=2)), 'it has blocks.0.attn.qkv.lora_A'),

@@ -69,7 +69,7 @@ def test_texts_and_files_that_do_not_fit_are_refused(build_pair, tmp_path):
     theirs.save_pretrained(tmp_path / 'wide')
     GPT2LMHeadModel(GPT2Config(WORDS, 32, 16, 2, 2)).save_pretrained(tmp_path / 'gpt2')
     (tmp_path / 'none').mkdir()
-    wide = r'has shape \(50, 24\), wanted is \(50, 16\)'
+    wide = r'has shape \(50, 24\), expected \(50, 16\)'
     for folder, said in dict(wide=wide, gpt2='this is a gpt2', none='a fold').items():
         wrong = MODELS.build(anchor_config(pretrained=str(tmp_path / folder)))
         with pytest.raises(ValueError, match=f'pretrained=.*{said}'):

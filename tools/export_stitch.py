@@ -80,9 +80,7 @@ def main() -> None:
     manifest = exporter.export(request)
     report(manifest, args.out, args.tolerance)
     if args.verify_on is None and {*args.precision} != {'fp32'}:
-        print(
-            'The loss of accuracy of these files is unknown: --verify-on val measures it'
-        )
+        print('The loss of accuracy is unknown: --verify-on val measures it')
 
 
 def row_of(stitch: dict, file: dict, manifest: dict) -> dict[str, str]:

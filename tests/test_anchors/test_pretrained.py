@@ -12,7 +12,7 @@ from weights import load
 from snnet_mm.anchors import PlainViT, TimmAnchor
 from snnet_mm.utils import timm_models
 
-KEY = r'\(config key: init_cfg\.checkpoint\)'
+KEY = r'\(config key: init_cfg\.checkpoint'
 
 
 @pytest.fixture

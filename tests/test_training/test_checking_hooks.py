@@ -83,7 +83,7 @@ def check_boxes(tmp_path, classes, *names, **instance):
             r"\['Car'\] is invalid.* did you mean 'car'",
         ),
         (['car', 'bus'], ['car', 'dog'], r"=\['bus'\] is invalid"),
-        (['car', 'dog'], ['car', 'dog', 'car'], 'dog.* is invalid.*some'),
+        (['car', 'dog'], ['car', 'dog', 'car'], 'car.* is invalid.*some'),
         ('car', ['car'], r"classes='car' is invalid.* a comma, \('car',\)"),
     ],
 )

@@ -450,7 +450,7 @@ def test_a_bundle_with_scores_is_ranked_by_them(bundle):
         stitch['metrics'] = found and dict(rmse=found)
     path.write_text(json.dumps(manifest))
     assert StitchRuntime(bundle).set_budget('1G') == 2
-    with pytest.raises(ValueError, match='stitch 2 in fp32, or more') as refused:
+    with pytest.raises(ValueError, match='stitch 2 in fp32') as refused:
         StitchRuntime(bundle).set_budget('0.000001G')
     least = re.search(r'at least (\S+G)', str(refused.value))[1]
     assert StitchRuntime(bundle).set_budget(least) == 2
@@ -596,7 +596,7 @@ def test_switching_while_another_thread_predicts(bundle):
     [
         (np.zeros((60, 64, 3), np.uint8), 'left to the caller: CenterCrop'),
         (np.zeros((64, 64, 3)), r'float64.*\(H, W, 3\)'),
-        (np.zeros((0, 64, 3), np.uint8), r'uint8 \(0, 64, 3\).*with pixels'),
+        (np.zeros((0, 64, 3), np.uint8), r'uint8 \(0, 64, 3\).*not empty'),
     ],
 )
 def test_images_that_are_not_taken(bundle, image, message):

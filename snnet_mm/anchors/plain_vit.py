@@ -20,8 +20,8 @@ from .checkpoint_filters import (
 from .position import (
     DecomposedRelPosBias,
     Grid,
-    KeptTensors,
     RelativePositionBias,
+    TensorCache,
     add_positions,
     grid_of,
     resize_pos_embed,
@@ -107,7 +107,7 @@ class PlainViT(TokenAnchor):
         super().__init__(dim, depth, patch_size, *prefix, drop_path_rate, **kwargs)
         self.grid = grid_of(img_size, patch_size)
         self.pos_embed_antialias = pos_embed_antialias
-        self._kept = KeptTensors()
+        self._kept = TensorCache()
         embedded = abs_pos_embed and pos_embed_prefix
         self.num_embedded_prefix = self.num_prefix if embedded else 0
         local = window_size, global_blocks, decomposed_rel_pos
@@ -157,7 +157,7 @@ class PlainViT(TokenAnchor):
         _check_layer_scale(own, weights)
         if blocks is not None:
             right = len(blocks) == 2 and blocks[1] - blocks[0] == self.depth
-            allowed = f'first and end block, 0 to {self.depth}'
+            allowed = f'first and end within 0 to {self.depth}'
             check(right, 'init_cfg.blocks', tuple(blocks), allowed)
             weights = _cut(weights, *blocks)
         if 'norm.weight' not in own:

@@ -19,7 +19,7 @@ from snnet_mm.utils.timm_models import (
 from .base import TokenAnchor
 from .position import (
     Grid,
-    KeptTensors,
+    TensorCache,
     add_positions,
     grid_of,
     resize_pos_embed,
@@ -133,7 +133,7 @@ class TimmAnchor(TokenAnchor):
         prefix = getattr(vit, 'num_prefix_tokens', 0)
         prefix = prefix, getattr(vit, 'cls_token', None) is not None
         super().__init__(*size, *prefix, drop_path_rate, init_cfg=init_cfg, **kwargs)
-        self.vit, self.kept, self.family = vit, KeptTensors(), family
+        self.vit, self.kept, self.family = vit, TensorCache(), family
         self.grid: Grid = tuple(vit.patch_embed.grid_size)
         if not final_norm or not hasattr(vit, 'norm'):
             vit.norm = nn.Identity()

@@ -36,7 +36,7 @@ def test_configs_of_mmdet_install_it_where_nothing_is_compiled():
         capture_output=True,
     )
     assert done.stdout.count("detection runs on torchvision's") == 1, done.stderr
-    assert '\nsnnet_mm.tasks.torchvision_ops True\n' in done.stdout
+    assert '\nsnnet_mm.utils.torchvision_ops True\n' in done.stdout
 
 
 @pytest.mark.parametrize('scope', ['mmseg', 'mmdet'])

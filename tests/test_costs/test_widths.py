@@ -38,14 +38,7 @@ def checked(package, stock, model, folder, key, value):
         ('mmseg', UPERNET, PLAIN, 'neck.in_channels', [32] * 3, r' .*\[32, 32'),
         ('mmseg', UPERNET, PLAIN, 'auxiliary_head.in_channels', 8, 'of the neck that'),
         ('mmdet', RETINANET, STAGES, 'neck.in_channels', [32, 48], 'of the backbone '),
-        (
-            'mmdet',
-            MASK_RCNN,
-            STAGES,
-            'rpn_head.in_channels',
-            48,
-            '=48 is .* of the neck',
-        ),
+        ('mmdet', MASK_RCNN, STAGES, 'rpn_head.in_channels', 48, '48 .* of the neck'),
         ('mmdet', MASK_RCNN, STAGES, 'roi_head.mask_head.in_channels', 48, '48 .* 32,'),
     ],
 )

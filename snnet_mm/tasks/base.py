@@ -17,7 +17,7 @@ from mmengine.visualization import Visualizer
 from torch import Tensor, nn
 
 from snnet_mm.stitching import know_metrics
-from snnet_mm.utils import check, torchvision_ops
+from snnet_mm.utils import check
 from snnet_mm.utils.logging import quiet_imports
 
 Predictions = Tensor | tuple[Tensor, ...]
@@ -264,7 +264,7 @@ def import_parts_for(cfg: Mapping) -> None:
     if scope not in known_scopes():
         return
     with quiet_imports():
-        torchvision_ops.install()
+        import_module('snnet_mm.utils.torchvision_ops').install()  # slow to import
         for module in parts_for(cfg):
             import_module(module)
         import_module(f'{scope}.utils').register_all_modules(False)

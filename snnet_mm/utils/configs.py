@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from snnet_mm.runtime.checks import check, is_number, is_whole, refusal
 
-from . import torchvision_ops
 from .logging import quiet_imports
 from .registered_names import name_types
 
@@ -38,7 +37,7 @@ def load_config(
     """
     import_module(f'{PACKAGE}.register')  # registers our types in any import order
     # Many configs of mmseg import mmdet, which needs operators.
-    torchvision_ops.install()
+    import_module('.torchvision_ops', __package__).install()  # slow to import
     path = _path_of(str(name))
     try:
         with quiet_imports():

@@ -24,9 +24,8 @@ from .inference.init_inferencer import inferencer_of, predictions_of
 from .inference.init_model import files_in, init_model
 from .models import find_stitched_backbone, set_stitch
 from .runtime import StitchRuntime as Runtime
-from .stitching import UNITS, Choice, parse_budget
+from .stitching import UNITS, Choice, parse_budget, pick_stitch
 from .stitching import StitchTable as Table
-from .stitching import pick as pick_stitch
 from .training import run
 from .utils import check, runner_config
 
@@ -326,7 +325,7 @@ def evaluate(
         >>> [row.id for row in sn.evaluate('snnet.py', 'snnet.pth').front()]
     """
     cfg = runner_config(config, work_dir)
-    wanted = 'settings of the test loop but out_dir, which is work_dir'
+    wanted = 'settings of the test loop except out_dir, which is work_dir'
     check('out_dir' not in options, 'options', 'out_dir', wanted)
     options |= dict(stitches=stitches, out_dir=cfg.work_dir)
     return run.results_of(run.test(cfg, checkpoint, **options))

@@ -28,8 +28,8 @@ def main() -> None:
         print('\nsnnet COMMAND --help lists the options of a command.')
         return
     if command not in COMMANDS:
-        allowed = ', '.join(COMMANDS)
-        sys.exit(f'Error: command={command!r}; allowed: {allowed}')
+        known = ', '.join(COMMANDS)
+        sys.exit(f'Error: command={command!r} is invalid: expected one of {known}')
     sys.argv = [f'snnet {command}', *sys.argv[2:]]
     # Not as '__main__': main() would then see the file name as argv[0].
     run_command(runpy.run_path(str(TOOLS / COMMANDS[command][0]))['main'])

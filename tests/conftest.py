@@ -17,7 +17,7 @@ from yapf.yapflib import yapf_api
 import snnet_mm  # noqa: F401
 from snnet_mm.models import SNNetv1, SNNetv2
 from snnet_mm.stitching import StitchTable
-from snnet_mm.tasks import torchvision_ops
+from snnet_mm.utils import torchvision_ops
 
 DATA = Path(__file__).parent / 'data'
 

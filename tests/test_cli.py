@@ -50,4 +50,6 @@ def test_arguments_and_errors_are_those_of_the_tool(run, tmp_path):
     status, text = run('train', str(tmp_path / 'none.py'))
     assert (status, text) == (1, '')
     status, _ = run('trian', 'a.py')
-    assert status == f"Error: command='trian'; allowed: {', '.join(NAMES)}"
+    assert status == (
+        f"Error: command='trian' is invalid: expected one of {', '.join(NAMES)}"
+    )

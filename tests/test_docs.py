@@ -74,6 +74,8 @@ def test_options_of_commands_exist(page):
         name = re.sub('^(dist|slurm)_', '', tool[1])
         files = f'tools/{name}.py', 'snnet_mm/utils/command_line.py'
         source = ''.join((ROOT / file).read_text() for file in files)
+        required = re.findall(r"'(--[\w-]+)',[^()]*required=True", source)
+        assert {*required} <= {*command.split()}, line
         for option in re.findall(r'\s(--[a-z][\w-]*)', command):
             names = option, option.replace('--no-', '--')
             assert any(f"'{n}'" in source for n in names), (name, option)

@@ -32,7 +32,7 @@ OUTSIDE['runtime'] = {'PIL', 'numpy', 'onnxruntime', 'openvino', 'supervision'}
 OUTSIDE['serving'] = {'PIL', 'fastapi', 'ray'}
 OUTSIDE['stitching'] = set()
 # Looked up only when a checkpoint of timm is asked for, or a network of mm is run.
-LAZY = {('anchors/pretrained.py', 'timm'), ('tasks/torchvision_ops.py', 'mmcv')}
+LAZY = {('anchors/pretrained.py', 'timm'), ('utils/torchvision_ops.py', 'mmcv')}
 LAZY |= {('anchors/mm_families.py', name) for name in ('mmpretrain', 'mmseg')}
 
 

@@ -21,32 +21,31 @@ from snnet_mm.utils import (
 
 
 def parse_args() -> argparse.Namespace:
-    parser = ToolParser(description='Export stitches of a model')
+    parser = ToolParser(description='Export sub-networks (stitches) of a model')
     add = parser.add_argument
     add('config', help='config file of the stitched model')
     add('checkpoint', help='its checkpoint')
-    what = """an id: a model of one stitch; or a bundle: 'all', 'anchors', 'pareto' (of
-        --results), ids such as 0,5,12 or budgets such as 60G,120G"""
+    what = """one id, exported as a model of its own; or, for a bundle, 'all',
+        'anchors', 'pareto' (the front of --results), ids such as 0,5,12, or budgets
+        such as 60G,120G"""
     add('--stitch-id', required=True, help=what)
     add('--out', type=Path, required=True, help='output folder')
-    what = 'formats (default: mm; of a bundle onnx, which shares the weights)'
+    what = 'mm (default of one id: config, checkpoint), onnx (default of a bundle), ...'
     add('--format', nargs='+', help=what)
-    what = """precisions of graphs (default: fp32); int8 quantises the linear
-        layers of the backbone"""
+    what = """fp32 (default), int8, or both; int8 quantises the linear layers of the
+        backbone"""
     add('--precision', nargs='+', default=['fp32'], help=what)
-    what = """evaluate every file on this data, beside the stitch in PyTorch; metric and
-        milliseconds of both go to the manifest"""
+    what = """evaluate every file and its stitch in PyTorch on this data, and write the
+        metric and milliseconds of both to the manifest"""
     add('--verify-on', choices=('val', 'test'), help=what)
-    add('--limit', type=int, help='evaluate on only so many images, evenly spread')
-    what = """points of the metric, or percent of an error, that a file may lose
-        (default: %(default)s); one that loses more is left out, and its stitch is
-        written in fp32 instead"""
+    add('--limit', type=int, help='images to evaluate on, evenly spaced in the data')
+    what = """maximum loss of a file: points of the metric, or percent of an error
+        (default: %(default)s); a file that loses more is replaced by one in fp32"""
     add('--tolerance', type=float, default=0.5, help=what)
-    what = """size of a graph's images (default: the sliding windows of the model,
-        test_cfg.input_size of the config, or the data preprocessor's); checkpoints need
-        none"""
+    what = """input size of graphs (default: that of the model's sliding windows,
+        test_cfg.input_size of the config, or the data preprocessor's)"""
     add('--shape', metavar='HxW', help=what)
-    what = 'stitches.json of a test: metrics for the manifest, and for choosing'
+    what = 'stitches.json of a test: ranks stitches; its metrics go to the manifest'
     add('--results', help=what)
     parser.add_cfg_options()
     args = parser.parse_args()
@@ -81,7 +80,7 @@ def main() -> None:
     manifest = exporter.export(request)
     report(manifest, args.out, args.tolerance)
     if args.verify_on is None and {*args.precision} != {'fp32'}:
-        print('What these lose of the metric is not known: --verify-on val measures it')
+        print('The loss of accuracy is unknown: --verify-on val measures it')
 
 
 def row_of(stitch: dict, file: dict, manifest: dict) -> dict[str, str]:

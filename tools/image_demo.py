@@ -50,10 +50,10 @@ def parse_args() -> argparse.Namespace:
     what = """write the names of classes, with scores of detections (default: of
         detections, but not on segmentations)"""
     add('--with-labels', action=argparse.BooleanOptionalAction, help=what)
-    what = 'least score of a detection to be drawn (default: %(default)s)'
+    what = 'minimum score of drawn detections (default: %(default)s)'
     add('--score-thr', type=float, default=0.3, help=what)
     args = parser.parse_args()
-    check(0 < args.opacity <= 1, '--opacity', args.opacity, 'above 0 to 1')
+    check(0 < args.opacity <= 1, '--opacity', args.opacity, 'a number above 0, up to 1')
     written = args.out_file is None or cv2.haveImageWriter(str(args.out_file))
     check(written, '--out-file', str(args.out_file), 'a picture, such as a .png')
     return args
@@ -99,7 +99,7 @@ def main() -> None:
     if selection is not None:
         ids = selection.select(find_stitched_backbone(model).space)
     single = len(files) * len(ids) == 1
-    check(single or not args.out_file, '--out-file', args.out_file, 'one picture')
+    check(single or not args.out_file, '--out-file', args.out_file, 'a single picture')
     inferencer, seen = init_inferencer(model), {}
     rows = {file: [] for file in files}
     for stitch_id, file in track([*product(ids, files)], 'Painting'):

@@ -8,9 +8,10 @@ from snnet_mm.utils import ToolParser, check, check_file, run_command
 
 def parse_args() -> argparse.Namespace:
     parser = ToolParser(
-        description='Give a trained model smaller budgets. Each budget runs some '
-        'branches whole, some with part of their heads or neurons, and skips some; '
-        'least squares fits what they lead into. The model itself is not changed.'
+        description='Make a trained model elastic: add sub-networks for smaller '
+        'compute budgets. Each runs some residual branches (attention, MLP) whole, '
+        'some with part of their heads or neurons, and skips others; least squares '
+        'fits linear maps in their place. The model itself is not changed.'
     )
     add = parser.add_argument
     add('config', help='config of a trained model of mmseg, mmdet or mmpretrain')
@@ -19,26 +20,27 @@ def parse_args() -> argparse.Namespace:
     add('--work-dir', type=Path, help=what)
     what = 'folder of unlabelled images (default: the training images of the config)'
     add('--images', help=what)
-    what = 'images that the maps are fitted on (default: 200; for a classifier 500)'
+    what = 'number of images to fit on (default: 200; for a classifier 500)'
     add('--num-images', type=int, help=what)
     which = parser.add_mutually_exclusive_group()
-    what = """budgets such as 50%%,25%%, 3G, 20M or 10ms,20ms on this device (default:
-        75, 50, 33 and 25 %% of what the branches cost)"""
+    what = """budgets such as 50%%,25%% (of the FLOPs), 3G (multiply-accumulates), 20M
+        (parameters) or 10ms,20ms (latency on this device); default: 75, 50, 33 and 25
+        %% of what the branches cost"""
     which.add_argument('--budgets', help=what)
-    what = """plan of a budget, such as '0:3/768 1:0/768': heads and neurons of every
-        block that is not whole; once for each budget"""
+    what = """explicit plan of a budget, such as '0:3/768 1:0/768': heads/neurons that
+        blocks 0 and 1 run; all other blocks are whole; repeat it for other budgets"""
     which.add_argument('--plan', action='append', default=[], help=what)
-    what = 'blocks that each budget keeps whole, such as 0,1,2,4,5 1,4'
+    what = 'whole blocks that each budget keeps, such as 0,1,2,4,5 1,4'
     which.add_argument('--blocks', nargs='+', default=[], help=what)
-    what = """iterations that tune the maps on the training images, or on
-        --images; the model stays as it is (default: %(default)s)"""
+    what = """iterations of tuning: fitted maps learn the model's predictions on the
+        training images, or on --images (default: %(default)s)"""
     add('--iters', type=int, default=0, help=what)
-    what = 'learning rate of tuning (default: %(default)s)'
+    what = 'peak learning rate of tuning (default: %(default)s)'
     add('--rate', type=float, default=1e-4, help=what)
-    what = 'write a checkpoint that holds the model, too'
+    what = 'write one checkpoint that also contains the weights of the model'
     add('--whole', action='store_true', help=what)
     add('--seed', type=int, default=0, help='seed (default: %(default)s)')
-    add('--device', help='device (default: the best there is)')
+    add('--device', help='device (default: a GPU, if there is one)')
     parser.add_cfg_options()
     args = parser.parse_args()
     if args.work_dir is None:

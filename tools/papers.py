@@ -25,6 +25,10 @@ ROOT = Path(__file__).resolve().parents[1]
 CONFIGS = ROOT / 'configs'
 LIST = CONFIGS / 'papers.yml'
 PAGE = ROOT / 'docs' / 'explanation' / 'reproducing.md'
+# Below the first table of each README.
+WEIGHTS = """
+Where pretrained weights come from: [weights](../../docs/how_to/anchors.md#weights).
+"""
 COLUMNS = dict(
     paper='in the paper',
     configs='configs',
@@ -141,7 +145,9 @@ def tables(papers: Mapping) -> dict[Path, str]:
         text = texts.get(path) or path.read_text()
         before, rest = text.split(begin)
         end = '<!-- end -->'
-        texts[path] = f'{before}{begin}{markdown(rows)}\n{end}{rest.partition(end)[2]}'
+        note = '' if path in texts or path.name != 'README.md' else WEIGHTS
+        rest = f'{note}{end}{rest.partition(end)[2]}'
+        texts[path] = f'{before}{begin}{markdown(rows)}\n{rest}'
     return texts
 
 

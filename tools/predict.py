@@ -30,27 +30,32 @@ SECONDS = dict(h=3600, m=60, s=1)
 
 
 def parse_args() -> argparse.Namespace:
-    parser = ToolParser(description='Predict images of a folder or a list')
+    parser = ToolParser(description='Predict the images of a folder or a list')
     add = parser.add_argument
     what = 'folder of an exported bundle, or a config file and a checkpoint file'
     add('model', nargs='+', help=what)
     add('source', help='folder of images, or text file with one path per line')
     add('--out', type=Path, required=True, help='output folder')
-    add('--batch-size', type=int, default=8, help='default: %(default)s')
-    what = 'processes that Ray Data feeds, of a bundle; needs the extra ray'
+    add(
+        '--batch-size',
+        type=int,
+        default=8,
+        help='images in a batch (default: %(default)s)',
+    )
+    what = 'run a bundle in N processes with Ray Data (needs the extra ray)'
     add('--ray', type=int, metavar='N', help=what)
     add('--address', help='Ray cluster of --ray (default: one on this machine)')
     which = parser.add_mutually_exclusive_group()
-    which.add_argument('--stitch-id', type=int, help='stitch to run')
+    which.add_argument('--stitch-id', type=int, help='stitch (sub-network) to run')
     which.add_argument('--budget', help='run the best stitch within it, such as 25ms')
-    what = """switch stitches of a bundle such that all is done in this time, such as
-        8h, 30m or 90s"""
+    what = """finish within this time, such as 8h, 30m or 90s, by switching between the
+        stitches of a bundle"""
     which.add_argument('--deadline', help=what)
-    what = 'stitches.json of a test of the checkpoint, for --budget'
+    what = 'with a checkpoint: stitches.json of its test, for --budget'
     add('--results', help=what)
-    add('--precision', help='precision of the graphs of a bundle')
-    add('--threads', type=int, help='threads of a call of a bundle')
-    add('--device', help='device of a checkpoint (default: the best there is)')
+    add('--precision', help='with a bundle: use only graphs of this precision')
+    add('--threads', type=int, help='with a bundle: threads of a call')
+    add('--device', help='with a checkpoint: device (default: a GPU)')
     return parser.parse_args()
 
 
@@ -58,13 +63,13 @@ def parse_duration(text: str) -> float:
     """Parse the seconds of a duration such as ``'8h'``, ``'30m'`` or ``'90s'``."""
     number, factor = text[:-1], SECONDS.get(text[-1:])
     right = factor and number.replace('.', '', 1).isdecimal() and float(number) > 0
-    check(right, '--deadline', text, "positive durations such as '8h', '30m', '90s'")
+    check(right, '--deadline', text, "a positive duration such as '8h', '30m', '90s'")
     return float(number) * factor
 
 
 def open_bundle(args: argparse.Namespace) -> StitchRuntime:
     """Open a bundle with the wanted stitch."""
-    check(args.results is None, '--results', args.results, 'none with a bundle')
+    check(args.results is None, '--results', args.results, 'no value with a bundle')
     runtime = StitchRuntime(args.model[0], args.threads, precision=args.precision)
     if args.stitch_id is not None:
         runtime.set_stitch(args.stitch_id)
@@ -82,7 +87,7 @@ def open_checkpoint(args: argparse.Namespace) -> tuple[Predict, Folder]:
 
     for key in ('precision', 'threads', 'deadline', 'ray'):
         value = getattr(args, key)
-        check(value is None, f'--{key}', value, 'none with a config and a checkpoint')
+        check(value is None, f'--{key}', value, 'no value with a checkpoint')
     check_file(args.model[1], 'argument: checkpoint')
     model = sn.load(*args.model, args.stitch_id, args.device)
     if args.budget is not None:
@@ -100,7 +105,7 @@ def main() -> None:
     check(number < 3, 'model', args.model, 'a bundle, or a config and a checkpoint')
     seconds = parse_duration(args.deadline) if args.deadline else None
     if args.ray is not None:
-        right, allowed = args.ray > 0 and seconds is None, 'above 0, without --deadline'
+        right, allowed = args.ray > 0 and seconds is None, 'a number > 0, no --deadline'
         check(right, '--ray', args.ray, allowed)
     check_writable(args.out, 'option: --out')
     if number == 2:

@@ -15,25 +15,32 @@ from snnet_mm.utils import ToolParser, check, run_command
 
 
 def parse_args() -> argparse.Namespace:
-    parser = ToolParser(description='Serve a bundle over HTTP')
+    parser = ToolParser(
+        description='Serve a bundle over HTTP; a request may set a deadline or a budget'
+    )
     add = parser.add_argument
     add('bundle', type=Path, help='a bundle of tools/export_stitch.py')
     add('--host', default='127.0.0.1', help='address to listen on (%(default)s)')
-    add('--port', type=int, default=8000, help='default: %(default)s')
+    add('--port', type=int, default=8000, help='port (default: %(default)s)')
     add('--replicas', type=int, default=1, help='processes (default: %(default)s)')
-    what = 'let Ray Serve start up to so many replicas under load'
+    what = 'maximum number of replicas that Ray Serve starts under load'
     add('--max-replicas', type=int, help=what)
-    add('--threads', type=int, default=1, help='of each (default: %(default)s)')
-    add('--precision', help='precision of the graphs')
+    add(
+        '--threads',
+        type=int,
+        default=1,
+        help='threads of a replica (default: %(default)s)',
+    )
+    add('--precision', help='use only graphs of this precision')
     add(
         '--deadline-ms',
         type=float,
         default=math.inf,
-        help='of requests without a deadline or budget',
+        help='deadline of requests that set none, nor a budget (default: none)',
     )
-    what = 'accepted requests of each replica, and as many that wait for one'
+    what = 'maximum number of requests in a replica, and of those that wait for one'
     add('--max-queue', type=int, default=32, help=f'{what} (default: %(default)s)')
-    what = 'seconds until a request is given up (default: %(default)s)'
+    what = 'seconds after which a request fails (default: %(default)s)'
     add('--timeout', type=float, default=30, help=what)
     add('--metrics-port', type=int, help="port of Ray's Prometheus metrics")
     add('--address', help='Ray cluster to run on (default: one for this service)')
@@ -50,7 +57,7 @@ def main() -> None:
     most = args.max_replicas or args.replicas
     for key in ('replicas', 'threads', 'max_queue'):
         value = getattr(args, key)
-        check(value > 0, f'--{key.replace("_", "-")}', value, 'whole numbers from 1')
+        check(value > 0, f'--{key.replace("_", "-")}', value, 'a whole number from 1')
     check(most >= args.replicas, '--max-replicas', most, f'{args.replicas} or more')
     # Latencies are measured here, before replicas compete for the machine.
     StitchRuntime(args.bundle, args.threads, precision=args.precision).front()

@@ -1,4 +1,4 @@
-"""Stitch two trained models: write a config and the weights that it starts from."""
+"""Stitch two trained models: write a config to train, and its initial weights."""
 
 import argparse
 from pathlib import Path
@@ -10,11 +10,11 @@ def parse_args() -> argparse.Namespace:
     parser = ToolParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     for name in ('a', 'b'):
-        add(f'config_{name}', help='config of a trained model')
+        add(f'config_{name}', help='config of a trained model, in any order')
         add(f'checkpoint_{name}', help='its checkpoint')
-    add('--out', required=True, help='config to write; weights: the same name, .pth')
-    what = """input size that costs are counted at (default: the data
-        preprocessor's, or a classifier's backbone's)"""
+    add('--out', required=True, help='config to write, with its weights beside it')
+    what = """input size at which costs are counted (default: the data
+        preprocessor's, or that of a classifier's backbone)"""
     add('--shape', metavar='HxW', help=what)
     return parser.parse_args()
 

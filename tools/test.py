@@ -18,7 +18,9 @@ from snnet_mm.utils import (
 
 
 def parse_args() -> argparse.Namespace:
-    parser = ToolParser(description='Test stitches, or a model without stitches')
+    parser = ToolParser(
+        description='Test sub-networks (stitches) of a model, or any mm model'
+    )
     add = parser.add_argument
     add('config', help='test config file path')
     add('checkpoint', help='checkpoint file')
@@ -36,30 +38,32 @@ def parse_args() -> argparse.Namespace:
 def add_stitch_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group('which stitches, on how much data')
     chosen = group.add_mutually_exclusive_group()
-    what = """stitches to test: 'all', 'anchors', 'pareto' (of --results), or ids such
-        as 0,5,12; by default what the config says"""
+    what = """stitches (sub-networks) to test: 'all', 'anchors' (the networks that were
+        stitched), 'pareto' (the front of --results), or ids such as 0,5,12 (default:
+        those of the config)"""
     chosen.add_argument('--stitch-id', help=what)
-    what = """test the best stitch within a budget such as 120G, 50%% or 25ms; several
-        budgets with commas; measured best with --results, else a guess"""
+    what = """test the best stitch within a budget, such as 120G (multiply-accumulates),
+        50%% or 25ms, or within several, such as 60G,120G; stitches are ranked by
+        --results or, without, by a prior"""
     chosen.add_argument('--budget', help=what)
-    what = """test at these input sizes, such as 126x182 168x238, the largest of which
-        the pipeline must give: a report for each, and the joint front in sizes/"""
+    what = """input sizes to test at, such as 126x182 168x238, up to that of the test
+        pipeline; writes a report for each, and their joint front to sizes/"""
     group.add_argument('--sizes', nargs='+', metavar='HxW', help=what)
-    what = """files to choose stitches by: stitches.json of earlier tests, costs.json of
-        stitch_table.py with measured costs, for budgets in ms, or stitch_scores.json of
-        a training by importance"""
+    what = """files that rank stitches: stitches.json of an earlier test, costs.json of
+        stitch_table.py (for budgets in ms), or stitch_scores.json of a training with
+        ImportanceSampler"""
     group.add_argument('--results', nargs='+', metavar='FILE', help=what)
-    what = 'metric that ranks stitches, in stitches.json too (mIoU, RMSE, box AP, ...)'
+    what = 'metric that ranks stitches, also in stitches.json (mIoU, RMSE, ...)'
     group.add_argument('--metric', help=what)
-    what = """metrics that are better when lower, none if all are when higher; asked
-        for where that is not known of a metric"""
+    what = """metrics where lower is better, or 'none'; required for metrics whose
+        direction is unknown"""
     group.add_argument('--lower-is-better', nargs='+', metavar='METRIC', help=what)
     for option, words in {
-        '--stitches-per-pass': 'evaluate at most so many stitches in one pass',
-        '--limit': 'test on so many images, evenly spread over the data',
+        '--stitches-per-pass': 'maximum number of stitches in a pass over the data',
+        '--limit': 'number of images to test on, evenly spaced in the data',
     }.items():
         group.add_argument(option, type=int, help=words)
-    what = 'skip stitches that an earlier, perhaps interrupted run of the test has done'
+    what = 'resume an interrupted test: skip the stitches that are done'
     group.add_argument('--resume', action='store_true', help=what)
 
 

@@ -7,7 +7,7 @@ from snnet_mm.utils import ToolParser, run_command, tool_command
 
 
 def parse_args() -> argparse.Namespace:
-    parser = ToolParser(description='Train a model')
+    parser = ToolParser(description='Train the model of a config')
     add = parser.add_argument
     add('config', help='train config file path')
     add('--work-dir', help='the dir to save logs and models')
@@ -15,15 +15,14 @@ def parse_args() -> argparse.Namespace:
     add('--resume', action='store_true', help=what)
     what = 'enable automatic mixed precision training; on a CPU in bfloat16'
     add('--amp', action='store_true', help=what)
-    what = 'iterations of training; schedule and warm-up are scaled to them'
+    what = 'number of iterations; the schedule and warm-up are scaled to it'
     add('--iters', type=int, help=what)
-    add('--epochs', type=int, help='the same for a config that counts epochs')
+    add('--epochs', type=int, help='number of epochs, if the config counts epochs')
     what = 'scale the learning rate to the batch size (auto_scale_lr of the config)'
     add('--auto-scale-lr', action='store_true', help=what)
     parser.add_runner_options()
-    what = """leave the hooks of the config as they are; by default mm's checkpoint hook
-        is replaced by one that writes whole files, resuming is made exact, and labels
-        are checked"""
+    what = """do not change the hooks of the config; by default checkpoints are written
+        atomically, resuming is made exact, and labels are checked"""
     add('--plain-hooks', action='store_true', help=what)
     return parser.parse_args()
 

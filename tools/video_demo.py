@@ -27,7 +27,7 @@ def parse_args() -> argparse.Namespace:
     add('bundle', help='folder of an exported bundle')
     what = 'opacity of the prediction, above 0 to 1 (default: %(default)s)'
     add('--opacity', type=float, default=0.5, help=what)
-    what = 'least score of a detection to be drawn (default: %(default)s)'
+    what = 'minimum score of drawn detections (default: %(default)s)'
     add('--score-thr', type=float, default=0.3, help=what)
     add('--show', action='store_true', help='show it; q ends it')
     add('--output-file', type=Path, help='output video: .mp4, or .avi of JPEGs')
@@ -39,7 +39,7 @@ def parse_args() -> argparse.Namespace:
     which.add_argument('--target-fps', type=float, help=what)
     args = parser.parse_args()
     check(args.show or args.output_file, '--output-file', None, 'a file, or --show')
-    check(0 < args.opacity <= 1, '--opacity', args.opacity, 'above 0 to 1')
+    check(0 < args.opacity <= 1, '--opacity', args.opacity, 'a number above 0, up to 1')
     return args
 
 
@@ -88,7 +88,7 @@ def main() -> None:
     args = parse_args()
     frames, fps = open_video(args.video)
     frame = next(frames, None)
-    known = 'video files with a frame, ids of cameras as 0, and folders of images'
+    known = 'a readable video file, a camera such as 0, or a folder of images'
     check(frame is not None, 'video', args.video, known)
     runtime = StitchRuntime(args.bundle)
     manifest, legend = runtime.manifest, {}

@@ -60,7 +60,7 @@ def scripts_of(folder: Path | None) -> Iterator[Path]:
             try:
                 subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
             except (OSError, subprocess.CalledProcessError) as error:
-                allowed = f'the unpacked npm package {PACKAGE}, where npm cannot get it'
+                allowed = f'the unpacked npm package {PACKAGE}, as npm could not get it'
                 raise refusal('--onnxruntime-web', None, allowed) from error
             (archive,) = Path(packed).glob('*.tgz')
             with tarfile.open(archive) as file:
@@ -79,7 +79,7 @@ def write_page(args: argparse.Namespace, scripts: Path) -> None:
     channels = manifest['input']['shape'][1]
     three = 'a bundle for images of three channels'
     check(channels == 3, 'bundle', f'{args.bundle}, of {channels} channels', three)
-    found, wanted = f'{args.bundle}, of {manifest["task"]}', 'a bundle of segmentation'
+    found, wanted = f'{args.bundle}, of {manifest["task"]}', 'a bundle of a segmentor'
     check(manifest['task'] == 'segmentation', 'bundle', found, wanted)
     files = [file for stitch in manifest['stitches'] for file in stitch['files']]
     files = [file for file in files if file['format'] == 'onnx']
@@ -87,7 +87,7 @@ def write_page(args: argparse.Namespace, scripts: Path) -> None:
     files += [manifest['weights']] if manifest['weights'] else []
     paths = [check_whole(args.bundle, file) for file in files]
     images = [path.name for path in args.images]
-    check(len({*images}) == len(images), '--images', images, 'names that differ')
+    check(len({*images}) == len(images), '--images', images, 'different names')
     for path in args.images:
         check(path.is_file(), '--images', str(path), 'image files that exist')
     copies = {f'bundle/{path.name}': path for path in paths}

@@ -299,7 +299,7 @@ class TokenAnchor(Anchor):
         dims, strides = [dim] * depth, [patch_size] * depth
         super().__init__(dims, strides, num_prefix, has_cls, **kwargs)
         right = is_number(drop_path_rate) and 0 <= drop_path_rate < 1
-        check(right, 'drop_path_rate', drop_path_rate, 'from 0 to below 1')
+        check(right, 'drop_path_rate', drop_path_rate, 'a rate of 0 or more, below 1')
         self.patch_size = patch_size
 
     @abstractmethod
@@ -360,13 +360,13 @@ def check_tokens_correspond(fast: Anchor, slow: Anchor) -> None:
         strides.append(tuple(x.block_strides[stage[0]] for stage in x.stages))
         registers = x.num_prefix - x.has_cls
         prefixes.append(f'{int(x.has_cls)} cls token and {registers} registers')
-    allowed = 'equal patch sizes or, in networks with stages, strides; only the '
+    allowed = 'equal patch sizes (strides, in networks with stages); only the '
     allowed += 'adapters of a BridgedBackbone resample grids'
     key = 'backbone.anchors.patch_size'
     check(strides[0] == strides[1], key, (*strides,), allowed)
-    allowed = 'equal prefix tokens: other variants of the weights, or num_registers '
-    allowed += 'and cls_token of a PlainViT, or reg_tokens in the model_args of a '
-    allowed += 'TimmAnchor, and train what is new'
+    allowed = 'equal prefix tokens: use other weights, or set num_registers and '
+    allowed += 'cls_token of a PlainViT or reg_tokens in the model_args of a '
+    allowed += 'TimmAnchor, and train the new tokens'
     key = 'backbone.anchors.num_registers'
     check(prefixes[0] == prefixes[1], key, (*prefixes,), allowed)
 

@@ -213,7 +213,7 @@ def family_of(net: nn.Module) -> NetworkFamily:
     owner = next(c for c in type(net).__mro__ if 'forward' in vars(c))
     name = f'{owner.__module__.partition(".")[0]}.{owner.__name__}'
     if name not in FAMILIES:
-        allowed = 'an anchor of snnet_mm, or one with the forward of: '
+        allowed = 'an anchor of snnet_mm, or a network with the forward of one of '
         allowed += ', '.join(sorted(FAMILIES))
         raise refusal('model.backbone.type', type(net).__name__, allowed)
     return FAMILIES[name]

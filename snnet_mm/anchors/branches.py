@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from .position import (
     DecomposedRelPosBias,
     Grid,
-    KeptTensors,
     RelativePositionBias,
+    TensorCache,
     gather_bias,
 )
 from .vit_block import from_windows, to_windows
@@ -52,7 +52,7 @@ class Branch:
         self.block = block
         self.cuts = {}
         self.units, self.group = self.size()
-        self._kept = KeptTensors()
+        self._kept = TensorCache()
 
     def size(self) -> tuple[int, int]:
         """Return the number of units and the hidden channels per unit."""
@@ -79,7 +79,7 @@ class Branch:
         return {name: value for name, value in found.items() if value is not None}
 
     def forget(self) -> None:
-        """Drop all kept copies of weights; :class:`KeptTensors` sees most changes."""
+        """Drop all kept copies of weights; :class:`TensorCache` sees most changes."""
         self._kept.train(False)
 
     def owns(self, name: str) -> bool:

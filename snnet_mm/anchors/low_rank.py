@@ -112,7 +112,7 @@ def add_lora(
         # EVA's attention reads the weight of qkv without calling the layer.
         read = name == 'qkv' and getattr(module, 'q_bias', None) is not None
         right = type(layer) is nn.Linear and not read
-        allowed = f'linear layers that the module calls, which {name} is not'
+        allowed = f'linear layers that the module calls; {name} is not one'
         check(right, 'lora.targets', targets, allowed)
         size = layer.in_features, layer.out_features, layer.bias is not None
         updated = LowRankUpdate(*size, dtype=layer.weight.dtype)

@@ -20,8 +20,8 @@ from .checkpoint_filters import (
 from .position import (
     DecomposedRelPosBias,
     Grid,
-    KeptTensors,
     RelativePositionBias,
+    TensorCache,
     add_positions,
     grid_of,
     resize_pos_embed,
@@ -63,8 +63,8 @@ class PlainViT(TokenAnchor):
         decomposed_rel_pos: Whether to use ViTDet's relative position embeddings.
         mlp_shortcut: Whether the feed-forward branch adds its normalised input, as in
             the authors' depth model (with ``norm_eps=1e-5``).
-        adapter: ``width`` and ``parallel`` (default: False) of an :class:`Adapter` in
-            every block; only adapters are then trained. Excludes ``lora``.
+        adapter: ``width`` and ``parallel`` (default: False) of a :class:`BlockAdapter`
+            in every block; only adapters are then trained. Excludes ``lora``.
         **kwargs: See :class:`TokenAnchor`. An ``init_cfg`` of type ``'Pretrained'``
             accepts ``checkpoint``, ``prefix``, ``img_size`` and ``blocks``; see
             :meth:`adapt_weights`.
@@ -101,13 +101,13 @@ class PlainViT(TokenAnchor):
         dim, depth, num_heads, mlp_ratio = _read_arch(arch)
         sides = img_size if isinstance(img_size, Sequence) else (img_size, img_size)
         right = len(sides) == 2 and all(is_whole(side, patch_size) for side in sides)
-        allowed = f'pixels, or height and width, of a patch ({patch_size}) or more'
+        allowed = f'one number of pixels or two, of at least a patch ({patch_size})'
         check(right, 'img_size', img_size, allowed)
         prefix = int(cls_token) + num_registers, cls_token
         super().__init__(dim, depth, patch_size, *prefix, drop_path_rate, **kwargs)
         self.grid = grid_of(img_size, patch_size)
         self.pos_embed_antialias = pos_embed_antialias
-        self._kept = KeptTensors()
+        self._kept = TensorCache()
         embedded = abs_pos_embed and pos_embed_prefix
         self.num_embedded_prefix = self.num_prefix if embedded else 0
         local = window_size, global_blocks, decomposed_rel_pos
@@ -127,7 +127,7 @@ class PlainViT(TokenAnchor):
         if adapter is not None:
             right = is_whole(adapter.get('width'), 1) and kwargs.get('lora') is None
             right = right and {*adapter} <= {'width', 'parallel'}
-            allowed = 'a dict with width of 1 or more and parallel, without lora'
+            allowed = 'a dict with width (1 or more) and parallel, and no lora'
             check(right, 'adapter', dict(adapter), allowed)
         rates = torch.linspace(0, drop_path_rate, depth, device='cpu').tolist()
         self.blocks = nn.ModuleList(nn.Identity() for _ in rates)
@@ -157,7 +157,7 @@ class PlainViT(TokenAnchor):
         _check_layer_scale(own, weights)
         if blocks is not None:
             right = len(blocks) == 2 and blocks[1] - blocks[0] == self.depth
-            allowed = f'first and end of {self.depth} blocks'
+            allowed = f'first and end within 0 to {self.depth}'
             check(right, 'init_cfg.blocks', tuple(blocks), allowed)
             weights = _cut(weights, *blocks)
         if 'norm.weight' not in own:
@@ -209,10 +209,10 @@ class PlainViT(TokenAnchor):
     ) -> None:
         right = all(i in range(self.depth) for i in global_blocks)
         right = right and (size or not len(global_blocks))
-        allowed = f'blocks 0 to {self.depth - 1}, and none where window_size is 0'
+        allowed = f'blocks 0 to {self.depth - 1}, or none if window_size is 0'
         check(right, 'global_blocks', tuple(global_blocks), allowed)
         local, allowed = size or offsets, 'with window_size or decomposed_rel_pos'
-        key, none = 'cls_token, num_registers', '0 prefix tokens, which lie nowhere, '
+        key, none = 'cls_token, num_registers', '0 prefix tokens (no position) '
         right = not (self.num_prefix and local)
         check(right, key, self.num_prefix, none + allowed)
         right = not (rel_pos_bias and local)
@@ -276,7 +276,7 @@ def _read_arch(arch: str | dict) -> tuple[int, int, int, float]:
     check(known, 'arch', arch, f'a name, or a dict of {needed} and mlp_ratio')
     (width, depth, heads), ratio = (arch[k] for k in needed), arch.get('mlp_ratio', 4)
     right = all(is_whole(n, 1) for n in (width, depth, heads)) and is_number(ratio)
-    allowed = 'whole numbers, embed_dims divisible by num_heads, mlp_ratio above 0'
+    allowed = 'whole numbers, with embed_dims divisible by num_heads, mlp_ratio > 0'
     right = right and ratio > 0 and width % heads == 0
     check(right, 'arch', dict(arch), allowed)
     return width, depth, heads, ratio

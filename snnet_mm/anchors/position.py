@@ -87,7 +87,7 @@ def gather_bias(table: Tensor, old: Grid, new: Grid, num_prefix: int) -> Tensor:
     return by_head.index_select(1, index.flatten()).view(1, -1, *index.shape)
 
 
-class KeptTensors(nn.Module):
+class TensorCache(nn.Module):
     """A cache of tensors computed from weights, invalidated by new weights or keys.
 
     Cached tensors have no gradient. Changes through ``.data`` are not detected, but
@@ -116,7 +116,7 @@ class KeptTensors(nn.Module):
             self._kept[slot] = key, make()
         return self._kept[slot][1]
 
-    def train(self, mode: bool = True) -> 'KeptTensors':
+    def train(self, mode: bool = True) -> 'TensorCache':
         self._kept.clear()
         return super().train(mode)
 
@@ -130,7 +130,7 @@ class RelativePositionBias(nn.Module):
         num_rows = (2 * grid[0] - 1) * (2 * grid[1] - 1) + (3 if num_prefix else 0)
         # Zeros leave pretrained weights without tables as they are.
         self.table = nn.Parameter(torch.zeros(num_rows, num_heads))
-        self._kept = KeptTensors()
+        self._kept = TensorCache()
 
     def forward(self, grid: Grid, queries: Tensor | None = None) -> Tensor:
         """Return the bias ``(1, heads, L, L)`` for a grid; queries are ignored."""

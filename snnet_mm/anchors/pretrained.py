@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from mmengine.logging import print_log
 from torch import Tensor, nn
 
-from snnet_mm.utils import check
+from snnet_mm.utils import check, check_file
 from snnet_mm.utils.checkpoints import (
     STATE_DICTS,
     load_url,
@@ -17,6 +17,8 @@ from snnet_mm.utils.checkpoints import (
 from snnet_mm.utils.timm_models import create_timm_model
 
 Weights = Mapping[str, Tensor]
+# Named in errors about files that are missing.
+SOURCES = 'downloads: tools/get_weights.py; sources: docs/how_to/anchors.md#weights'
 
 # Updates and adapters start as no-ops; old files lack the counters of batch norms.
 _OPTIONAL = re.compile(r'\.lora_[AB]$|\.adapter\.|num_batches_tracked$')
@@ -29,7 +31,7 @@ def pretrained_options(
     parts = [init_cfg] if isinstance(init_cfg, Mapping) else init_cfg or []
     if all(part.get('type') != 'Pretrained' for part in parts):
         return None
-    check(len(parts) == 1, 'init_cfg', init_cfg, 'Pretrained alone')
+    check(len(parts) == 1, 'init_cfg', init_cfg, 'a single initialiser, Pretrained')
     (init_cfg,) = parts
     options = {k: v for k, v in init_cfg.items() if k != 'type'}
     known = {'checkpoint'} <= set(options) <= {'checkpoint', 'prefix', *allowed}
@@ -58,6 +60,7 @@ def load_into(
         adapt: Function that renames and resamples weights. Default: none.
         strict: Regex of keys that must be in both or in neither. Default: all.
     """
+    check_file(checkpoint, f'config key: {key}; {SOURCES}')
     own = module.state_dict()
     try:
         loaded = select_prefix(read_weights(checkpoint), prefix)
@@ -89,7 +92,7 @@ def check_shapes(weights: Weights, own: Weights) -> None:
     for key in [k for k in weights if k in own]:
         shapes = tuple(weights[key].shape), tuple(own[key].shape)
         if shapes[0] != shapes[1]:
-            raise ValueError(f'{key} has shape {shapes[0]}, wanted is {shapes[1]}')
+            raise ValueError(f'{key} has shape {shapes[0]}, expected {shapes[1]}')
 
 
 def read_weights(checkpoint: str) -> dict[str, Tensor]:
@@ -102,12 +105,12 @@ def read_weights(checkpoint: str) -> dict[str, Tensor]:
     elif scheme == 'timm':
         loaded = create_timm_model(name, pretrained=True).state_dict()
     else:
-        raise ValueError('allowed are timm://, http://, https:// and paths of files')
+        raise ValueError('expected a path, or timm://, http:// or https://')
     weights = {k: v for k, v in weights_of(loaded).items() if isinstance(v, Tensor)}
     if not weights:
         raise ValueError(
-            f'it holds no weights, neither at its top nor under {STATE_DICTS}; there '
-            f'are {list(loaded)[:5]}'
+            f'no state dict found at its top or under {STATE_DICTS}, only '
+            f'{list(loaded)[:5]}'
         )
     return weights
 

@@ -19,7 +19,7 @@ from snnet_mm.utils.timm_models import (
 from .base import TokenAnchor
 from .position import (
     Grid,
-    KeptTensors,
+    TensorCache,
     add_positions,
     grid_of,
     resize_pos_embed,
@@ -133,7 +133,7 @@ class TimmAnchor(TokenAnchor):
         prefix = getattr(vit, 'num_prefix_tokens', 0)
         prefix = prefix, getattr(vit, 'cls_token', None) is not None
         super().__init__(*size, *prefix, drop_path_rate, init_cfg=init_cfg, **kwargs)
-        self.vit, self.kept, self.family = vit, KeptTensors(), family
+        self.vit, self.kept, self.family = vit, TensorCache(), family
         self.grid: Grid = tuple(vit.patch_embed.grid_size)
         if not final_norm or not hasattr(vit, 'norm'):
             vit.norm = nn.Identity()
@@ -207,7 +207,7 @@ class TimmAnchor(TokenAnchor):
     def _check_size(self, grid: Grid) -> None:
         right = not self.family.one_size or grid == self.grid
         size = tuple(side * self.patch_size for side in grid)
-        allowed = f'{self.input_size} alone, which the model is built for'
+        allowed = f'{self.input_size}, the only size the model is built for'
         check(right, 'anchors.img_size', size, allowed)
 
 
@@ -218,10 +218,10 @@ def _read_family(model: str, given: dict) -> tuple[TimmFamily, int]:
     with torch.device('meta'):
         sketch = create_timm_model(model, num_classes=0, **given)
     name = type(sketch).__name__
-    allowed = f'models of the classes {sorted(TIMM_FAMILIES)} of timm, and this is '
+    allowed = f"a model of timm's classes {sorted(TIMM_FAMILIES)}; this is "
     allowed += f'a {name}; docs/how_to/anchors.md shows how to add another'
     check(name in TIMM_FAMILIES, 'model', model, allowed)
     height, width = sketch.patch_embed.feat_ratio(as_scalar=False)
     key = 'model, model_args.patch_size'
-    check(height == width, key, (height, width), 'models with square patches')
+    check(height == width, key, (height, width), 'square patches')
     return TIMM_FAMILIES[name], height

@@ -245,7 +245,7 @@ class TimmStageAnchor(Anchor):
 
     def _check_size(self, size: Sequence[int]) -> None:
         right = not self._one_size or tuple(size) == self.input_size
-        allowed = f'{self.input_size} alone, as {self.model} is built for it'
+        allowed = f'{self.input_size}, the only size {self.model} is built for'
         check(right, 'anchors.img_size', tuple(size), allowed)
 
     def _grid_after(self, i: int, grid: Grid) -> Grid:

@@ -64,7 +64,7 @@ class Attention(nn.Module):
         return self.proj(x.transpose(1, 2).flatten(2))
 
 
-class Adapter(nn.Module):
+class BlockAdapter(nn.Module):
     """A trained bottleneck on a frozen feed-forward branch, initially a no-op.
 
     It reads the branch's output (Houlsby et al., GELU) or, if ``parallel``, its input
@@ -126,7 +126,7 @@ class Block(nn.Module):
         self.mlp = nn.Sequential(OrderedDict(fc1=fc1, act=nn.GELU(), fc2=fc2))
         if adapter is not None:
             parts = OrderedDict(
-                self.mlp.named_children(), adapter=Adapter(dim, **adapter)
+                self.mlp.named_children(), adapter=BlockAdapter(dim, **adapter)
             )
             self.mlp = AdaptedMLP(parts)
         self.ls2 = LayerScale(dim, init) if scaled else nn.Identity()

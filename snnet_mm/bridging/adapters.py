@@ -131,13 +131,13 @@ class Adapter(nn.Module, metaclass=ABCMeta):
         key, most = 'backbone.stitching_layer', max(self.num_prefix, self.out_prefix)
         prefix = f'{self.num_prefix} to {self.out_prefix} prefix tokens'
         fits = not self.folds or most < 2
-        wanted = f'none or one cls token for a {type(self).__name__}, and no registers'
+        wanted = f'at most a cls token, and no registers, for a {type(self).__name__}'
         check(fits, f'{key}.type', prefix, wanted)
         resizes = [r for r in RESIZES if r != 'strided' or self.strides]
         check(self.resize in resizes, f'{key}.resize', self.resize, resizes)
         check(self.layout in LAYOUTS, f'{key}.layout', self.layout, LAYOUTS)
         whole = self.resize != 'strided' or not any(b % a for a, b in pairwise(strides))
-        wanted = f'strides that are whole multiples of those before them, not {strides}'
+        wanted = f'each stride a multiple of the one before, not {strides}'
         check(whole, f'{key}.resize', self.resize, wanted)
 
 
@@ -173,7 +173,7 @@ class BottleneckAdapter(Adapter):
     strides = spatial = is_block = True
 
     def _build(self, in_dim: int, out_dim: int, stride: int) -> nn.Module:
-        check(out_dim > 3, 'backbone.anchors', out_dim, 'widths of 4 or more')
+        check(out_dim > 3, 'backbone.anchors', out_dim, 'a width of 4 or more')
         return Bottleneck(in_dim, out_dim, stride)
 
 
@@ -192,7 +192,7 @@ class ViTBlockAdapter(Adapter):
 
     def _build(self, in_dim: int, out_dim: int, stride: int) -> nn.Module:
         divides = self.head_dim > 0 and out_dim % self.head_dim == 0
-        key, wanted = 'backbone.stitching_layer.head_dim', 'divisors of the width'
+        key, wanted = 'backbone.stitching_layer.head_dim', 'a divisor of the width'
         check(divides, key, self.head_dim, f'{wanted} {out_dim}')
         parts = dict(widen=nn.Linear(in_dim, out_dim)) if in_dim != out_dim else {}
         parts['block'] = Block(out_dim, out_dim // self.head_dim)

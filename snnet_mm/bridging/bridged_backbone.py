@@ -59,13 +59,13 @@ class BridgedBackbone(StitchedBackbone):
         out: str = 'maps',
         **kwargs,
     ) -> None:
-        check((stages is None) != (joints is None), PAIRS, (joints, stages), 'one')
+        check((stages is None) != (joints is None), PAIRS, (joints, stages), 'just one')
         built = [MODELS.build(a) if isinstance(a, dict) else a for a in anchors]
         self._stages = [stages_to_bridge(a.stages) for a in built]
         if stages is not None and len(built) == 2:
             blocks = [block for a in built for block in getattr(a, 'blocks', ())]
             apart = not any(map(holds_downsampling, blocks))
-            wanted = 'True for both networks, which are left and entered there'
+            wanted = 'True for both networks, as joints of stages lie there'
             check(apart, 'backbone.anchors.downsampling_blocks', apart, wanted)
             joints = [joint_between(*self._stages, *pair) for pair in stages]
         depths = [a.depth for a in built]
@@ -150,7 +150,7 @@ def stages_to_bridge(stages: Sequence[range]) -> tuple[range, ...]:
     if len(stages) > 1:
         return tuple(stages)
     (blocks,) = stages
-    wanted = f'networks of one stride of {NUM_STAGES} blocks or more'
+    wanted = f'networks with stages, or with at least {NUM_STAGES} blocks'
     check(len(blocks) >= NUM_STAGES, 'backbone.anchors', len(blocks), wanted)
     parts = np.array_split(blocks, NUM_STAGES)
     return tuple(range(part[0], part[-1] + 1) for part in parts)
@@ -170,6 +170,6 @@ def joint_between(
     wanted = f'0 to {len(fast) - 1} and 0 to {len(slow) - 1}'
     check(known, 'backbone.stages', (source, target), wanted)
     j = slow[target].stop if source == target else slow[target].start + 1
-    wanted = 'pairs that leave a block of the second network to run'
+    wanted = 'pairs that leave at least one block of the second network'
     check(j < slow[-1].stop, 'backbone.stages', (source, target), wanted)
     return fast[source].start + 1, j

@@ -27,8 +27,8 @@ from .copies import copy_on_meta, noise_like
 from .parts import (
     FEATURES,
     Forward,
+    Heads,
     Part,
-    Rest,
     T,
     as_shipped,
     empty_images,
@@ -151,7 +151,7 @@ def _count_copy(
 
     def count(part: Part, run_part: Callable[[], T]) -> T:
         result, flops[part], used = _counted(run_part)
-        if isinstance(part, Rest):
+        if isinstance(part, Heads):
             held[part] = used & outside
         return result
 

@@ -40,14 +40,14 @@ class FeatureMap:
 
 
 @dataclass(frozen=True)
-class Rest:
+class Heads:
     """All of a model except its backbone, run on the output of one end anchor."""
 
     end_anchor: int
 
 
-# A step of a route, a map, or the rest.
-Part = Step | FeatureMap | Rest
+# A step of a route, a map, or the neck and heads.
+Part = Step | FeatureMap | Heads
 # Takes a part and a callable that runs it, calls it once and returns its result.
 Measure = Callable[[Part, Callable[[], T]], T]
 
@@ -94,7 +94,7 @@ def run_backbone_parts(
             step = partial(anchor.run_block, state, i + 1)
 
 
-def ends(model: nn.Module, images: Tensor) -> Iterator[tuple[Rest, object]]:
+def ends(model: nn.Module, images: Tensor) -> Iterator[tuple[Heads, object]]:
     """Yield the rest of a model and the output of its backbone, per end anchor.
 
     Parts that depend on the stitch follow the end anchor.
@@ -103,7 +103,7 @@ def ends(model: nn.Module, images: Tensor) -> Iterator[tuple[Rest, object]]:
     ids = {backbone.space[i].end_anchor: i for i in backbone.space.anchor_ids}
     for a in () if model is backbone else _end_anchors(model):
         set_stitch(model, ids.get(a, backbone.space.anchor_ids[0]))
-        yield Rest(a), backbone(images)
+        yield Heads(a), backbone(images)
 
 
 @contextmanager
@@ -122,7 +122,7 @@ def parts_by_stitch(model: nn.Module) -> dict[int, set[Part]]:
     parts, ends = {}, _end_anchors(model)
     for stitch in backbone.space:
         end = stitch.end_anchor if stitch.end_anchor in ends else ends[0]
-        rest = set() if model is backbone else {Rest(end)}
+        rest = set() if model is backbone else {Heads(end)}
         parts[stitch.id] = parts_of(backbone, stitch) | rest
     return parts
 

@@ -41,8 +41,8 @@ def check_sizes(
     once = right and len({*found}) == len(found)
     check(once, key, sizes, 'pairs of height and width in pixels, each once')
     fits = not found or not task_of(model).unsized
-    allowed = 'none for detectors, which locate objects in what their backbone '
-    allowed += 'sees, and for language models'
+    allowed = 'no sizes: several sizes are not supported for detectors and '
+    allowed += 'language models'
     check(fits, key, sizes, allowed)
     patch = find_stitched_backbone(model).anchors[-1].block_strides[0]
     for size in found:

@@ -67,7 +67,7 @@ def explained(
     parts = modules_in(error, root)
     if (misfit := _misfit(parts, model, input_size)) is not None:
         return misfit
-    allowed = 'one that the model can run, with fitting in_channels, backbone.out and '
+    allowed = 'a size the model can run, fitting in_channels, backbone.out and '
     allowed += f'backbone.maps_of: {reason_of(error)}'
     for path, part in parts[-1:]:
         allowed += f' (in model.{path}, {type(part).__name__}({part.extra_repr()}))'

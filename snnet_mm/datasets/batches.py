@@ -12,10 +12,10 @@ from torch.utils.data import DataLoader
 
 from snnet_mm.utils import check, shared_seed
 
-Predictions = Sequence[BaseDataElement]
+DataSamples = Sequence[BaseDataElement]
 
 
-def prepare(model: nn.Module, data_batch: dict) -> Callable[[], Predictions]:
+def prepare(model: nn.Module, data_batch: dict) -> Callable[[], DataSamples]:
     """Preprocess a batch once; return a function that predicts it.
 
     Every call uses the active stitch and writes into new data samples.
@@ -26,7 +26,7 @@ def prepare(model: nn.Module, data_batch: dict) -> Callable[[], Predictions]:
         return lambda: model.test_step(data_batch)
     data = model.data_preprocessor(data_batch, False)
 
-    def predict() -> Predictions:
+    def predict() -> DataSamples:
         # mm writes predictions into its input samples.
         samples = [sample.new() for sample in data['data_samples']]
         return model._run_forward(dict(data, data_samples=samples), mode='predict')
@@ -38,7 +38,7 @@ def spread(dataloader: DataLoader, num_images: int) -> DataLoader:
     """Return the same data loader over fewer images, evenly spaced in its data."""
     dataset, key = dataloader.dataset, 'test_dataloader.dataset'
     # Wrappers such as mmengine's ConcatDataset support no subsets.
-    allowed = 'a data set without a wrapper, to take fewer images of (config key: '
+    allowed = 'a data set without a wrapper, to limit its images (config key: '
     allowed += 'test_cfg.limit; option: --limit)'
     check(isinstance(dataset, BaseDataset), key, type(dataset).__name__, allowed)
     total, number = len(dataset), min(num_images, len(dataset))

@@ -302,7 +302,7 @@ def read_objects(
         facts=dict(
             with_mask=with_mask,
             share=median(_share(*pair) for pair in kept),
-            most=max(Counter(id(image) for image, _ in kept).values()),
+            max_per_image=max(Counter(id(image) for image, _ in kept).values()),
         ),
     )
 
@@ -322,7 +322,7 @@ def _kept_objects(
         why = dropped.notes() or note(NO_BOX, findings[NO_BOX]) or ['it has none']
         raise ValueError(
             f'{where} has no object that training keeps: {"; ".join(why)}; a file for '
-            'validation may be removed: then a fifth of the training images is held out'
+            'validation may be removed: then a fifth of the training images is used'
         )
     for what, names in dropped.items():
         findings[what] += names

@@ -36,7 +36,7 @@ def check_data_folders(dataloader: Mapping | None, key: str) -> None:
             keys = f'{key}.dataset.data_root, {key}.dataset.data_prefix'
             keys += f'.{name}' if name else ''
             ok = osp.isdir(folder) and os.listdir(folder)
-            check(ok, keys, folder, 'a folder with data in it, or a link to one')
+            check(ok, keys, folder, 'a folder with data, or a link to one')
 
 
 def check_class_names(classes: object, key: str) -> None:
@@ -52,4 +52,4 @@ def check_annotation_file(config: Mapping | None, key: str, root: str = '') -> N
     if name and '://' not in file:
         keys = f'{key}.data_root, {key}.ann_file' if root else f'{key}.ann_file'
         ok = osp.isfile(file) and osp.getsize(file)
-        check(ok, keys, file, 'a file with annotations in it')
+        check(ok, keys, file, 'a file with annotations')

@@ -18,7 +18,6 @@ OTHER_SUFFIXES = (
     *('.avif', '.cr2', '.dcm', '.dng', '.exr', '.gif', '.heic', '.heif', '.jfif'),
     *('.jp2', '.jpe', '.mat', '.nef', '.npy', '.npz', '.pgm', '.svg', '.tga'),
 )
-Size = tuple[int, int]
 
 
 class ImageFacts(NamedTuple):
@@ -27,7 +26,7 @@ class ImageFacts(NamedTuple):
     ``highest`` is the highest value as loaded, of images of more than 8 bits only.
     """
 
-    size: Size
+    size: tuple[int, int]
     orientation: int = 1
     highest: int | None = None
 
@@ -67,7 +66,7 @@ def opened(path: Path) -> Iterator[Image.Image]:
         raise ValueError(f'{path} cannot be read: {error}') from error
 
 
-def read_size(path: Path) -> Size:
+def read_size(path: Path) -> tuple[int, int]:
     """Return height and width as loaded for training, from the header alone."""
     with opened(path) as image:
         return _turned(image)[0]
@@ -83,7 +82,7 @@ def read_image(path: Path) -> ImageFacts:
     return ImageFacts(size, orientation, _highest(path) if deep else None)
 
 
-def _turned(image: Image.Image) -> tuple[Size, int]:
+def _turned(image: Image.Image) -> tuple[tuple[int, int], int]:
     """Return the size as loaded by OpenCV, and the EXIF orientation that it applies."""
     orientation = image.getexif().get(ORIENTATION, 1)
     orientation = 1 if image.format == 'WEBP' else orientation  # not turned

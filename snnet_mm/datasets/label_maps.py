@@ -242,7 +242,7 @@ def _listed(
         found[split] = sorted(by_stem[stem] for stem in {*stems} & by_stem.keys())
         missing = sorted({*stems} - by_stem.keys())
         notes += note(f'names in {file} are of no image with a label', missing)
-        check(found[split], str(file), stems[:3], 'names of images that have a label')
+        check(found[split], str(file), stems[:3], 'names of images that have labels')
     return found
 
 
@@ -273,7 +273,7 @@ def _take_images(result: LabelledFolder, pairs: list[Pair], found: list[tuple]) 
 
 def _fill_masks(result: LabelledFolder, pairs: list[Pair]) -> None:
     last = len(result.classes) - 1
-    allowed = f'{IGNORED} at most, as training reads 8 bits and ignores {IGNORED}'
+    allowed = f'at most {IGNORED}: label maps have 8 bits, and {IGNORED} is ignored'
     check(last < IGNORED, '--classes', f'{last + 1} names', allowed)
 
     def read(image: Path, label: Path) -> tuple[ImageFacts, Counter]:

@@ -114,7 +114,7 @@ def divide(items: Sequence) -> tuple[list, list]:
 def check_names(given: list[str], classes: list[str]) -> None:
     """Raise if ``--classes`` names other classes than the data define."""
     ok = not given or sorted(given) == sorted(classes)
-    check(ok, '--classes', given, f'none, or the classes of the data, {classes}')
+    check(ok, '--classes', given, f'no classes, or those of the data: {classes}')
 
 
 def alike(names: Iterable[str]) -> list[str]:

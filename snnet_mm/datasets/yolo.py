@@ -15,7 +15,7 @@ MOVED = 'paths do not exist here: read by their last folders below the data'
 UNLABELLED = 'images have no label file: they are background'
 UNUSED = 'label files belong to no image that is read'
 POSE = 'label files have keypoints, which are not read'
-SAME = 'val is the same as train: a fifth of the images is held out instead'
+SAME = 'val is the same as train: a fifth of the images validates instead'
 NO_TXT = ('classes.txt', 'notes.txt', 'train.txt', 'val.txt', 'test.txt')
 
 

@@ -12,7 +12,7 @@ from snnet_mm.models import StitchedBackbone, find_stitched_backbone
 from snnet_mm.tasks import map_divergence, task_of
 
 
-class Predictions:
+class PredictionDistance:
     """Computes predictions from the output of a backbone, and compares them.
 
     Class probabilities of images or pixels are compared by the Kullback-Leibler

@@ -52,7 +52,7 @@ class ImageBatches:
         check(is_whole(num_images, 1), '--num-images', num_images, '1 or more')
         self.model, self._seed = model, seed
         loader = cfg.get('test_dataloader')
-        check(loader, 'test_dataloader', loader, 'one, whose pipeline images pass')
+        check(loader, 'test_dataloader', loader, 'a dataloader with a pipeline')
         if folder is None:
             config = _training_images(cfg)
         else:
@@ -153,7 +153,7 @@ def unlabelled_dataset(cfg: Config, folder: str | os.PathLike) -> dict:
 def _training_images(cfg: Config) -> dict:
     """Return the dataset config of the training images, with the test pipeline."""
     loader = cfg.get('train_dataloader')
-    wanted = 'one, or unlabelled images (option: --images FOLDER)'
+    wanted = 'a dataloader, or a folder of unlabelled images (option: --images)'
     check(loader, 'train_dataloader', loader, wanted)
     pipeline = innermost(cfg.test_dataloader.dataset).pipeline
     parts = deepcopy([*map(dict, innermost_parts(loader.dataset))])

@@ -37,7 +37,7 @@ from snnet_mm.utils import (
     work_dir_lock,
     write_json,
 )
-from snnet_mm.utils.base_checkpoint import digest_of, save_added, with_prefixes
+from snnet_mm.utils.base_checkpoint import save_added, weights_digest, with_prefixes
 from snnet_mm.utils.checkpoints import check_local, weights_of
 from snnet_mm.utils.configs import keep_local_backends
 from snnet_mm.utils.registered_names import name_types
@@ -180,7 +180,7 @@ class _Job:
         self.meta = dict(dataset_meta=network.dataset_meta)
         self.conversion: Conversion = convert_model(cfg, network)
         base = with_prefixes(weights_of(loaded), self.conversion.renames)
-        self.names, self.digest = {*base}, digest_of(weights_of(loaded))
+        self.names, self.digest = {*base}, weights_digest(weights_of(loaded))
         sample = next(iter(ImageBatches(cfg, network, 1, images, seed)))
         self.size = window_of(network) or tuple(sample.shape[-2:])
         self.model = self.conversion.build(cfg, [], network)
@@ -368,7 +368,7 @@ class _Job:
         else:
             base = self.checkpoint, self.digest, self.conversion.renames
             save_added(path, added, *base, meta)
-        return digest_of(added)
+        return weights_digest(added)
 
     def tune(self, iters: int, whole: bool, rate: float) -> None:
         """Train the maps, and write the checkpoint; resume an interrupted training."""

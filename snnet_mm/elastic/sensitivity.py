@@ -13,7 +13,7 @@ from snnet_mm.models.layers.least_squares import LayerFit, LeastSquares
 from snnet_mm.models.layers.narrow_branch import UnitOrder
 from snnet_mm.utils import check
 
-from .divergence import Predictions
+from .divergence import PredictionDistance
 from .orders import rank_units
 
 RIDGE = 1e-4
@@ -97,10 +97,10 @@ class Sensitivities:
         self.backbone = find_stitched_backbone(model)
         self.view = self.backbone.view
         self.fitted, self.compared = fitted, compared
-        self.predictions = Predictions(model, input_size)
+        self.predictions = PredictionDistance(model, input_size)
         ends, maps = self.view.ends, self.backbone.out == 'maps'
         self.read = [ends[i] for i in self.backbone.out_indices] if maps else []
-        wanted = 'a network with branches, or blocks that keep the width and the stride'
+        wanted = 'a network with branches, or with blocks that keep width and stride'
         kind = type(self.view.anchor).__name__
         check(self.view.skippable, 'model.backbone', kind, wanted)
 

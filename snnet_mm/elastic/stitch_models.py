@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from snnet_mm.anchors import Anchor, check_tokens_correspond, image_channels
 from snnet_mm.costs import cost_table, whole_model_cost
+from snnet_mm.costs.sizes import Size
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.stitching import StitchTable
 from snnet_mm.tasks import known_scopes, task_of
@@ -31,7 +32,6 @@ from .convert import (
     layer_decay,
 )
 
-Size = tuple[int, int]
 _WHY = dict(
     model='Both anchors, and neck and heads of the slow model, start from the trained '
     'ones, which a file beside this one holds; least squares fits the stitching '
@@ -95,7 +95,7 @@ def stitch_models(
     pair = [read_trained(*model, input_size) for model in (a, b)]
     fast, slow = sorted(pair, key=lambda model: model.flops)
     for key, value in slow.facts.items():
-        wanted = f'what {slow.config} has, {value!r}'
+        wanted = f'{value!r}, as in {slow.config}'
         check(fast.facts[key] == value, key, fast.facts[key], wanted)
     check_tokens_correspond(fast.anchor, slow.anchor)
     model, weights = _stitched(fast, slow)
@@ -137,7 +137,7 @@ def read_trained(
     model = model_config(cfg)
     sizes = [input_size, *sizes, *own[: 3 * ('head' in model)]]
     size = next(filter(None, sizes), None)
-    wanted = 'height and width of images, which no preprocessor pads to a size'
+    wanted = 'height and width of images, as the preprocessor does not set them'
     check(size, '--shape', size, wanted)
     shape = 1, image_channels(elastic), *size
     images = torch.randn(shape, generator=torch.Generator().manual_seed(0))

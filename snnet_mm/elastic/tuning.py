@@ -17,7 +17,7 @@ from snnet_mm.models import (
 )
 from snnet_mm.utils import check
 
-from .divergence import Predictions, alignment_loss
+from .divergence import PredictionDistance, alignment_loss
 
 
 @MODELS.register_module()
@@ -26,8 +26,8 @@ class ElasticTuningWrapper(ModelWrapper):
 
     The network and its heads are frozen and in eval mode; only stitching layers are
     trained. The active chain has two losses: the divergence of its
-    :class:`Predictions`, and 1 minus the cosine of the backbone's outputs. Labels are
-    not read.
+    :class:`PredictionDistance`, and 1 minus the cosine of the backbone's outputs.
+    Labels are not read.
 
     Args:
         model, data_preprocessor: See :class:`ModelWrapper`.
@@ -43,7 +43,7 @@ class ElasticTuningWrapper(ModelWrapper):
         check(fits, 'model.model.backbone', type(backbone).__name__, wanted)
         self.requires_grad_(False)
         backbone.stitching_layers.requires_grad_(True)
-        self._predictions: Predictions | None = None
+        self._predictions: PredictionDistance | None = None
 
     def train(self, mode: bool = True) -> 'ElasticTuningWrapper':
         super().train(mode)
@@ -54,7 +54,7 @@ class ElasticTuningWrapper(ModelWrapper):
         """Return the losses of the active stitch for preprocessed images."""
         backbone = find_stitched_backbone(self)
         if self._predictions is None:
-            self._predictions = Predictions(self.wrapped, inputs.shape[-2:])
+            self._predictions = PredictionDistance(self.wrapped, inputs.shape[-2:])
         predictions, active = self._predictions, backbone.active_stitch
         with torch.no_grad():
             set_stitch(self, 0)

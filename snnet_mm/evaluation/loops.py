@@ -214,7 +214,7 @@ class StitchTestLoop(TestLoop):
             return written.table()
         runner.logger.warning(
             'No report is written: no metric of the evaluator is a single number; the '
-            'log or its own files have what it gave (config key: test_evaluator)'
+            'log or its own files have the results (config key: test_evaluator)'
         )
         return None
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from mmengine.evaluator import BaseMetric, Evaluator
 from torch import nn
 
-from snnet_mm.datasets.batches import Predictions, prepare
+from snnet_mm.datasets.batches import DataSamples, prepare
 from snnet_mm.tasks import task_of
 from snnet_mm.utils import check, quiet_terminal
 
@@ -40,7 +40,7 @@ class MetricBuffers:
         self.evaluator, self.ids = evaluator, tuple(ids)
         for kind in map(type, evaluator.metrics):
             own = kind.evaluate is BaseMetric.evaluate
-            allowed = 'metrics that collect results themselves, not in others'
+            allowed = 'metrics that collect their own results'
             check(own, 'test_evaluator', kind.__name__, allowed)
         self.names: list[str] = []  # of the images of this process
         self._collected = {i: [[] for _ in evaluator.metrics] for i in self.ids}
@@ -62,7 +62,7 @@ class MetricBuffers:
         model: nn.Module,
         data_batch: dict,
         switch: Callable[[int | str], object],
-    ) -> Iterator[tuple[int | str, Predictions]]:
+    ) -> Iterator[tuple[int | str, DataSamples]]:
         """Yield each stitch's predictions of a batch, once metrics have processed them.
 
         The batch is preprocessed once. ``switch`` activates each stitch.

@@ -10,7 +10,7 @@ from mmengine.evaluator import Evaluator
 from mmengine.runner import Runner, autocast
 from torch.utils.data import DataLoader
 
-from snnet_mm.datasets.batches import Predictions
+from snnet_mm.datasets.batches import DataSamples
 from snnet_mm.models import find_stitched_backbone, set_stitch, unwrapped
 from snnet_mm.utils import check, isolated_rng
 
@@ -19,7 +19,7 @@ from .metric_buffers import MetricBuffers, numbers_of, prefixes_of
 SECONDS_BETWEEN_LOGS = 10
 
 # Called with a stitch id, the loaded batch, and the predictions.
-OnPrediction = Callable[[int, dict, Predictions], None]
+OnPrediction = Callable[[int, dict, DataSamples], None]
 
 
 @torch.no_grad()

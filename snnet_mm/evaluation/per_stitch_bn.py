@@ -87,7 +87,7 @@ def _average(
     for name, total in totals.items():
         all_reduce(total)
         reached, wanted = bool(total[-1]), 'more images or better weights: none reached'
-        wanted += f' {name} with stitch {stitch.id}, as where nothing was detected'
+        wanted += f' {name} with stitch {stitch.id}, perhaps as nothing was detected'
         check(reached or name in optional, 'num_images', 0, wanted)
         if reached:
             values = (total[:-1] / total[-1]).chunk(2)
@@ -143,7 +143,7 @@ class StitchStatisticsHook(Hook):
 
     def __init__(self, num_images: int = 200) -> None:
         key = 'StitchStatisticsHook.num_images'
-        check(is_whole(num_images, 0), key, num_images, '1 or more, 0 for none')
+        check(is_whole(num_images, 0), key, num_images, '0 (no statistics) or more')
         self.num_images, self.trains, self.estimated = num_images, False, False
         self.mode: str | None = None
 

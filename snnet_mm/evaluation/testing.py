@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 
 from snnet_mm.stitching import StitchTable
 from snnet_mm.utils import digest
-from snnet_mm.utils.base_checkpoint import digest_of
+from snnet_mm.utils.base_checkpoint import weights_digest
 
 from .image_scores import ImageScores
 from .metric_buffers import StitchScores
@@ -114,7 +114,7 @@ def identify(runner: Runner, dataset: Dataset) -> str | None:
         return None
     weights = {k.removeprefix('module.'): v for k, v in weights.items()}  # of DDP
     # Keys are sorted: a dumped config has them in another order.
-    return digest([pformat(settings), repr(images), digest_of(weights)])
+    return digest([pformat(settings), repr(images), weights_digest(weights)])
 
 
 def image_paths(dataset: Dataset) -> list[str | None]:

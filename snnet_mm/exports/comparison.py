@@ -66,7 +66,7 @@ def size_of_test_images(cfg: Config, model: nn.Module) -> tuple[int, int]:
 
 def _test_set(cfg: Config) -> Sized:
     dataset = (cfg.get('test_dataloader') or {}).get('dataset')
-    check(dataset, 'test_dataloader', None, 'one whose images are compared on')
+    check(dataset, 'test_dataloader', None, 'images for the comparison')
     check_data_folders(cfg.test_dataloader, 'test_dataloader')
     return DATASETS.build(dataset)
 
@@ -99,7 +99,7 @@ def check_parity(
         if not differences[-1] <= bound:
             raise RuntimeError(
                 f'the export of {what} differs from the stitched '
-                f'model by {differences[-1]:.2g}, allowed is {bound:.2g}: please '
+                f'model by {differences[-1]:.2g}, more than {bound:.2g}: please '
                 'report it'
             )
     return max(differences)

@@ -117,7 +117,7 @@ class StitchExporter:
         check(min(self.size) > 0, '--shape', size_name(self.size), '1x1 or more')
         check_windows(model, self.size)
         self.costs = cost_table(model, self.size)
-        name, wanted = type(model).__name__, 'models of images: docs/how_to/anchors.md'
+        name, wanted = type(model).__name__, 'an image model: docs/how_to/anchors.md'
         of_images = empty_images(model, self.size, batch=1).ndim == 4
         check(of_images, 'model.type', name, wanted)
         if results is not None:
@@ -167,7 +167,7 @@ class StitchExporter:
         ids = request.stitches.select(self.space, self.costs, say)
         if any(format.is_graph for format in formats):
             lacks = task_of(self.model).without_heads(self.model)
-            allowed = f'mm; {lacks}'
+            allowed = f'mm alone: {lacks}'
             check(lacks is None, '--format', request.formats, allowed)
         with folder_lock(self.out_dir, '--out', 'exporting'):
             for folder in self.out_dir.glob(f'{UNFINISHED}*'):  # of a killed export

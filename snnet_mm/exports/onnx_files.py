@@ -50,7 +50,7 @@ def _convert(build: StitchBuild) -> onnx_ir.Model:
         except torch.onnx.OnnxExporterError as error:
             # For example, torch 2.6 cannot export batch norm.
             allowed = (
-                'what torch can write, such as torch of requirements/constraints.txt'
+                'another format, or the torch version of requirements/constraints.txt'
             )
             raise refusal('--format', 'onnx', allowed) from error
     model = ClearMetadataAndDocStringPass()(exported.model).model
@@ -93,7 +93,7 @@ def _to_int8(model: onnx_ir.Model) -> onnx_ir.Model:
     for node in linear:  # the quantiser selects nodes by name
         node.name = node.name or node.outputs[0].name
     chosen = [n.name for n in linear if n.inputs[1].name.startswith('backbone.')]
-    check(chosen, '--precision', 'int8', 'a backbone with linear layers')
+    check(chosen, '--precision', 'int8', 'fp32, as the backbone has no linear layers')
     settings = dict(per_channel=True, weight_type=QuantType.QInt8)
     with TemporaryDirectory() as folder:
         path = Path(folder, 'model.onnx')

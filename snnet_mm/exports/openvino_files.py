@@ -18,7 +18,7 @@ def write_openvino(build: StitchBuild, path: Path, precision: str) -> None:
     """
     model = to_onnx(build)
     pools = any(node.op_type == 'RoiAlign' for node in model.graph)
-    allowed = 'onnx for detectors with two stages: OpenVINO pools regions otherwise'
+    allowed = 'onnx for two-stage detectors: OpenVINO pools regions differently'
     check(not pools, '--format', 'openvino', allowed)
     import openvino
 

@@ -48,21 +48,21 @@ class ExportRequest:
         modes = None, 'val', 'test'
         check(self.verify_on in modes, '--verify-on', self.verify_on, modes)
         right = self.limit is None or is_whole(self.limit, 1)
-        check(right, '--limit', self.limit, 'whole numbers from 1')
+        check(right, '--limit', self.limit, 'a whole number from 1')
         right = is_number(self.tolerance) and self.tolerance >= 0
-        check(right, '--tolerance', self.tolerance, 'numbers from 0')
+        check(right, '--tolerance', self.tolerance, 'a number from 0')
         known = self.formats and set(self.formats) <= set(FORMATS)
         check(known, '--format', tuple(self.formats), FORMATS)
         known = self.precisions and set(self.precisions) <= set(PRECISIONS)
         check(known, '--precision', tuple(self.precisions), PRECISIONS)
         for name, precision in product(self.formats, self.precisions):
             format = FORMATS[name]
-            allowed = f'not with {name}: {format.casts}'
+            allowed = f'fp32 for {name}: {format.casts}'
             right = precision == 'fp32' or not format.casts
             check(right, '--precision', precision, allowed)
             needed = format.packages.get('any', ()), format.packages.get(precision, ())
             missing = [n for n in chain(*needed) if find_spec(n) is None]
-            allowed = f"{name!r} after pip install -e '.[{format.extra}]', for "
+            allowed = f"an installed one: pip install -e '.[{format.extra}]' for "
             check(not missing, '--format', name, allowed + ', '.join(missing))
 
 
@@ -96,7 +96,7 @@ def judge(
     (own, ms), (wanted, wanted_ms) = found[file.path.name], found[PYTORCH]
     metric = key_metric(wanted.metrics)
     direction = metric_directions(wanted.metrics).get(metric)
-    check(direction, '--verify-on', metric, 'metrics whose direction is known')
+    check(direction, '--verify-on', metric, 'a metric whose direction is known')
     scores = own.metrics[metric], wanted.metrics[metric]
     lost = lost_points(*scores, direction == HIGHER)
     kept = round(lost, 6) <= request.tolerance

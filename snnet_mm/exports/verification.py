@@ -121,7 +121,7 @@ class _Network:
     ) -> Callable[..., Predictions]:
         def run(images: Tensor, *args) -> Predictions:
             run, found = self.runs.get(self.active), tuple(images.shape[2:])
-            allowed = f'{size_name(found)}, as images are'
+            allowed = f'{size_name(found)}, the size of the images'
             fits = run is None or found == self.size
             check(fits, '--shape', size_name(self.size), allowed)
             if run is not None and 'mean' in self._norm:

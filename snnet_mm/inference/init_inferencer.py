@@ -42,10 +42,10 @@ def init_inferencer(model: nn.Module) -> BaseInferencer:
     cfg, task = deepcopy(model.cfg), task_of(model)
     # Another model may have been loaded since.
     init_default_scope(cfg.get('default_scope') or 'mmengine')
-    allowed = f'models of {", ".join(t.name for t in TASKS if t.inferencer)}'
+    allowed = f'a model of {", ".join(t.name for t in TASKS if t.inferencer)}'
     check(task.inferencer, 'model.type', type(model).__name__, allowed)
     for key in ('test_dataloader', 'visualizer'):
-        check(cfg.get(key), key, cfg.get(key), 'one, for an inferencer')
+        check(cfg.get(key), key, cfg.get(key), f'a {key}, which inference needs')
     module, name = task.inferencer
     base, channels = getattr(import_module(module), name), image_channels(model)
     (loader, *steps), files = inference_pipeline(cfg), channels == 3
@@ -278,6 +278,6 @@ def as_bgr(array: np.ndarray, channels: int = 3) -> np.ndarray:
     in_range = numbers and 0 <= low <= high <= 255
     scaled = kind != 'f' or not 0 < high <= 1
     found = f'an array of {image.dtype} from {low} to {high}'
-    allowed = 'values from 0 to 255 as uint8 or float, to which others are to be scaled'
+    allowed = 'values from 0 to 255 as uint8 or float; scale others to this range'
     check(in_range and scaled, 'inputs', found, allowed)
     return np.ascontiguousarray(image, np.float32 if kind == 'f' else np.uint8)

@@ -57,7 +57,7 @@ def init_model(
     try:
         torch.empty(0, device=(device := device or get_device()))
     except (RuntimeError, AssertionError) as error:
-        allowed = "'cpu' and the accelerators of this machine, such as 'cuda:0'"
+        allowed = "'cpu' or an accelerator of this machine, such as 'cuda:0'"
         raise refusal('--device', device, allowed) from error
     weights = loaded
     if loaded is None and checkpoint is not None:

@@ -86,7 +86,7 @@ class HFDecoderAnchor(Anchor):
         wanted = f'up to {longest}, the positions of the model; cut longer texts'
         check(length <= longest, 'model.data_preprocessor.length', length, wanted)
         number, key = self.config.vocab_size, 'anchors.model.vocab_size'
-        wanted = 'more than the largest token of the tokenizer'
+        wanted = 'a vocabulary with all tokens of the tokenizer'
         check(ids.max() < number, f'{key}, dataset.tokenizer', number, wanted)
         real = ids >= 0
         mask, places = None, torch.arange(length, device=ids.device)
@@ -183,6 +183,6 @@ def _read_config(model: str | Mapping, key: str = 'anchors.model') -> Pretrained
     except (OSError, ValueError, TypeError) as error:
         allowed = f'a folder or name of transformers, or a dict of a config: {error}'
         raise refusal(key, model, allowed) from error
-    wanted = f'a llama, and this is a {config.model_type}'
+    wanted = f'a llama; this is a {config.model_type}'
     check(config.model_type == 'llama', key, model, wanted)
     return config

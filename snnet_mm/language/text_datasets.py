@@ -89,7 +89,7 @@ class TextFiles(TextDataset):
 
     def load_data_list(self) -> list[dict]:
         files, pieces = sorted(Path(self.data_root).glob(self.pattern)), []
-        wanted = 'a folder with 10 files of the pattern, or more'
+        wanted = 'a folder with at least 10 files that match the pattern'
         check(len(files) >= 10, 'dataset.data_root, dataset.pattern', files, wanted)
         for n, file in enumerate(files):
             if (n % 10 == 9) != (self.split == 'val'):

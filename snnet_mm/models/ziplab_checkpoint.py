@@ -143,7 +143,7 @@ def _space_and_names(
     if len(depths[0]) > 1:
         stages = sorted({place[0] + first for place in places})
         space = StagedSpace(depths, stages, maps=False, share_layers=True)
-        fits, wanted = len(space.layers) == len(places), f'those of {depths} blocks'
+        fits, wanted = len(space.layers) == len(places), f'layers of {depths} blocks'
         check(fits, 'src', f'{len(places)} stitching layers', wanted)
         return space, dict(zip(sorted(places), space.layers, strict=True))
     plain = [depth for (depth,) in depths]
@@ -151,7 +151,7 @@ def _space_and_names(
     pairs = list(pairwise(range(k)))
     if len(groups) > len(pairs):
         pairs = [(0, 1), (1, 0)] if k == 2 else list(combinations(range(k), 2))
-    wanted = f'those of all pairs of {k} anchors, or of neighbours'
+    wanted = f'layers of all pairs of {k} anchors, or of neighbours'
     check(len(groups) == len(pairs), 'src', f'layers of {len(groups)} pairs', wanted)
     for place in places:
         a, b = pairs[place[0] if len(place) > 1 else 0]

@@ -60,10 +60,10 @@ class BudgetController:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         positive = costs and all(0 < c < math.inf for c in costs.values())
-        check(positive, 'costs', dict(costs), 'positive numbers by stitch id')
+        check(positive, 'costs', dict(costs), 'positive costs by stitch id')
         given = [t for t in (target_ms, target_fps) if t is not None]
         one = len(given) == 1 and is_number(given[0]) and given[0] > 0
-        check(one, '--target-fps', given, 'one positive target_ms or target_fps')
+        check(one, '--target-fps', given, 'either target_ms or target_fps, positive')
         self.target_ms = 1000 / target_fps if target_ms is None else target_ms
         if scores is None:
             scores, higher_is_better = costs, True
@@ -97,7 +97,7 @@ class BudgetController:
     def update(self, elapsed_ms: float) -> int:
         """Record the time of a call of :attr:`stitch` and return the next stitch."""
         positive = 0 < elapsed_ms < math.inf
-        check(positive, 'elapsed_ms', elapsed_ms, 'positive times')
+        check(positive, 'elapsed_ms', elapsed_ms, 'a positive time')
         if self._calls_to_skip:
             self._calls_to_skip -= 1
             return self.stitch

@@ -43,8 +43,8 @@ UNITS = {
 }
 SHARE = 'share'  # of the FLOPs of the largest stitch
 _COSTS = {unit.symbol: cost for cost, unit in UNITS.items()} | {'%': SHARE}
-BUDGETS = (
-    "positive numbers with a unit: '120G' (multiply-accumulates of one image), '60M' "
+BUDGET_TEXT = (
+    "a positive number with a unit: '120G' (multiply-accumulates of one image), '60M' "
     "(parameters), '25ms' (one forward of the batch), '300MB' (memory of it) or '50%' "
     '(of the multiply-accumulates of the largest stitch)'
 )
@@ -90,10 +90,10 @@ def parse_budget(
     """
     match = re.fullmatch(r'\s*(\d+\.?\d*|\.\d+)\s*([A-Za-z]+|%)\s*', str(text))
     right = match and match[2] in _COSTS and float(match[1]) > 0
-    check(right, key, text, BUDGETS)
+    check(right, key, text, BUDGET_TEXT)
     cost = _COSTS[match[2]]
     units = ', '.join(UNITS[name].symbol for name in known)
-    check(cost in (*known, SHARE), key, text, f'budgets in %, {units}')
+    check(cost in (*known, SHARE), key, text, f'a budget in %, {units}')
     factor = 0.01 if cost == SHARE else UNITS[cost].factor
     # Without rounding, 4.1M becomes 4099999.9999999995.
     return Budget(cost, round(float(match[1]) * factor, 6))

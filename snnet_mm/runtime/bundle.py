@@ -16,7 +16,7 @@ DAMAGED = (
 Run = Callable[[np.ndarray], list[np.ndarray]]
 
 
-def digest_of(path: str | os.PathLike) -> str:
+def file_digest(path: str | os.PathLike) -> str:
     """Return the SHA-256 digest of a file, cached until the file changes."""
     found = os.stat(path)
     return _digest(os.fspath(path), found.st_ino, found.st_size, found.st_mtime_ns)
@@ -34,7 +34,7 @@ def _digest(path: str, *_: int) -> str:
 def describe_file(path: Path) -> dict:
     """Return the manifest entry of a file: its name, size and digest."""
     about = dict(name=path.name, bytes=path.stat().st_size)
-    return about | dict(sha256=digest_of(path))
+    return about | dict(sha256=file_digest(path))
 
 
 def name_by_content(name: str, digest: str) -> str:
@@ -66,11 +66,11 @@ def check_size(folder: str | os.PathLike, file: Mapping) -> Path:
     places = Path(folder).resolve(), Path(folder, MANIFEST).resolve().parent
     inside = path.resolve().parent in places
     if not inside:
-        raise ValueError(f'{path}: a link out of the folder; allowed: files inside')
+        raise ValueError(f'{path} is a link out of the folder: expected a file inside')
     found, wanted = path.stat().st_size if path.is_file() else 0, file['bytes']
     if found != wanted:
-        allowed = f'{wanted} bytes, as {MANIFEST} has it; {DAMAGED}'
-        raise ValueError(f'{path}: {found} bytes; allowed: {allowed}')
+        expected = f'{wanted}, as in {MANIFEST}; {DAMAGED}'
+        raise ValueError(f'{path}: bytes={found} is invalid: expected {expected}')
     return path
 
 
@@ -82,9 +82,10 @@ def check_whole(folder: str | os.PathLike, file: Mapping) -> Path:
     """
     for about in filter(None, (file.get('weights'), file)):
         path = check_size(folder, about)
-        found, allowed = digest_of(path), f'{about["sha256"]}, as {MANIFEST} has it'
-        if found != about['sha256']:
-            raise ValueError(f'{path}: sha256={found}; allowed: {allowed}; {DAMAGED}')
+        found, wanted = file_digest(path), about['sha256']
+        if found != wanted:
+            expected = f'{wanted}, as in {MANIFEST}; {DAMAGED}'
+            raise ValueError(f'{path}: sha256={found} is invalid: expected {expected}')
     return path
 
 

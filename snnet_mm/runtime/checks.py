@@ -7,38 +7,41 @@ from numbers import Integral, Real
 from typing import Any
 
 
-def check(ok: object, key: str, value: object, allowed: str | Collection) -> None:
+def check(ok: object, key: str, value: object, expected: str | Collection) -> None:
     """Raise a ValueError if a user-supplied value is wrong; see :func:`refusal`."""
     if not ok:
-        raise refusal(key, value, allowed)
+        raise refusal(key, value, expected)
 
 
 def refusal(
-    key: str, value: object, allowed: str | Collection, misspelt: object = None
+    key: str, value: object, expected: str | Collection, misspelt: object = None
 ) -> ValueError:
-    """Return an error with a value, the allowed values, and the key that sets it.
+    """Return an error with a value, what was expected, and the key that sets it.
 
     Args:
         key: Config key or, with leading dashes, tool option. Several: comma-separated.
         value: The rejected value.
-        allowed: Description of the allowed values, or the values themselves.
+        expected: Phrase that follows "expected", or the allowed values themselves.
         misspelt: Word to suggest the nearest allowed value for. Default: ``value``.
     """
     hint, word = '', value if misspelt is None else misspelt
-    if not isinstance(allowed, str):
-        names = [a for a in allowed if isinstance(a, str)]
+    if not isinstance(expected, str):
+        names = [e for e in expected if isinstance(e, str)]
         near = get_close_matches(word, names, 1) if isinstance(word, str) else []
         hint = f'; did you mean {near[0]!r}?' if near else ''
-        allowed = ', '.join(map(repr, allowed)) or 'nothing'
+        values = ', '.join(map(repr, expected)) or 'no value'
+        expected = f'one of {values}' if len(expected) > 1 else values
     name = key.rsplit('.', 1)[-1].lstrip('-')
     kind = 'option' if key.startswith('--') else 'config key'
-    return ValueError(f'{name}={value!r}; allowed: {allowed}{hint} ({kind}: {key})')
+    return ValueError(
+        f'{name}={value!r} is invalid: expected {expected}{hint} ({kind}: {key})'
+    )
 
 
-def is_whole(value: Any, least: int | None = None) -> bool:
-    """Return whether a value is an integer, not a bool, and at least ``least``."""
+def is_whole(value: Any, minimum: int | None = None) -> bool:
+    """Return whether a value is an integer, not a bool, and at least ``minimum``."""
     whole = isinstance(value, Integral) and not isinstance(value, bool)
-    return whole and (least is None or value >= least)
+    return whole and (minimum is None or value >= minimum)
 
 
 def is_number(value: Any) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from .budgets import Key, best_within
 
 
-def choose(
+def best_in_time(
     front: Mapping[Key, float], slack: float, waiting: int, rate: float = 0.0
 ) -> Key | None:
     """Choose the best stitch that lets all queued requests meet their deadlines.

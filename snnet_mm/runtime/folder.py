@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from .checks import check, is_whole
-from .deadline import choose
-from .image_io import ImageFile, as_png, describe, list_images, read_image
+from .deadline import best_in_time
+from .image_io import ImageFile, as_png, describe, list_image_files, read_image
 from .runtime import StitchRuntime
 
 STATE = '.predict'  # folder of unfinished files, and of boxes and classes by image
@@ -49,7 +49,7 @@ class Deadline:
         """Select a stitch for the ``left`` images: the fastest if none is in time."""
         self._begin = time.monotonic()
         slack = 1000 * MARGIN * (self._end - self._begin) / median(self._loads)
-        self.stitch = choose(self._front, slack, left) or next(iter(self._front))
+        self.stitch = best_in_time(self._front, slack, left) or next(iter(self._front))
         self._runtime.set_stitch(*self.stitch[::-1])
 
     def end(self, number: int) -> None:
@@ -67,7 +67,7 @@ class Folder:
     Images that cannot be read or predicted are listed in ``unreadable.txt``.
 
     Args:
-        source: Folder or list of images; see :func:`list_images`.
+        source: Folder or list of images; see :func:`list_image_files`.
         out: Output folder.
         task: Name of the model's task.
         classes: Names of the classes.
@@ -82,9 +82,9 @@ class Folder:
         classes: Sequence[str] = (),
         channels: int = 3,
     ) -> None:
-        wanted = '1, 3 or 4 of image files; StitchRuntime and sn.predict take any array'
+        wanted = '1, 3 or 4 for image files; for others, pass arrays to StitchRuntime'
         check(channels in (1, 3, 4), 'in_channels', channels, wanted)
-        self.out, self.images = Path(out).resolve(), list_images(source, out)
+        self.out, self.images = Path(out).resolve(), list_image_files(source, out)
         self.task, self.classes, self.channels = task, tuple(classes), channels
         self._maps = task in ('segmentation', 'depth')
         #: The images without a prediction.
@@ -192,7 +192,7 @@ def predict_folder(
         deadline: Switches stitches between batches.
         report: Called with the finished and the total number of images.
     """
-    check(is_whole(batch_size, 1), '--batch-size', batch_size, 'whole numbers from 1')
+    check(is_whole(batch_size, 1), '--batch-size', batch_size, 'a whole number from 1')
     reasons, left, total = {}, len(folder.left), len(folder.images)
     while left:
         report(total - left, total)

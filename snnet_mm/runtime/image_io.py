@@ -23,14 +23,16 @@ class ImageFile(NamedTuple):
     stem: str
 
 
-def list_images(source: str | os.PathLike, out: str | os.PathLike) -> list[ImageFile]:
+def list_image_files(
+    source: str | os.PathLike, out: str | os.PathLike
+) -> list[ImageFile]:
     """List the images in a text file, or below a folder except those in ``out``.
 
     The text file contains one path per line, relative to the folder of the file.
     """
     source, out = Path(source), Path(out).resolve()
     is_list = source.is_file() and source.suffix.lower() not in SUFFIXES
-    allowed = 'folders with images, or text files with one path per line'
+    allowed = 'a folder with images, or a text file with one path per line'
     check(is_list or source.is_dir(), 'source', str(source), allowed)
     if is_list:
         lines = source.read_text(encoding='utf-8').splitlines()
@@ -39,7 +41,7 @@ def list_images(source: str | os.PathLike, out: str | os.PathLike) -> list[Image
     else:
         root, here = source.resolve(), source.resolve().rglob('*')
         paths = {p for p in here if p.suffix.lower() in SUFFIXES and p.name[0] != '.'}
-        check(out != root, '--out', str(out), 'another folder than the images')
+        check(out != root, '--out', str(out), 'a folder other than that of the images')
         paths = {p for p in paths if out not in p.parents}
     check(paths, 'source', str(source), allowed)
     names = [path.relative_to(root) for path in sorted(paths)]
@@ -61,11 +63,11 @@ def read_image(path: Path | BinaryIO, channels: int = 3) -> np.ndarray:
 
     with Image.open(path, formats=FORMATS) as image:
         if image.mode[0] in 'IF':
-            raise ValueError(f'mode {image.mode}; allowed: 8 bits per channel')
+            raise ValueError(f'mode {image.mode}; expected 8 bits per channel')
         image = ImageOps.exif_transpose(image)
         if channels == 4:
             if image.mode != 'RGBA':
-                raise ValueError(f'mode {image.mode}; allowed: RGBA')
+                raise ValueError(f'mode {image.mode}; expected RGBA')
             return np.asarray(image)[..., [2, 1, 0, 3]]
         pixels = np.asarray(image.convert('RGB' if channels == 3 else 'L'))
         return pixels.reshape(*pixels.shape[:2], channels)

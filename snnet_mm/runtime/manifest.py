@@ -20,10 +20,10 @@ MADE_BY = 'tools/export_stitch.py writes such folders'
 
 
 class Value(NamedTuple):
-    """A leaf value: its predicate, and a description of the allowed values."""
+    """A leaf value: its predicate, and a description of the expected values."""
 
     is_right: Callable[[Any], bool]
-    allowed: str
+    expected: str
 
 
 class Maybe(NamedTuple):
@@ -36,9 +36,9 @@ def _one_of(*values: str | int) -> Value:
     return Value(lambda v: v in values, ' or '.join(map(repr, values)))
 
 
-def _matches(pattern: str, allowed: str) -> Value:
+def _matches(pattern: str, expected: str) -> Value:
     regex = re.compile(pattern, re.ASCII)
-    return Value(lambda v: isinstance(v, str) and bool(regex.fullmatch(v)), allowed)
+    return Value(lambda v: isinstance(v, str) and bool(regex.fullmatch(v)), expected)
 
 
 TEXT = _matches(r'(?s:.+)', 'text')
@@ -131,14 +131,14 @@ def read_manifest(folder: str | os.PathLike) -> dict:
 def check_manifest(manifest: Any, path: Path) -> None:
     """Raise a ValueError with the file, key and value of the first error."""
 
-    def require(right: object, key: str, value: object, allowed: str) -> None:
+    def require(right: object, key: str, value: object, expected: str) -> None:
         if not right:
             found = f'{key}={short(value)}' if key else f'the content {short(value)}'
-            raise ValueError(f'{path}: {found}; allowed: {allowed}')
+            raise ValueError(f'{path}: {found} is invalid: expected {expected}')
 
     require(isinstance(manifest, dict), '', manifest, f'an object; {MADE_BY}')
-    version, allowed = manifest.get('version'), f'{VERSION}; export the stitches again'
-    require(version == VERSION, 'version', version, allowed)
+    version, expected = manifest.get('version'), f'{VERSION}; export the stitches again'
+    require(version == VERSION, 'version', version, expected)
     _check(manifest, LAYOUT, '', require)
 
 
@@ -148,7 +148,7 @@ def _check(value: Any, layout: Any, place: str, require: Callable) -> None:
         if value is not None:
             _check(value, layout.layout, place, require)
     elif isinstance(layout, Value):
-        require(layout.is_right(value), place, value, layout.allowed)
+        require(layout.is_right(value), place, value, layout.expected)
     elif isinstance(layout, dict):
         require(isinstance(value, dict), place, value, 'an object')
         keys = value if str in layout else layout

@@ -126,10 +126,10 @@ class StitchRuntime:
         scores, higher = self._scores()
         front = pareto_front(column, scores, higher)
         best, cheapest = best_within(front, limit), next(iter(front))
-        least = '{}, stitch {} in {}'.format(
+        minimum = 'at least {}, the cost of stitch {} in {}'.format(
             UNITS[cost].budget(front[cheapest]), *cheapest[::-1]
         )
-        check(best or fallback, 'budget', budget, f'{least}, or more')
+        check(best or fallback, 'budget', budget, minimum)
         best = best or cheapest
         equal = [k for k in scores if k[1] == best[1] and scores[k] == scores[best]]
         if len(equal) > 1:

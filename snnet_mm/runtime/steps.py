@@ -39,7 +39,7 @@ class Steps:
         fits = is_array and image.dtype in kinds and image.ndim == 3
         fits = fits and image.shape[2] == self.channels and image.size
         order = 'RGB' if self.channels == 3 else 'channels as mm loads them'
-        allowed = f'uint8 arrays (H, W, {self.channels}) of {order} with pixels'
+        allowed = f'a uint8 array (H, W, {self.channels}) of {order}, not empty'
         check(fits, 'image', found, allowed)
         steps = ', '.join(sorted(self.left))
         allowed = f'{self.size}, after steps that are left to the caller: {steps}'
@@ -98,7 +98,7 @@ class Steps:
         step, fitted = self.before.get('resize'), size
         if step and not self.left:  # otherwise the caller resizes
             fitted = fit_size(size, tuple(step['size']), step['keep_ratio'])
-            allowed = f'what has pixels once resized, not {fitted}'
+            allowed = f'an image that is not empty once resized, to {fitted}'
             check(min(fitted), 'image', size, allowed)
         height, width = self._padded(fitted)
         if 'windows' in self.before:

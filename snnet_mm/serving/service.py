@@ -17,7 +17,7 @@ from ray.serve import metrics
 
 from snnet_mm.runtime import StitchRuntime
 from snnet_mm.runtime.checks import check
-from snnet_mm.runtime.deadline import choose
+from snnet_mm.runtime.deadline import best_in_time
 from snnet_mm.runtime.image_io import FORMATS, as_png, describe, read_image
 
 MAX_BYTES = MAX_PIXELS = 20_000_000  # of a body, and of its image
@@ -58,7 +58,7 @@ class StitchService:
         precision: str | None = None,
         deadline_ms: float = math.inf,
     ) -> None:
-        check(deadline_ms > 0, 'deadline_ms', deadline_ms, 'above 0')
+        check(deadline_ms > 0, 'deadline_ms', deadline_ms, 'a number above 0')
         self.runtime = StitchRuntime(bundle, threads, 1000, precision)
         channels = self.runtime.manifest['input']['shape'][1]
         wanted = 'a bundle for images of three channels'
@@ -85,16 +85,16 @@ class StitchService:
         async for part in request.stream():
             body += part
             if len(body) > MAX_BYTES:
-                raise HTTPException(413, f'body; allowed: {MAX_BYTES} bytes or fewer')
+                raise HTTPException(413, f'body: expected at most {MAX_BYTES} bytes')
         try:
             with Image.open(io.BytesIO(body), formats=FORMATS) as image:
                 pixels = image.width * image.height
         except Exception as error:  # decoders raise arbitrary exceptions
-            allowed = f'images of {", ".join(FORMATS)}'
-            words = f'body of {len(body)} bytes; allowed: {allowed}'
+            expected = f'an image: {", ".join(FORMATS)}'
+            words = f'body of {len(body)} bytes is invalid: expected {expected}'
             raise HTTPException(415, words) from error
         if pixels > MAX_PIXELS:
-            words = f'image of {pixels} pixels; allowed: {MAX_PIXELS} or fewer'
+            words = f'image of {pixels} pixels: expected at most {MAX_PIXELS}'
             raise HTTPException(413, words)
         slack = deadline_ms or (math.inf if budget else self._deadline)
         self._worker = self._worker or asyncio.create_task(self._work())
@@ -126,7 +126,9 @@ class StitchService:
         # The first arrival starts the interval and is not counted.
         rate = (len(self._arrivals) - 1) / max(now - self._arrivals[0], 1)
         planned = slack / (1 + MARGIN * self.error)
-        key = choose(times, planned, waiting, rate) or choose(times, slack, math.inf)
+        key = best_in_time(times, planned, waiting, rate) or best_in_time(
+            times, slack, math.inf
+        )
         if key is None:  # nothing runs that would show how the load changes
             self.load += RATE * (1 - self.load)
             least = min(times.values())

@@ -18,7 +18,7 @@ from .metrics import (
     metric_directions,
     short_name,
 )
-from .picking import Choice, pick, prior_scores
+from .picking import Choice, pick_stitch, prior_scores
 from .plans import Plan, read_plan, write_plan
 from .routes import (
     Position,

@@ -30,7 +30,7 @@ class Choice(NamedTuple):
     reason: str
 
 
-def pick(
+def pick_stitch(
     space: StitchingSpace,
     budget: str | Budget,
     table: StitchTable,
@@ -110,7 +110,7 @@ def prior_scores(space: StitchingSpace, flops: Mapping[int, float]) -> dict[int,
     anchor. The two weights were chosen on the authors' ADE20K results;
     docs/how_to/choosing.md evaluates the ranking.
     """
-    wanted = 'results of an evaluation: no guess is made for a ' + type(space).__name__
+    wanted = 'results, to rank the stitches of a ' + type(space).__name__
     check(space.has_prior, '--results', None, wanted)
     anchor_flops = [flops[i] for i in space.anchor_ids]
     scores = {}

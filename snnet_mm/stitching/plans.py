@@ -53,7 +53,7 @@ def read_plan(
         if block is not None:
             steps.setdefault(block, []).append(step)
     wanted = "words such as '0:3/768': a block, and the units of its branches"
-    again = f'{wanted}; for blocks in its place, of an earlier version, run '
+    again = f'{wanted}; if it has blocks, as in an earlier version, run '
     again += 'tools/make_elastic.py again'
     check(isinstance(text, str), key, text, again)
     check(text.split(), key, text, wanted)

@@ -94,7 +94,7 @@ def check_route(stitch: Stitch, depths: Sequence[int], layers: Collection[str]) 
     right = segments and runs and moves and segments[0][1] == 0
     right = right and segments[-1][2] == depths[segments[-1][0]]
     wanted = (
-        '(anchor, begin, end) from a first to a last block, after every joint in '
+        '(anchor, begin, end) from a first to a last block, after each joint in '
         f'another anchor or further on, for anchors of {tuple(depths)} blocks'
     )
     check(right, f'stitches[{stitch.id}].segments', segments, wanted)

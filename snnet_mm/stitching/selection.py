@@ -3,17 +3,17 @@
 import os
 from collections.abc import Callable, Collection, Sequence
 
-from snnet_mm.runtime.budgets import BUDGETS, Budget, is_budget, parse_budget
+from snnet_mm.runtime.budgets import BUDGET_TEXT, Budget, is_budget, parse_budget
 from snnet_mm.utils import check, is_whole
 
-from .picking import pick
+from .picking import pick_stitch
 from .space import StitchingSpace
 from .table import StitchTable
 
 WORDS = 'all', 'anchors', 'pareto'
 SELECTIONS = (
     f"'all', 'anchors', 'pareto', ids such as '0,5,12', each once, and budgets such as "
-    f"'60G,120G': {BUDGETS}"
+    f"'60G,120G': {BUDGET_TEXT}"
 )
 
 
@@ -91,14 +91,14 @@ class Selection:
         if not self.budgets:
             return tuple(space[i].id for i in self.ids)
         table = self._table_for_budgets(counted)
-        found = [pick(space, budget, table) for budget in self.budgets]
+        found = [pick_stitch(space, budget, table) for budget in self.budgets]
         for choice in found if log else ():
             log(choice.reason)
         # Two budgets may select the same stitch.
         return tuple(dict.fromkeys(choice.id for choice in found))
 
     def _table_for_budgets(self, counted: StitchTable | None) -> StitchTable:
-        needed = 'results or a cost table, which budgets go by'
+        needed = 'results or a cost table, which a budget needs'
         check(self.table or counted, '--results', None, needed)
         if None in (self.table, counted):
             return self.table or counted

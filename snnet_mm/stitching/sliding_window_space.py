@@ -47,7 +47,7 @@ class SlidingWindowSpace(StitchingSpace):
         direction: str = 'FS',
     ) -> None:
         even = len(depths) > 1 and len(set(depths)) == 1
-        wanted = 'two or more of equal depth, for sliding windows'
+        wanted = 'at least two anchors of equal depth, for sliding windows'
         check(even, 'backbone.anchors', tuple(depths), wanted)
         depth = depths[0]
         check(0 < kernel <= depth, 'backbone.kernel', kernel, f'1 to {depth} blocks')

@@ -79,7 +79,7 @@ class StitchingSpace:
         if is_whole(stitch_id) and stitch_id in self._stitches:
             return self._stitches[stitch_id]
         raise ValueError(
-            f'stitch id {stitch_id!r} is not in the stitching space; allowed are '
+            f'stitch id {stitch_id!r} is not in the stitching space: expected one of '
             f'{_ranges(self.ids)} (config key: backbone.stitch_ids or stitches; '
             'option: --stitch-id)'
         )

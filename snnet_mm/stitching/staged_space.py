@@ -52,7 +52,7 @@ class StagedSpace(StitchingSpace):
         self.stage_depths = tuple(tuple(depths) for depths in stage_depths)
         counts = {len(depths) for depths in self.stage_depths}
         even = len(self.stage_depths) > 1 and len(counts) == 1
-        wanted = 'two anchors or more with as many stages, whose depths these are'
+        wanted = 'at least two anchors with equal numbers of stages'
         check(even, 'backbone.anchors', self.stage_depths, wanted)
         (num_stages,) = counts
         self.stages = tuple(range(num_stages - 1) if stages is None else stages)
@@ -75,7 +75,7 @@ class StagedSpace(StitchingSpace):
             route = Segment(a, 0, last + 1), Segment(a + 1, first, depths[a + 1])
             stitches.append(Stitch(len(stitches), 'FS', route, (name,)))
         joined = len(stitches) > len(depths)
-        wanted = 'stages with two blocks or more in the slower anchor'
+        wanted = 'stages with at least two blocks in the slower anchor'
         check(joined, 'backbone.stages', self.stages, wanted)
         substitutes = self._add_map_layers(layers, end_maps) if maps else None
         super().__init__(depths, stitches, layers, ids, substitutes, (), end_maps)

@@ -362,9 +362,9 @@ class StitchTable:
         require(size is None or is_whole(size, 1), 'data_size', size, '1 or more')
         of_rows = {frozenset(row.metrics) for row in rows if row.metrics}
         names = set().union(*of_rows)
-        require(len(of_rows) < 2, 'metrics', sorted(names), 'the same of all stitches')
+        require(len(of_rows) < 2, 'metrics', sorted(names), 'the same for all stitches')
         right = metric in names if names else metric is None
-        require(right, 'metric', metric, sorted(names))
+        require(right, 'metric', metric, f'one of {sorted(names)}')
         directions = data.get('directions', metric_directions(names))
         right = directions.keys() <= names and {*directions.values()} <= {HIGHER, LOWER}
         wanted = f'{HIGHER!r} or {LOWER!r} by metric'

@@ -54,7 +54,7 @@ class TwoWaySpace(StitchingSpace):
     ) -> None:
         self.depths = tuple(depths)
         ordered = list(depths) == sorted(depths) and len(depths) > 1 and depths[0] > 0
-        wanted = 'two or more, fast -> slow, of depths none above the next'
+        wanted = 'at least two anchors, fast -> slow, in ascending order of depth'
         check(ordered, 'backbone.anchors', self.depths, wanted)
         check(set(kinds) <= set(KINDS), 'backbone.kinds', tuple(kinds), KINDS)
         stitches = [

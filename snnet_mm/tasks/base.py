@@ -264,7 +264,7 @@ def import_parts_for(cfg: Mapping) -> None:
     if scope not in known_scopes():
         return
     with quiet_imports():
-        import_module('snnet_mm.tasks.torchvision_ops').install()
+        import_module('snnet_mm.utils.torchvision_ops').install()  # slow to import
         for module in parts_for(cfg):
             import_module(module)
         import_module(f'{scope}.utils').register_all_modules(False)
@@ -284,6 +284,6 @@ def check_partial(evaluator: Evaluator, options: str) -> None:
     """Raise if metrics count omitted images as missed."""
     for metric in evaluator.metrics:
         instead = task_of(metric).metric_for_part(metric)
-        allowed = f'{instead}, which does not count images left out as missed '
+        allowed = f'{instead}, which does not count left-out images as missed '
         allowed += f'({options})'
         check(not instead, 'test_evaluator', type(metric).__name__, allowed)

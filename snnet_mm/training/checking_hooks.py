@@ -124,7 +124,7 @@ class TrainableParamsHook(Hook):
         trained = sum(count.trained for count in counts.values())
         total = sum(count.total for count in counts.values())
         keys = 'backbone.anchors.frozen_stages, lora, stitching_layer'
-        some = f'some of {total:,} parameters of the model, which are all frozen'
+        some = f'trained parameters; all {total:,} of the model are frozen'
         check(trained, keys, trained, some)
         parts = ', '.join(f'{part} {count}' for part, count in counts.items())
         runner.logger.info(
@@ -152,7 +152,7 @@ class LossCheckHook(Hook):
     """
 
     def __init__(self, patience: int = 5) -> None:
-        check(is_whole(patience, 1), 'patience', patience, 'whole numbers from 1 on')
+        check(is_whole(patience, 1), 'patience', patience, 'a whole number from 1')
         self.patience, self.count = patience, 0
 
     def after_train_iter(

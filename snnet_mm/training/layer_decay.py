@@ -44,7 +44,7 @@ class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
         super().__init__(optim_wrapper_cfg, paramwise_cfg)
         keys = set(self.paramwise_cfg)
         known = {'decay_rates'} <= keys <= {'decay_rates', 'lr_mults', 'num_layers'}
-        wanted = 'decay_rates and, with it, lr_mults and num_layers'
+        wanted = 'decay_rates and, optionally, lr_mults and num_layers'
         check(known, KEY, sorted(keys), wanted)
         self.num_layers = number = self.paramwise_cfg.get('num_layers')
         right = number is None or is_whole(number, 1)

@@ -164,7 +164,7 @@ def _model_values(
         facts = data.facts
         # The strides of the four pyramid levels have a geometric mean of 0.7 patches.
         scale = round(facts['share'] * size[0] / (0.7 * patch))
-        most = max(100, math.ceil(facts['most'] / 100) * 100)
+        most = max(100, math.ceil(facts['max_per_image'] / 100) * 100)
         values |= dict(with_mask=facts['with_mask'], max_per_image=most)
         values['anchor_scale'] = min(max(2, scale), 16)
     images = {

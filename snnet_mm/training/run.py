@@ -13,6 +13,7 @@ from mmengine.logging import MMLogger
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 
+from snnet_mm.anchors.pretrained import SOURCES
 from snnet_mm.datasets import check_annotation_file, check_data_folders
 from snnet_mm.evaluation import evaluate_whole_model
 from snnet_mm.stitching import StitchTable
@@ -163,7 +164,7 @@ def test(
 def results_of(runner: Runner) -> StitchTable:
     """Return the costs and metrics of a test of stitches."""
     table, config = runner.test_loop.table, runner.cfg.get('test_evaluator')
-    check(table, 'test_evaluator', config, 'one that measures something')
+    check(table, 'test_evaluator', config, 'an evaluator with metrics')
     return table
 
 
@@ -207,7 +208,8 @@ def _check_model(model: Mapping) -> None:
     """
     is_tuned = model.get('type') == 'ElasticTuningWrapper'
     for part in dicts_in(model):
-        check_file(part.get('checkpoint'), 'config key: init_cfg.checkpoint')
+        key = f'config key: init_cfg.checkpoint; {SOURCES}'
+        check_file(part.get('checkpoint'), key)
         kind = getattr(part.get('type'), '__name__', part.get('type'))
         right = kind != 'ElasticBackbone' or is_tuned
         check(right, 'model.backbone.type', kind, INSTEAD)

@@ -18,7 +18,7 @@ def check_loop(train_cfg: Mapping | None) -> None:
     """Raise if a length or validation setting is too small or not whole."""
     for key, least in LEAST.items():
         if (value := (train_cfg or {}).get(key)) is not None:
-            allowed = f'whole numbers from {least} on'
+            allowed = f'a whole number from {least}'
             check(is_whole(value, least), f'train_cfg.{key}', value, allowed)
 
 

@@ -48,7 +48,7 @@ def try_test(cfg: Config, model: nn.Module) -> None:
         ValueError: If anything fails; the message names the config key.
     """
     for key in (LOADER, 'test_cfg', METRICS):
-        check(cfg.get(key) is not None, key, None, 'one, to test all budgets with')
+        check(cfg.get(key) is not None, key, None, 'a value, as all budgets are tested')
     check_data_folders(cfg.get(LOADER), LOADER)
     check_annotation_file(cfg.get(METRICS), METRICS)
     cfg = deepcopy(cfg)

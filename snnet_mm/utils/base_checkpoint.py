@@ -14,7 +14,7 @@ from .files import atomic_path
 KEY = 'base_checkpoint'  # in the meta of a checkpoint
 
 
-def digest_of(weights: Mapping[str, Tensor]) -> str:
+def weights_digest(weights: Mapping[str, Tensor]) -> str:
     """Return the SHA-256 of all tensors, including names, shapes and dtypes."""
     found = hashlib.sha256()
     tensors = {k: v for k, v in weights.items() if isinstance(v, Tensor)}
@@ -50,7 +50,7 @@ def save_added(
         path: Checkpoint to write, atomically.
         added: The weights that the base lacks.
         base: File of the base checkpoint.
-        sha256: :func:`digest_of` the weights of the base checkpoint.
+        sha256: :func:`weights_digest` the weights of the base checkpoint.
         renames: New name prefixes by prefixes of names in the base.
         meta: Other entries of the checkpoint's meta.
     """
@@ -84,7 +84,7 @@ def joined_with_base(
             'there, or write one file with tools/make_elastic.py --whole'
         )
     weights = read(base)
-    if digest_of(weights) != record['sha256']:
+    if weights_digest(weights) != record['sha256']:
         raise ValueError(
             f'checkpoint {path} adds to {base}, whose weights have changed since: '
             'restore that file, or run tools/make_elastic.py again'

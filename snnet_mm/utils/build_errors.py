@@ -40,7 +40,7 @@ def _explained(error: Exception, build: dict) -> str | None:
             return None
         near = _did_you_mean(name, _registered(registry))
         return (
-            f'type={name!r}; allowed: what is registered as a {registry.name} in '
+            f'type={name!r} is invalid: expected a {registry.name} registered in '
             f'{registry.scope} or mmengine{near} (config keys: type, custom_imports)'
         )
     of = getattr(cls, '__name__', cls)

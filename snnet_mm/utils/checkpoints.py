@@ -77,7 +77,7 @@ def load_weights_only(path: str | os.PathLike, joined: bool = True) -> dict[str,
         raise _explained(path, error) from error
     if not isinstance(loaded, Mapping):
         raise ValueError(
-            f'checkpoint {path} holds a {type(loaded).__name__}, a dict is wanted'
+            f'checkpoint {path} holds a {type(loaded).__name__}, expected a dict'
         )
     read = lambda base: weights_of(load_weights_only(base))  # noqa: E731
     return joined_with_base(dict(loaded), path, read) if joined else dict(loaded)
@@ -224,9 +224,9 @@ def _check_all_there(
     for pattern, setting in ADDED.items():
         added = [k for k in shapes if re.search(pattern, k)]
         if added and not any(re.search(pattern, k) for k in wanted):
-            why = 'that the model has no place for; without them it is not what was'
+            why = 'that the model lacks; without them its outputs differ from those'
             keys = f'config key: {setting}; {KEYS}'
-            _fail(name, f'holds {added[0]} and others {why} trained', keys)
+            _fail(name, f'holds {added[0]} and others {why} in training', keys)
     # Without the buffer, stitching layers would be fitted again.
     needed = [k for k in wanted if k.endswith('stitching_initialized')]
     needed += [k for k, _ in model.named_parameters()]

@@ -30,7 +30,7 @@ class ToolParser(argparse.ArgumentParser):
         # Docstrings of tools end in the command, which the usage already shows.
         super().__init__(description=description.partition(': ``')[0], **kwargs)
         group = self.add_argument_group('output')
-        what = "show mmengine's whole log, which is always in its file"
+        what = "show mmengine's full log, which its log file always contains"
         group.add_argument(VERBOSE, action='store_true', help=what)
         what = 'show where in the code an error was raised'
         group.add_argument(TRACEBACK, action='store_true', help=what)
@@ -45,10 +45,10 @@ class ToolParser(argparse.ArgumentParser):
         self.add_cfg_options()
         launchers = dict(choices=('none', *LAUNCHERS), default='none')
         self.add_argument('--launcher', **launchers, help='job launcher')
-        what = 'run on CPUs although there are GPUs'
+        what = 'run on CPUs even if there are GPUs'
         self.add_argument('--device', choices=['cpu'], action=_Device, help=what)
-        what = """load checkpoints with whatever is in them, code that runs included; by
-            default they are read as weights and plain data only"""
+        what = """unpickle checkpoints without restrictions, which may run code in them;
+            by default only weights and plain data are read"""
         self.add_argument(TRUST, action='store_true', help=what)
         # torch.distributed.launch passes the rank here and in the environment.
         self.add_argument('--local_rank', '--local-rank', help=argparse.SUPPRESS)

@@ -37,7 +37,7 @@ def load_config(
     """
     import_module(f'{PACKAGE}.register')  # registers our types in any import order
     # Many configs of mmseg import mmdet, which needs operators.
-    import_module(f'{PACKAGE}.tasks.torchvision_ops').install()
+    import_module('.torchvision_ops', __package__).install()  # slow to import
     path = _path_of(str(name))
     try:
         with quiet_imports():
@@ -62,8 +62,8 @@ def load_config(
             check(not own, 'model.pretrained', part.pretrained, twice)
         nested = part.get('backbone_cfg')
         if isinstance(nested, Mapping) and 'anchors' in nested:
-            allowed = f'one that is not stitched, as {part.get("type")} builds its own '
-            allowed += 'network around it; stitched ones stand at model.backbone'
+            allowed = f'a plain network, as {part.get("type")} builds its own '
+            allowed += 'one around it; a stitched backbone belongs at model.backbone'
             raise refusal('backbone.backbone_cfg.type', nested.get('type'), allowed)
     return cfg
 
@@ -114,7 +114,7 @@ def _path_of(name: str) -> Path:
     try:
         return Path(get_installed_path(package), '.mim', 'configs', relative)
     except Exception:
-        raise refusal('config', name, 'names in installed packages') from None
+        raise refusal('config', name, 'a file of an installed package') from None
 
 
 def dicts_in(node: Any) -> Iterator[dict]:
@@ -211,7 +211,7 @@ def set_length(
         known = [f'--{key[4:]}' for key in loop if key in ('max_iters', 'max_epochs')]
         allowed = f'{" or ".join(known) or "none"}, which train_cfg counts'
         check(old, f'--{unit}', new, allowed)
-        check(is_whole(new, 1), f'--{unit}', new, 'whole numbers from 1 on')
+        check(is_whole(new, 1), f'--{unit}', new, 'a whole number from 1')
         _scale(cfg, old, new)
         loop[f'max_{unit}'] = new
         if (interval := loop.get('val_interval')) is not None:
@@ -331,7 +331,7 @@ def train_in_half_precision(cfg: Config, asked: bool = True) -> None:
         wrapper.setdefault('loss_scale', 'dynamic')
         return
     key, value = ('--amp', True) if asked else ('optim_wrapper.type', kind)
-    no_detector = "on a CPU no model of mmdet, as mmcv's NMS has no bfloat16"
+    no_detector = "another precision for mmdet on a CPU, as mmcv's NMS has no bfloat16"
     check(cfg.get('default_scope') != 'mmdet', key, value, no_detector)
     if not asked:
         print(f'{kind} needs an accelerator: training in bfloat16 on the CPU.')
@@ -396,7 +396,7 @@ def keep_local_backends(cfg: Config) -> None:
 def set_augmentation(cfg: Config) -> None:
     """Enable the config's test-time augmentation, which averages predictions."""
     for key in ('tta_model', 'tta_pipeline'):
-        check(cfg.get(key), key, cfg.get(key), 'one, for --tta')
+        check(cfg.get(key), key, cfg.get(key), f'a {key}, which --tta needs')
     cfg.test_dataloader.dataset.pipeline = cfg.tta_pipeline
     cfg.tta_model.module = cfg.model
     cfg.model = cfg.tta_model

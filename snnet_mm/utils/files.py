@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
@@ -117,10 +117,10 @@ def read_json(
     raise ValueError(f'{path} is no {what}: {why}; {writer}')
 
 
-def require(right: object, name: str, value: object, allowed: str | Collection) -> None:
+def require(right: object, name: str, value: object, expected: str) -> None:
     """Raise if an entry of a file is invalid."""
     if not right:
-        raise ValueError(f'{name} is {value!r}; allowed: {allowed}')
+        raise ValueError(f'{name} is {value!r}; expected {expected}')
 
 
 def write_json(path: str | os.PathLike, data: Mapping) -> None:

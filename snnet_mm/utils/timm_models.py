@@ -24,7 +24,7 @@ def check_flag(pretrained: object) -> None:
     wanted = (
         'True or False; mmsegmentation passes model.pretrained on to the backbone, '
     )
-    wanted += 'which pretrained=None in model prevents'
+    wanted += 'unless it is None'
     flag = isinstance(pretrained, bool)
     check(flag, 'model.pretrained, pretrained', pretrained, wanted)
 
@@ -64,7 +64,7 @@ def timm_family(name: str, families: Iterable[str]) -> tuple[str, bool]:
     """
     models, name = _import_timm(name).models, name.split('.')[0]
     found = [f for f in families if models.is_model_in_modules(name, [f])]
-    kinds = f'networks of the families {sorted(families)} of timm'
+    kinds = f"a network of timm's families {sorted(families)}"
     check(found, 'model', name, kinds)
     cfg = models.get_pretrained_cfg(name)
     return found[0], getattr(cfg, 'fixed_input_size', False)

@@ -80,5 +80,5 @@ def test_what_is_not_mirrored_is_named_with_what_is():
     with pytest.raises(ValueError, match="type='MMSwin'.*'MMResNet'.*backbone.type"):
         MODELS.build(dict(type='MMSwin', net=resnet))
     swin = dict(SWIN_CLS, type='mmpretrain.SwinTransformer', out_after_downsample=True)
-    with pytest.raises(ValueError, match='True; allowed: False .*out_after_downsample'):
+    with pytest.raises(ValueError, match='True is invalid.*out_after_downsample'):
         MODELS.build(dict(type='MMSwin', net=swin))

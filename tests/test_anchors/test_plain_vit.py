@@ -23,14 +23,14 @@ WINDOWS = dict(cls_token=False, window_size=3, decomposed_rel_pos=True)
 @pytest.mark.parametrize(
     ('settings', 'message'),
     [
-        (dict(arch='smal'), "arch='smal'; .*'base'.*did you mean 'small'"),
+        (dict(arch='smal'), "arch='smal' is .*'base'.*did you mean 'small'"),
         (dict(arch=ARCH | dict(num_heads=3)), 'divisible by num_heads.*arch'),
-        (dict(out_indices=(4,)), r'out_indices=\(4,\); .* blocks -4 to 3'),
-        (dict(frozen_stages=-2), r'frozen_stages=-2; .* to 4 \('),
+        (dict(out_indices=(4,)), r'out_indices=\(4,\) is .* blocks -4 to 3'),
+        (dict(frozen_stages=-2), r'frozen_stages=-2 is .* to 4 \('),
         (dict(lora=dict(rank=9)), 'rank=9.* 8.*lora.rank'),
-        (dict(drop_path_rate=1), 'drop_path_rate=1; '),
-        (dict(WINDOWS, global_blocks=(1, 4)), r'\(1, 4\); .*0 to 3'),
-        (dict(WINDOWS, cls_token=True), 'cls_token, num_registers=1; '),
+        (dict(drop_path_rate=1), 'drop_path_rate=1 is '),
+        (dict(WINDOWS, global_blocks=(1, 4)), r'\(1, 4\) is .*0 to 3'),
+        (dict(WINDOWS, cls_token=True), 'cls_token, num_registers=1 is '),
     ],
 )
 def test_settings_that_are_refused(settings, message):

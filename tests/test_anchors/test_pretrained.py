@@ -12,7 +12,7 @@ from weights import load
 from snnet_mm.anchors import PlainViT, TimmAnchor
 from snnet_mm.utils import timm_models
 
-KEY = r'\(config key: init_cfg\.checkpoint\)'
+KEY = r'\(config key: init_cfg\.checkpoint'
 
 
 @pytest.fixture
@@ -72,15 +72,15 @@ def test_missing_and_unexpected_keys_are_logged_by_name(build_vit, save, log):
 @pytest.mark.parametrize(
     ('kwargs', 'message'),
     [
-        (dict(embed_dims=12), r'has shape \(1, 1, 12\), wanted is \(1, 1, 8\)'),
+        (dict(embed_dims=12), r'has shape \(1, 1, 12\), expected \(1, 1, 8\)'),
         (dict(depth=2), 'it lacks blocks.2.norm1.weight and 0 others'),
-        (dict(num_heads=4), r'table has shape \(52, 4\), wanted is \(52, 2\)'),
+        (dict(num_heads=4), r'table has shape \(52, 4\), expected \(52, 2\)'),
         (dict(img_size=(24, 40)), 'pos_embed with 15 entries fits neither 4x4 patches'),
         (dict(cls_token=False, num_registers=0), 'table has 0 rows .* anchor has 3'),
         (dict(lora=dict(rank=2)), 'it has blocks.0.attn.qkv.lora_A'),
         (
             dict(layer_scale_init=None),
-            "layer_scale_init='a number'; allowed: None: the weights have no gammas",
+            "layer_scale_init='a number' is invalid",
         ),
     ],
 )
@@ -96,7 +96,7 @@ def test_other_geometries_are_refused(build_vit, save, kwargs, message):
 
 def test_gammas_that_an_anchor_lacks_are_refused(build_vit, save):
     vit, path = build_vit(layer_scale_init=None), save(build_vit().state_dict())
-    message = 'layer_scale_init=None; allowed: a number: the weights have gammas'
+    message = 'layer_scale_init=None is invalid'
     with pytest.raises(ValueError, match=message + '.*' + KEY):
         load(vit, path)
 
@@ -109,8 +109,8 @@ def test_init_cfgs_in_lists(build_vit, save):
     assert_same(vit, weights)
     other = dict(type='Constant', layer='Linear', val=0.5)
     for wrong, message in (
-        ([init_cfg, other], 'init_cfg=.*allowed: Pretrained alone'),
-        ([dict(init_cfg, map_location='cpu')], 'init_cfg=.*allowed: a dict with chec'),
+        ([init_cfg, other], 'init_cfg=.* is invalid'),
+        ([dict(init_cfg, map_location='cpu')], 'init_cfg=.* is invalid'),
     ):
         vit.init_cfg = wrong
         with pytest.raises(ValueError, match=message):
@@ -126,8 +126,8 @@ def test_init_cfgs_in_lists(build_vit, save):
     ('checkpoint', 'prefix', 'message'),
     [
         ('absent.pth', '', 'absent.pth does not exist'),
-        ('s3://bucket/a.pth', '', 'allowed are timm://, http://'),
-        (dict(epoch=3, net=dict(a=torch.ones(1))), '', r"there are \['epoch', 'net'\]"),
+        ('s3://bucket/a.pth', '', 'timm://, http://'),
+        (dict(epoch=3, net=dict(a=torch.ones(1))), '', r"only \['epoch', 'net'\]"),
         ({'backbone.cls_token': torch.ones(2)}, '', r"\['backbone.cls_token'\]"),
         ({'backbone.cls_token': torch.ones(2)}, 'net', r"prefix='net.*'backbone'"),
     ],

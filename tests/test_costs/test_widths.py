@@ -32,14 +32,14 @@ def checked(package, stock, model, folder, key, value):
 @pytest.mark.parametrize(
     ('package', 'stock', 'model', 'key', 'value', 'words'),
     [
-        ('mmseg', SETR, PLAIN, 'decode_head.in_channels', 48, '48; allowed: 32, .*'),
-        ('mmseg', SETR, PLAIN, 'auxiliary_head.1.in_channels', 48, '=48; allowed: 32,'),
-        ('mmseg', SETR, PLAIN, 'auxiliary_head.2.in_index', 4, '=4; allowed: 0 to 3,'),
-        ('mmseg', UPERNET, PLAIN, 'neck.in_channels', [32] * 3, r'; allowed: \[32, 32'),
+        ('mmseg', SETR, PLAIN, 'decode_head.in_channels', 48, '48 .* 32, '),
+        ('mmseg', SETR, PLAIN, 'auxiliary_head.1.in_channels', 48, '=48 .* 32, '),
+        ('mmseg', SETR, PLAIN, 'auxiliary_head.2.in_index', 4, '=4 .* 0 to 3, '),
+        ('mmseg', UPERNET, PLAIN, 'neck.in_channels', [32] * 3, r' .*\[32, 32'),
         ('mmseg', UPERNET, PLAIN, 'auxiliary_head.in_channels', 8, 'of the neck that'),
         ('mmdet', RETINANET, STAGES, 'neck.in_channels', [32, 48], 'of the backbone '),
-        ('mmdet', MASK_RCNN, STAGES, 'rpn_head.in_channels', 48, '=48; .* of the neck'),
-        ('mmdet', MASK_RCNN, STAGES, 'roi_head.mask_head.in_channels', 48, 'd: 32, th'),
+        ('mmdet', MASK_RCNN, STAGES, 'rpn_head.in_channels', 48, '48 .* of the neck'),
+        ('mmdet', MASK_RCNN, STAGES, 'roi_head.mask_head.in_channels', 48, '48 .* 32,'),
     ],
 )
 @pytest.mark.filterwarnings('ignore')
@@ -75,5 +75,5 @@ def test_a_head_for_each_anchor(tmp_path):
     built = MODELS.build(dict(model, auxiliary_head=[wrong]))
     set_stitch(built, 0)
     key = r'model.auxiliary_head\[0\].parts\[0\].in_channels'
-    with pytest.raises(ValueError, match=f'=32; allowed: 16, .*{key}'):
+    with pytest.raises(ValueError, match=f'=32 .* 16, .*{key}'):
         check_auxiliary_heads(built, SIZE)

@@ -28,7 +28,7 @@ def test_coco(tmp_path):
     # In the file's order.
     assert (found.task, found.classes) == ('det', ['car', 'person'])
     assert (found.counts, found.sizes) == ([8, 0], {(40, 60): 10})
-    assert found.facts == dict(with_mask=False, share=600**0.5 / 60, most=1)
+    assert found.facts == dict(with_mask=False, share=600**0.5 / 60, max_per_image=1)
     data = dict(data_prefix=dict(img='val'), ann_file=f'{tmp_path}/{VAL}')
     assert found.splits['val'].dataset == data
     assert found.splits['val'].annotations is None

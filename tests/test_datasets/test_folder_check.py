@@ -42,7 +42,7 @@ def test_folders_of_maps_count_where_they_are_loaded(root):
 def test_class_names_are_no_text(root):
     data = loader(root)['dataset']
     data['metainfo'] = dict(classes='car')
-    message = "classes='car'; allowed: a list .*val_dataloader.dataset.metainfo.classes"
+    message = "classes='car' is invalid.*val_dataloader.dataset.metainfo.classes"
     for dataset in (data, dict(type='RepeatDataset', dataset=data)):
         with pytest.raises(ValueError, match=message):
             check_data_folders(dict(dataset=dataset), 'val_dataloader')

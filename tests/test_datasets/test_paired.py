@@ -35,5 +35,5 @@ def test_images_and_depth_maps_of_a_list(tmp_path):
     depth = dataset[1]['gt_depth_map']
     assert depth[0, 0] == pytest.approx(1)
     assert depth[0, -1] == pytest.approx(4.2)
-    with pytest.raises(ValueError, match=r'list.txt: 2.png.*lines of a path for each'):
+    with pytest.raises(ValueError, match=r'list.txt: 2.png.* is invalid'):
         build(tmp_path, '2.png\n')

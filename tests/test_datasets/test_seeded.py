@@ -103,6 +103,6 @@ def test_indices_and_the_data_set_inside_travel():
 
 
 def test_a_data_set_that_would_not_follow_is_refused():
-    message = r"'Draws'; allowed: dict\(type='SeededDataset'.*train_dataloader.dataset"
+    message = r"'Draws' is invalid.*train_dataloader.dataset"
     with pytest.raises(ValueError, match=message):
         build_sampler(dataset=Draws())

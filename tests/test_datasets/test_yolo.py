@@ -34,7 +34,7 @@ def test_a_folder(tmp_path):
     write_yolo(tmp_path)
     found = read_folder(tmp_path, 'det')
     assert (found.task, found.classes) == ('det', ['car', 'person'])
-    assert (found.counts, found.facts['most']) == ([0, 8], 1)
+    assert (found.counts, found.facts['max_per_image']) == ([0, 8], 1)
     val = found.splits['val']
     assert val.annotations['images'][0]['file_name'] == 'images/val/0.jpg'
     assert val.dataset == dict(data_prefix=dict(img='.'))

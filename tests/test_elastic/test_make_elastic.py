@@ -184,7 +184,7 @@ def test_images_of_a_folder_of_any_sizes_without_labels(
             ValueError, match=f'{folder.name}.*images.*option: --images'
         ):
             quick(*args, images=folder)
-    with pytest.raises(ValueError, match='train_dataloader.*--images FOLDER'):
+    with pytest.raises(ValueError, match='train_dataloader.*option: --images'):
         quick(*args)
 
 
@@ -357,17 +357,17 @@ def test_make_elastic_blocks_keeps_them_whole(trained, quick, tmp_path):
 @pytest.mark.parametrize(
     'options, words',
     [
-        (dict(budgets=2), "budgets=2; allowed: budgets such as '50%,25%'"),
+        (dict(budgets=2), 'budgets=2 is invalid'),
         (dict(budgets='many'), "budgets='many'"),
         (dict(budgets='50%,'), "budgets=''"),
-        (dict(budgets='300MB'), 'budgets=.*allowed: budgets in %, G, M, ms'),
+        (dict(budgets='300MB'), 'budgets=.*in %, G, M, ms'),
         (dict(budgets='100%'), 'below .*, the cost of the network'),
         (dict(budgets='1%'), 'at least .*, the cheapest plan: 0:'),
-        (dict(plans=['0:3/8']), r"plan\[0\]='0:3/8'; allowed: 0:0 to 2/0 to 128"),
-        (dict(plans=['4:0/0']), r"plan\[0\]='4:0/0'; allowed: blocks 0 to 3"),
+        (dict(plans=['0:3/8']), r"plan\[0\]='0:3/8' .*0:0 to 2/0 to 128"),
+        (dict(plans=['4:0/0']), r"plan\[0\]='4:0/0' is invalid"),
         (dict(plans=['1:0/0', '1:2/128']), r'plan\[1\]=.*fewer units'),
-        (dict(plans=['1:2/127'], num_images=1), 'num-images=1; allowed: 20 or more'),
-        (dict(blocks=[(0, 4)]), r'blocks=\[0, 4\]; .*fewer than all of .* 0 to 3'),
+        (dict(plans=['1:2/127'], num_images=1), 'num-images=1 is .* 20 or more'),
+        (dict(blocks=[(0, 4)]), r'blocks=\[0, 4\] is .*fewer than all of .* 0 to 3'),
         (dict(num_images=0), '--num-images'),
         (dict(iters=-1), '--iters'),
         (dict(iters=1, rate=0.0), '--rate'),

@@ -106,7 +106,7 @@ def test_predictions_that_are_not_finite_are_refused(build):
 def test_a_network_that_cannot_skip_anything_is_refused(build, monkeypatch):
     model = build()
     monkeypatch.setattr(BranchView, 'skippable', ())
-    with pytest.raises(ValueError, match="'PlainViT'; .*branches.*model.backbone"):
+    with pytest.raises(ValueError, match="'PlainViT' is .*branches.*model.backbone"):
         Sensitivities(model, *images(), (32, 32))
 
 

@@ -150,7 +150,7 @@ MISFITS = dict(
     twins=(dict(), '', 'FLOPs twice'),
     rate=({}, 'optim_wrapper = dict(optimizer=dict(lr=None))', 'a learning rate'),
     prefix=(dict(backbone=dict(with_cls_token=False)), '', 'num_registers'),
-    kind=(dict(backbone=NOT_MIRRORED), '', "type='MobileNetV3'; allowed: an anchor"),
+    kind=(dict(backbone=NOT_MIRRORED), '', "type='MobileNetV3' is invalid"),
 )
 
 

@@ -117,10 +117,7 @@ def count_runs(*modules):
 def test_a_wrong_metric_raises_before_the_pass(toy_cfg):
     runner = runner_of(toy_cfg, metric='nyu/d1')
     runner.register_hook(StopBefore(0))
-    names = "'aAcc', 'mIoU', 'mAcc'"
-    with pytest.raises(
-        ValueError, match=f"metric='nyu/d1'; allowed: {names} .*--metric"
-    ):
+    with pytest.raises(ValueError, match="metric='nyu/d1' is invalid.*--metric"):
         runner.test()
     assert runner.test_evaluator.metrics[0].results == []
     runner = runner_of(toy_cfg, metric='mAcc')

@@ -157,9 +157,7 @@ def test_exports_predict_alike(trained, tmp_path):
         set_stitch(model, stitch)
         assert (runtime(image) == sn.predict(model, str(file))[0]).mean() > 0.99
     assert min(runtime.latencies().values()) > 0
-    with pytest.raises(
-        ValueError, match=rf'arrays \(H, W, {channels}\) of channels as'
-    ):
+    with pytest.raises(ValueError, match=rf'array \(H, W, {channels}\) of channels as'):
         runtime(np.zeros((SIDE, SIDE, 3), np.uint8))
     if channels < 6:
         assert np.array_equal(read_image(file, channels), image)
@@ -168,10 +166,10 @@ def test_exports_predict_alike(trained, tmp_path):
 def test_anchors_of_different_images_are_refused(tmp_path):
     cfg = tiny_config()
     cfg.model.backbone.anchors[1].in_channels = 4
-    words = r'in_channels=\(3, 4\); allowed: images of equal.*backbone.anchors.in_ch'
+    words = r'in_channels=\(3, 4\) is invalid.*backbone.anchors.in_ch'
     with pytest.raises(ValueError, match=words):
         init_model(cfg, None)
     cfg.model.backbone.anchors[1].in_channels = 0
-    with pytest.raises(ValueError, match='in_channels=0; allowed: 1 or more'):
+    with pytest.raises(ValueError, match='in_channels=0 is invalid'):
         init_model(cfg, None)
     assert find_stitched_backbone(init_model(tiny_config(), None)).space.ids

@@ -43,14 +43,14 @@ def test_steps_of_a_pipeline(toy_cfg, build, steps, found):
 def test_grey_images_are_refused(toy_cfg, build):
     cfg = toy_cfg(sizes=SHORT)
     cfg.test_dataloader.dataset.pipeline[:0] = [dict(LOAD, color_type='grayscale')]
-    with pytest.raises(ValueError, match="color_type='grayscale'; .*of 3 channels"):
+    with pytest.raises(ValueError, match="color_type='grayscale' is .*of 3 channels"):
         describe_graphs(cfg, build(cfg), (64, 64), torch.zeros(1, 6, 64, 64))
 
 
 def test_graphs_of_another_size_than_windows_are_refused(toy_cfg, build, tmp_path):
     cfg = toy_cfg(sizes=SHORT)
     cfg.model.test_cfg = dict(mode='slide', crop_size=(64, 64), stride=(32, 43))
-    with pytest.raises(ValueError, match="shape='32x32'; allowed: 64x64, its"):
+    with pytest.raises(ValueError, match="shape='32x32' is invalid"):
         StitchExporter(cfg, build(cfg), tmp_path, size=(32, 32))
     assert not [*tmp_path.iterdir()]
 

@@ -289,7 +289,7 @@ def test_write_openvino_refuses_pooled_regions(monkeypatch, tmp_path):
     """OpenVINO 2026.4 pools them up to 1.5 pixels away."""
     graph = SimpleNamespace(graph=[SimpleNamespace(op_type='RoiAlign')])
     monkeypatch.setattr('snnet_mm.exports.openvino_files.to_onnx', lambda _: graph)
-    with pytest.raises(ValueError, match="format='openvino'; allowed: onnx for detec"):
+    with pytest.raises(ValueError, match="format='openvino' is invalid"):
         write_openvino(None, tmp_path / 'a.xml', 'fp32')
 
 

@@ -98,7 +98,7 @@ def spoil(monkeypatch):
 def test_a_file_that_lost_too_much_is_not_left(exporter, tmp_path, spoil):
     (tmp_path / '.export-killed').mkdir()
     spoil('mm', '.pth')
-    with pytest.raises(ValueError, match=r'tolerance=0\.5; allowed: .*mIoU') as error:
+    with pytest.raises(ValueError, match=r'tolerance=0\.5 is invalid.*mIoU') as error:
         exporter.export_stitch(2, ['mm'], verify_on='val')
     assert not [*tmp_path.iterdir()]
     # What the error asks for is enough.
@@ -166,8 +166,8 @@ def test_results_of_an_earlier_export_are_not_left(exporter, tmp_path):
 def test_heads_that_are_no_graphs_are_refused(exporter, tmp_path, monkeypatch):
     lacks = 'snnet_mm.tasks.Segmentation.without_heads'
     monkeypatch.setattr(lacks, lambda *_: 'AHead: it loops')
-    allowed = r"format=\['mm', 'onnx'\]; allowed: mm; AHead: it loops"
-    with pytest.raises(ValueError, match=allowed):
+    words = r"format=\['mm', 'onnx'\] is invalid.*AHead: it loops"
+    with pytest.raises(ValueError, match=words):
         exporter.export_stitch(2, ['mm', 'onnx'])
     assert not [*tmp_path.iterdir()]
 
@@ -175,7 +175,7 @@ def test_heads_that_are_no_graphs_are_refused(exporter, tmp_path, monkeypatch):
 def test_two_exports_into_one_folder(exporter, tmp_path):
     (tmp_path / '.export-alive').mkdir()
     with folder_lock(tmp_path, '--out', 'exporting'):
-        words = f"out='{tmp_path}'; allowed: a folder in which no other process is expo"
+        words = f"out='{tmp_path}' is invalid"
         with pytest.raises(ValueError, match=words):
             exporter.export_stitch(2, ['mm'])
         assert [p.name for p in tmp_path.iterdir()] == ['.export-alive']
@@ -210,7 +210,7 @@ def test_a_killed_export_leaves_a_whole_bundle(exporter, tmp_path, monkeypatch):
         manifest = write_bundle(folder)
         for path in [path for path in folder.iterdir() if path.suffix != '.json']:
             path.write_text(f'{folder.name} {path.name}')
-            digest = bundle.digest_of(path)
+            digest = bundle.file_digest(path)
             path.rename(folder / bundle.name_by_content(path.name, digest))
         for file in (*bundle.files_of(manifest), manifest['weights']):
             file |= bundle.describe_file(path_of(folder, plain(file['name'])))

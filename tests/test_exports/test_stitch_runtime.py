@@ -192,7 +192,7 @@ def test_a_bundle_stores_every_weight_once(exporter):
         merged = file.get_tensor('backbone.stitching_layers.0to1_0.weight.T')
     layer = exporter.model.backbone.stitching_layers['0to1_0'].merged()
     assert torch.equal(merged, layer.weight.T)
-    with pytest.raises(ValueError, match="stitch_9.onnx'; allowed: 'stitch_0_64x64"):
+    with pytest.raises(ValueError, match="stitch_9.onnx' is invalid"):
         load_export(folder / 'stitch_9.onnx')
 
 
@@ -373,16 +373,16 @@ def test_budgets(bundle):
     }.items():  # fmt: skip
         assert runtime.set_budget(budget) == runtime.active_stitch == stitch
     for budget, message in {
-        '9ms': 'allowed: 10ms, stitch 0 in fp32, or more',
-        '3MB': 'budgets in %, ms, G, M',
-        None: 'positive numbers with a unit',
+        '9ms': 'at least 10ms, the cost of stitch 0 in fp32',
+        '3MB': 'budget=.* in %, ms, G, M',
+        None: 'budget=None is invalid',
     }.items():
         with pytest.raises(ValueError, match=message):
             runtime.set_budget(budget)
     assert runtime.set_budget('9ms', fallback='cheapest') == 0
-    with pytest.raises(ValueError, match="'fastest'; allowed: None, 'cheapest"):
+    with pytest.raises(ValueError, match="'fastest' is invalid"):
         runtime.set_budget('9ms', fallback='fastest')
-    with pytest.raises(ValueError, match='stitch_id=3; allowed: 0, 2, 1'):
+    with pytest.raises(ValueError, match='stitch_id=3 is .* 0, 2, 1'):
         runtime.set_stitch(3)
 
 
@@ -451,9 +451,9 @@ def test_a_bundle_with_scores_is_ranked_by_them(bundle):
         stitch['metrics'] = found and dict(rmse=found)
     path.write_text(json.dumps(manifest))
     assert StitchRuntime(bundle).set_budget('1G') == 2
-    with pytest.raises(ValueError, match='stitch 2 in fp32, or more') as refused:
+    with pytest.raises(ValueError, match='stitch 2 in fp32') as refused:
         StitchRuntime(bundle).set_budget('0.000001G')
-    least = re.search(r'allowed: (\S+G)', str(refused.value))[1]
+    least = re.search(r'at least (\S+G)', str(refused.value))[1]
     assert StitchRuntime(bundle).set_budget(least) == 2
     for stitch in manifest['stitches']:  # without any score, more FLOPs are better
         stitch['metrics'] = {}
@@ -534,7 +534,7 @@ def test_a_stitch_and_its_precision_are_chosen_at_once(bundle, monkeypatch):
         masks.append(runtime(image))
         assert ran[-1] == (precision, 0)
     assert (masks[0] != masks[1]).mean() < 0.3
-    with pytest.raises(ValueError, match="precision='int8'; allowed: 'fp32'"):
+    with pytest.raises(ValueError, match="precision='int8' is invalid"):
         runtime.set_stitch(1, 'int8')
     quantised = StitchRuntime(bundle, precision='int8')
     assert quantised.latencies().keys() == {('int8', i) for i in IDS}
@@ -596,8 +596,8 @@ def test_switching_while_another_thread_predicts(bundle):
     ('image', 'message'),
     [
         (np.zeros((60, 64, 3), np.uint8), 'left to the caller: CenterCrop'),
-        (np.zeros((64, 64, 3)), r'float64.*allowed: uint8 arrays \(H, W, 3\)'),
-        (np.zeros((0, 64, 3), np.uint8), r'uint8 \(0, 64, 3\).*with pixels'),
+        (np.zeros((64, 64, 3)), r'float64.*\(H, W, 3\)'),
+        (np.zeros((0, 64, 3), np.uint8), r'uint8 \(0, 64, 3\).*not empty'),
     ],
 )
 def test_images_that_are_not_taken(bundle, image, message):

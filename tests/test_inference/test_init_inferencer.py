@@ -115,7 +115,7 @@ def test_arrays_whose_meaning_is_plain(array, plain):
 def test_models_of_no_package_have_no_inferencer(cfg):
     model = torch.nn.Identity()
     model.cfg = cfg
-    words = "type='Identity'; allowed: models of classification, segmentation"
+    words = "type='Identity' is invalid"
     with pytest.raises(ValueError, match=words):
         init_inferencer(model)
 
@@ -123,8 +123,8 @@ def test_models_of_no_package_have_no_inferencer(cfg):
 @pytest.mark.parametrize(
     ('array', 'words'),
     [
-        (COLOUR[..., :2], r'shape \(40, 60, 2\).; allowed: arrays'),
-        (COLOUR.astype(np.uint16), 'uint16 from 0 to 255.*to be scaled'),
+        (COLOUR[..., :2], r'shape \(40, 60, 2\). is invalid'),
+        (COLOUR.astype(np.uint16), 'uint16 from 0 to 255'),
         (COLOUR / 255, 'float64 from 0.0 to 1.0'),
         (np.where(COLOUR == 9, np.nan, COLOUR), 'float64 from nan to nan'),
     ],
@@ -181,7 +181,9 @@ def test_images_are_listed(images, tmp_path):
     assert file == files[1]
     assert np.shares_memory(listed, array)
     for inputs in ([images / 'a.png', 'nowhere.jpg'], tmp_path, [], None, [array, 3]):
-        with pytest.raises(ValueError, match='inputs=.*allowed: image files'):
+        with pytest.raises(
+            ValueError, match='inputs=.* is invalid: expected image files'
+        ):
             list_images(inputs)
 
 

@@ -39,7 +39,7 @@ def test_every_listener_in_a_wrapped_model_hears_of_the_stitch_once(build_snnet)
 def test_nobody_hears_of_a_stitch_that_is_not_there(build_snnet, wrong):
     net = build_snnet()
     listener = Listener(net)
-    words = f'stitch id {re.escape(repr(wrong))} is not in .* allowed are 0-3, 5-8'
+    words = f'stitch id {re.escape(repr(wrong))} is not in .* 0-3, 5-8'
     for call in (lambda i: set_stitch(nn.Sequential(net, listener), i), net.set_stitch):
         with pytest.raises(ValueError, match=words):
             call(wrong)
@@ -66,7 +66,7 @@ def test_another_input_size_equals_images_of_that_size(build_snnet):
                 found = model(images)[0]
                 assert found.equal(expected[i]) == (size != (16, 16))
     set_input_size(model, (40, 57))
-    with pytest.raises(ValueError, match=r'\(40, 57\); allowed: up to 40x56, which'):
+    with pytest.raises(ValueError, match=r'\(40, 57\) is .* 40x56'):
         model(images)
     set_input_size(model, None)
     set_stitch(model, 1)

@@ -25,9 +25,9 @@ def test_a_file_has_its_digest(folder):
     assert check_whole(folder, about) == folder / 'a'
     (folder / 'b').write_bytes(b'abd')
     os.replace(folder / 'b', folder / 'a')
-    with pytest.raises(ValueError, match='sha256=a52d159f.*allowed: ba7816bf.*again'):
+    with pytest.raises(ValueError, match='sha256=a52d159f.*expected ba7816bf.*again'):
         check_whole(folder, about)
-    with pytest.raises(ValueError, match='bundle/a: 3 bytes; allowed: 4 bytes, as man'):
+    with pytest.raises(ValueError, match='bundle/a: bytes=3 is .* 4, '):
         check_whole(folder, about | dict(bytes=4))
     (folder / 'b').write_bytes(b'')
     other = describe_file(folder / 'b') | dict(weights=about)
@@ -41,7 +41,7 @@ def test_links_may_not_leave_the_folder(folder):
     (folder / 'link').symlink_to('inside')
     assert check_whole(folder, describe_file(folder / 'link')) == folder / 'link'
     (folder / 'out').symlink_to('../key')
-    with pytest.raises(ValueError, match='bundle/out: a link out of the folder'):
+    with pytest.raises(ValueError, match='bundle/out is a link out of the folder'):
         check_whole(folder, describe_file(folder / 'out'))
 
 

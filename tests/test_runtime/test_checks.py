@@ -6,20 +6,26 @@ from snnet_mm.utils import check, is_number, is_whole
 
 
 @pytest.mark.parametrize(
-    ('key', 'value', 'allowed', 'message'),
+    ('key', 'value', 'expected', 'message'),
     [
-        ('a.step', -1, '1 or more', 'step=-1; allowed: 1 or more (config key: a.step)'),
+        (
+            'a.step',
+            -1,
+            '1 or more',
+            'step=-1 is invalid: expected 1 or more (config key: a.step)',
+        ),
         (
             *('--kinds', 'FSS', ('FS', 'SF')),
-            "kinds='FSS'; allowed: 'FS', 'SF'; did you mean 'FS'? (option: --kinds)",
+            "kinds='FSS' is invalid: expected one of 'FS', 'SF'; "
+            "did you mean 'FS'? (option: --kinds)",
         ),
-        ('a', 'b', (), "a='b'; allowed: nothing (config key: a)"),
+        ('a', 'b', (), "a='b' is invalid: expected no value (config key: a)"),
     ],
 )
-def test_messages(key, value, allowed, message):
-    check(1, key, value, allowed)
+def test_messages(key, value, expected, message):
+    check(1, key, value, expected)
     with pytest.raises(ValueError) as error:
-        check(0, key, value, allowed)
+        check(0, key, value, expected)
     assert str(error.value) == message
 
 

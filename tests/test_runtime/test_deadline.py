@@ -1,6 +1,6 @@
 import pytest
 
-from snnet_mm.runtime.deadline import choose
+from snnet_mm.runtime.deadline import best_in_time
 
 FRONT = dict(fast=10, middle=20, slow=40)
 
@@ -20,8 +20,8 @@ FRONT = dict(fast=10, middle=20, slow=40)
     ],
 )
 def test_the_slack_is_shared_by_all_that_wait(slack, waiting, rate, best):
-    assert choose(FRONT, slack, waiting, rate) == best
+    assert best_in_time(FRONT, slack, waiting, rate) == best
 
 
 def test_the_fastest_is_the_fallback_also_where_times_have_changed():
-    assert choose(dict(worst=30, best=20), 40, 9) == 'best'
+    assert best_in_time(dict(worst=30, best=20), 40, 9) == 'best'

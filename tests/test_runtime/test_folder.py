@@ -173,7 +173,7 @@ def test_broken_images_are_listed(images, tmp_path):
     def call(found):
         for image in found:
             if len(image) == 2:
-                raise ValueError('image=(2, 2); allowed: larger ones')
+                raise ValueError('image=(2, 2) is invalid')
         return [mask_of(image) for image in found]
 
     done = predict_folder(call, Folder(source, out, 'segmentation'), 4)
@@ -184,8 +184,8 @@ def test_broken_images_are_listed(images, tmp_path):
     for name, words in {
         'sub/torn.jpg': 'OSError: ',
         'text.png': 'UnidentifiedImageError: cannot identify',
-        'deep.png': 'ValueError: mode I;16; allowed: 8 bits',
-        'small.png': 'ValueError: image=(2, 2); allowed: larger ones',
+        'deep.png': 'ValueError: mode I;16; expected 8 bits',
+        'small.png': 'ValueError: image=(2, 2) is invalid',
     }.items():
         assert listed.pop(name).startswith(words)
     assert listed == {}

@@ -7,7 +7,7 @@ from numpy.testing import assert_array_equal
 from PIL import Image
 
 from snnet_mm.runtime import Detections, Panoptic
-from snnet_mm.runtime.image_io import as_png, describe, list_images, read_image
+from snnet_mm.runtime.image_io import as_png, describe, list_image_files, read_image
 
 
 def test_list_images_paths_of_lists_and_stems_that_differ(tmp_path):
@@ -16,21 +16,21 @@ def test_list_images_paths_of_lists_and_stems_that_differ(tmp_path):
     for name in ('0_5.png', '0_8.png', '0_8.bmp', 'sub/1_8.png', 'out/0_8.png'):
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         (source / name).write_bytes(b'')
-    assert [image.stem for image in list_images(source, out)] == [
+    assert [image.stem for image in list_image_files(source, out)] == [
         '0_5', '0_8.bmp', '0_8.png', 'sub/1_8'
     ]  # fmt: skip
     text = tmp_path / 'list.txt'
     text.write_text(f'images/0_5.png\n\n{source}/sub/1_8.png\nimages/0_5.png\n')
-    assert list_images(text, out) == [
+    assert list_image_files(text, out) == [
         (source / '0_5.png', '0_5.png', '0_5'),
         (source / 'sub/1_8.png', 'sub/1_8.png', 'sub/1_8'),
     ]
     for wrong in (source / '0_5.png', tmp_path / 'none', tmp_path / 'empty'):
         (tmp_path / 'empty').mkdir(exist_ok=True)
-        with pytest.raises(ValueError, match='allowed: folders with images, or text'):
-            list_images(wrong, out)
-    with pytest.raises(ValueError, match='out=.*; allowed: another folder'):
-        list_images(source, source)
+        with pytest.raises(ValueError, match='source=.* is invalid'):
+            list_image_files(wrong, out)
+    with pytest.raises(ValueError, match='out=.* is invalid'):
+        list_image_files(source, source)
 
 
 def test_images_are_read_as_by_opencv(tmp_path):

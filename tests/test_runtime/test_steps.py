@@ -11,7 +11,7 @@ def test_an_image_too_thin_to_resize_is_refused():
     caller = dict(before=[resize, dict(step='channels', order='RGB')], after=[])
     manifest = dict(input=dict(shape=['batch', 3, 64, 64]), caller=caller)
     steps = Steps(manifest)
-    with pytest.raises(ValueError, match=r'image=\(1, 200\); .*pixels once resized'):
+    with pytest.raises(ValueError, match=r'image=\(1, 200\) is invalid'):
         steps.predict(None, [np.zeros((1, 200, 3), np.uint8)])
 
 
@@ -90,7 +90,5 @@ def test_images_of_other_channels_keep_their_order(channels):
     (found,) = seen[0]
     assert (found[:, :, :3] == image.transpose(2, 0, 1)).all()
     assert (found[:, :, 3:] == 5).all()
-    with pytest.raises(
-        ValueError, match=rf'arrays \(H, W, {channels}\) of channels as'
-    ):
+    with pytest.raises(ValueError, match=rf'array \(H, W, {channels}\) of channels as'):
         steps.check_image(image[..., :0])

@@ -41,13 +41,13 @@ class Runtime:
 
     def set_budget(self, budget):
         if budget != '25ms':
-            raise ValueError(f'budget={budget!r}; allowed: 25ms')
+            raise ValueError(f'budget={budget!r} is invalid')
         self.set_stitch(0, 'fp32')
 
     def predict_batch(self, images):
         width = images[0].shape[1]
         if width == 2:
-            raise ValueError('image=(2, 2); allowed: larger ones')
+            raise ValueError('image=(2, 2) is invalid')
         if width == 3:
             raise MemoryError('too much')
         active = self.active_precision, self.active_stitch
@@ -106,7 +106,7 @@ def test_predict_budget_of_request_selects_stitch(replica):
     good, wrong = ask(replica, (png(), None, '25ms'), (png(), None, '9s'))
     assert good.headers['X-Precision'] == 'fp32'
     assert good.headers['X-Stitch-Id'] == '0'
-    assert (wrong.status_code, wrong.detail) == (400, "budget='9s'; allowed: 25ms")
+    assert (wrong.status_code, wrong.detail) == (400, "budget='9s' is invalid")
 
 
 def test_predict_detections_are_json(replica, monkeypatch):
@@ -137,12 +137,12 @@ def test_predict_hopeless_request_is_dropped_and_load_recovers(replica, monkeypa
 @pytest.mark.parametrize(
     ('body', 'status', 'words'),
     [
-        (b'', 415, 'body of 0 bytes; allowed: images of BMP, JPEG, PNG'),
+        (b'', 415, 'body of 0 bytes is invalid: expected an image: BMP, JPEG, PNG'),
         (b'GIF89a', 415, 'body of 6 bytes'),
-        (b'x' * 501, 413, 'body; allowed: 500 bytes or fewer'),
-        (png(9, 99), 413, 'image of 891 pixels; allowed: 500 or fewer'),
+        (b'x' * 501, 413, 'body: expected at most 500 bytes'),
+        (png(9, 99), 413, 'image of 891 pixels: expected at most 500'),
         (png()[:-30], 400, 'image cannot be read: '),
-        (png(2, 2), 400, 'image=(2, 2); allowed: larger ones'),
+        (png(2, 2), 400, 'image=(2, 2) is invalid'),
     ],
 )
 def test_predict_malformed_body_is_refused(replica, monkeypatch, body, status, words):
@@ -188,7 +188,7 @@ def test_choose_follows_load_and_its_uncertainty(replica):
 
 
 def test_service_of_wrong_settings_is_refused(replica, monkeypatch):
-    with pytest.raises(ValueError, match='deadline_ms=0; allowed: above 0'):
+    with pytest.raises(ValueError, match='deadline_ms=0 is invalid'):
         service.StitchService('a folder', deadline_ms=0)
     monkeypatch.setattr(Runtime, 'channels', 4)
     with pytest.raises(ValueError, match='of 4 channels.*a bundle for images of three'):

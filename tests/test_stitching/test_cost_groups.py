@@ -39,5 +39,5 @@ def test_parts_of_the_range_of_costs():
 @pytest.mark.parametrize('step', [0, -1, float('nan')])
 def test_steps_and_numbers_of_groups_are_positive(step):
     for group, key in ((group_by_cost, 'step'), (split_cost_range, 'num_groups')):
-        with pytest.raises(ValueError, match=f'{key}={step}; .*sampler.{key}'):
+        with pytest.raises(ValueError, match=f'{key}={step} is .*sampler.{key}'):
             group({0: 1}, step)

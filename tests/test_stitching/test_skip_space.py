@@ -62,8 +62,8 @@ def test_maps_of_read_blocks_are_those_of_their_last_layer():
         **{(1, 1): [(3, None)], (1, 2): [(6, None)]},
         **{(2, 1): [(2, 'skip2_3to4')], (2, 2): [(6, None)]},
     }
-    for block, allowed in ((0, r'3, 6, .*'), (5, 'blocks 0 to 2 .*')):
-        with pytest.raises(ValueError, match=f'allowed: {allowed}out_indices'):
+    for block, expected in ((0, r'3, 6, .*'), (5, 'blocks 0 to 2 .*')):
+        with pytest.raises(ValueError, match=f'expected {expected}out_indices'):
             space.map_sources(block, 0)
 
 
@@ -74,17 +74,17 @@ def test_ids_keep_chains_and_their_layers_alone():
     assert some[2] == build(*plans)[2]
     assert some[2].runs(Position(0, 3))
     assert not some[2].runs(Position(0, 4))
-    with pytest.raises(ValueError, match='id 4 .*allowed are 0-3 .*stitch_ids'):
+    with pytest.raises(ValueError, match='id 4 .* 0-3 .*stitch_ids'):
         build(*plans, ids=[4])
 
 
 @pytest.mark.parametrize(
     'plan, words',
     [
-        (WIDTHS, "='0:4/64 1:4/64 2:4/64'; allowed: a plan with fewer units"),
-        ((0,) * 6, 'allowed: units of all steps, at most'),
-        ((5, *WIDTHS[1:]), 'allowed: units of all steps, at most'),
-        ((-1, *WIDTHS[1:]), 'allowed: units of all steps, at most'),
+        (WIDTHS, "='0:4/64 1:4/64 2:4/64' is invalid"),
+        ((0,) * 6, 'is invalid: expected units of all steps'),
+        ((5, *WIDTHS[1:]), 'is invalid: expected units of all steps'),
+        ((-1, *WIDTHS[1:]), 'is invalid: expected units of all steps'),
         ((4, 64, 4, 0, 4, 64, 1), r"='.* 1:4/0 .*blocks \[1\], which change the width"),
     ],
 )

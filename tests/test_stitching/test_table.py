@@ -46,7 +46,7 @@ def test_columns_of_costs():
         COUNTED.column('latency')
     with pytest.raises(ValueError, match='memory .* was not measured.* --memory'):
         COUNTED.measured(SETUP, LATENCY).column('memory')
-    with pytest.raises(ValueError, match="cost='joules'; allowed: 'flops', 'params'"):
+    with pytest.raises(ValueError, match="cost='joules' is invalid"):
         COUNTED.column('joules')
 
 
@@ -106,7 +106,7 @@ def test_undefined_metrics_are_null_in_files():
     [
         (dict(stitches=[]), 'ids of stitches'),
         (dict(input_size=[48]), 'input_size'),
-        (dict(metric='aAcc'), "metric is 'aAcc'; allowed: \\['mIoU'\\]"),
+        (dict(metric='aAcc'), "metric is 'aAcc'"),
         (dict(directions=dict(mIoU='up')), 'directions'),
         (dict(data_size=0), 'data_size'),
         (dict(space=3), 'space'),
@@ -159,7 +159,9 @@ def test_ranked_by_another_metric():
     other = table.ranked_by('coco/segm_mAP')
     assert list(other.scores().values()) == [1, 2, 3]
     assert not table.ranked_by(None, ['bbox_mAP']).higher_is_better
-    with pytest.raises(ValueError, match="metric='mIoU'; .*'coco/segm_mAP'.*--metric"):
+    with pytest.raises(
+        ValueError, match="metric='mIoU' is .*'coco/segm_mAP'.*--metric"
+    ):
         table.ranked_by('mIoU')
 
 

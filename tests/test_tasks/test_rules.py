@@ -23,7 +23,7 @@ def test_pictures_show_boxes_of_each_stitch(make_runner, tmp_path):
 
 def test_mmdets_own_metric_is_refused_on_fewer_images(make_runner, det_cfg):
     det_cfg.test_evaluator = dict(type='CocoMetric', metric='bbox')
-    with pytest.raises(ValueError, match="'CocoMetric'; .*StitchCocoMetric.*--limit"):
+    with pytest.raises(ValueError, match="'CocoMetric' is .*StitchCocoMetric.*--limit"):
         make_runner(limit=2).test()
 
 

@@ -13,7 +13,7 @@ from mmengine.config import Config
 from toy import TOY, without_weights
 
 from snnet_mm.inference.init_model import init_model
-from snnet_mm.tasks.torchvision_ops import EXTENSION
+from snnet_mm.utils.torchvision_ops import EXTENSION
 
 pytestmark = pytest.mark.ops
 STITCHED = 'mask-rcnn_snnetv2-fast-slow_1xb8-300_toy-scenes-64x64.py'

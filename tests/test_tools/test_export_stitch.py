@@ -59,7 +59,7 @@ def test_one_id_is_a_model_and_others_are_a_bundle(monkeypatch, spelled, single)
     assert (args.single, args.shape) == (single, (126, 182))
     assert args.format == ['mm' if single else 'onnx']
     for shape in ('126', '126x0', '126x'):
-        with pytest.raises(ValueError, match=f"shape='{shape}'; .*such as 168x238"):
+        with pytest.raises(ValueError, match=f"shape='{shape}' is .*such as 168x238"):
             parse(shape)
 
 

@@ -76,7 +76,7 @@ def test_other_images_metrics_and_directions_are_not_compared():
         (make_run([1, 2], np.ones((2, 5))).images, 'results of different images'),
         (
             replace(run.images, metric='delta1'),
-            r"metric=\['acc', 'delta1'\]; allowed: one",
+            r"metric=\['acc', 'delta1'\] is invalid",
         ),
     ]
     for images, words in others:

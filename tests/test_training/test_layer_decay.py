@@ -93,7 +93,7 @@ def test_parts_are_trained_at_a_factor_of_the_rate(model):
 
 
 def test_rates_and_parts_that_are_not_there(model):
-    with pytest.raises(ValueError, match=r'\(0.7,\); .*each of 2 anchors'):
+    with pytest.raises(ValueError, match=r'\(0.7,\) is .*each of 2 anchors'):
         build(model, (0.7,))
     with pytest.raises(ValueError, match="'neck'.*parts of the model.*lr_mults"):
         build(model, lr_mults=dict(neck=1))

@@ -182,7 +182,7 @@ def test_sizes(task, shape, patch, size, tmp_path):
 @pytest.mark.parametrize(
     ('settings', 'message'),
     [
-        (dict(backbone='resnet18'), "backbone='resnet18'; allowed: a plain ViT"),
+        (dict(backbone='resnet18'), "backbone='resnet18' is invalid"),
         (dict(backbone='vit_tiny_patch16'), 'cannot be built'),
         (dict(weights='vit.pth'), 'vit.pth does not exist .*--weights'),
         (dict(out='mine.txt'), 'mine.txt.*ends in .py'),

@@ -128,7 +128,7 @@ def test_the_anchors_are_those_that_a_stitch_connects():
 def test_another_sampler_draws_the_middle():
     space = TwoWaySpace([4, 8])
     assert set(sandwich(space, num_random=12).sample(0)) == set(space.ids)
-    with pytest.raises(ValueError, match='num_random=13; allowed: 1 to 12'):
+    with pytest.raises(ValueError, match='num_random=13 is .* 1 to 12'):
         sandwich(space, num_random=13)
     config = dict(type='ResourceConstrainedSampler', step=75)
     sampler = sandwich(space, sampler=config)
@@ -141,5 +141,5 @@ def test_another_sampler_draws_the_middle():
 
 @pytest.mark.parametrize('ids', [[], [2, 99]])
 def test_ids_that_are_no_stitches_are_refused(costs, ids):
-    with pytest.raises(ValueError, match='allowed: some of the ids.*sampler.ids'):
+    with pytest.raises(ValueError, match='ids=.* is invalid.*sampler.ids'):
         UniformSampler(costs, ids=ids)

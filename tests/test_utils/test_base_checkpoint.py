@@ -7,7 +7,7 @@ from mmengine.runner import load_checkpoint
 
 import snnet_mm.models  # noqa: F401
 from snnet_mm.utils import guard_checkpoints, load_weights_only
-from snnet_mm.utils.base_checkpoint import digest_of, save_added
+from snnet_mm.utils.base_checkpoint import save_added, weights_digest
 from snnet_mm.utils.checkpoints import weights_of
 
 RENAMES = {'backbone.': 'backbone.anchors.0.', 'head.': 'head.parts.0.'}
@@ -33,7 +33,7 @@ def base(tmp_path):
 def save(path, base, meta=None, added=None):
     added = added or {'backbone.stitching_layers.x': torch.ones(2)}
     path.parent.mkdir(exist_ok=True)
-    save_added(path, added, base[0], digest_of(base[1]), RENAMES, meta or {})
+    save_added(path, added, base[0], weights_digest(base[1]), RENAMES, meta or {})
     return path
 
 
@@ -54,7 +54,7 @@ def test_both_files_are_read_as_one(base, tmp_path, monkeypatch):
     record = torch.load(path, weights_only=True)
     assert [*record['state_dict']] == ['backbone.stitching_layers.x']
     assert record['meta']['base_checkpoint'] == dict(
-        path='../net/net.pth', sha256=digest_of(base[1]), renames=RENAMES
+        path='../net/net.pth', sha256=weights_digest(base[1]), renames=RENAMES
     )
 
 
@@ -115,7 +115,7 @@ def test_stitching_layers_without_the_network_are_not_loaded_in_silence(tmp_path
     new = {k: v for k, v in state.items() if not k.startswith(prefix)}
     torch.save(network.state_dict(), tmp_path / 'net.pth')
     path = tmp_path / 'e.pth'
-    digest = digest_of(network.state_dict())
+    digest = weights_digest(network.state_dict())
     save_added(path, new, tmp_path / 'net.pth', digest, {'': prefix}, {})
     match = 'no weights of the network.*--whole'
     with pytest.raises(ValueError, match=match):

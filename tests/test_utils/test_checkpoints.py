@@ -99,7 +99,7 @@ def test_truncated_files(path, kept, zipped):
     ('held', 'message'),
     [
         (None, 'does not exist'),
-        ([1], 'holds a list, a dict is wanted'),
+        ([1], 'holds a list, expected a dict'),
         (dict(a=Malicious(getattr, np.ndarray, 'mean')), "run code: getattr of 'mean'"),
         (dict(a=Namespace(lr=1)), 'could run code: .*argparse.Namespace'),
     ],

@@ -25,7 +25,7 @@ def test_errors_of_users_are_short(capsys, monkeypatch):
     with pytest.raises(SystemExit, match='1'):
         run_command(main)
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("Error: kind='FSS'; allowed: 'FS', 'SFS'")
+    assert line.startswith("Error: kind='FSS' is invalid")
     monkeypatch.setattr(sys, 'argv', ['tool', '--traceback'])
     with pytest.raises(ValueError, match='FSS'):
         run_command(main)

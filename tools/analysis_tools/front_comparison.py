@@ -101,7 +101,7 @@ class FrontComparison:
         self.weights = resampled_images(number, num_resamples, rng)
         self.models, self.low = models, max(run.costs.min() for run in runs)
         self.high = max(run.costs.max() for run in runs)
-        check(self.low < self.high, 'costs', self.low, f'below {self.high}: no budgets')
+        check(self.low < self.high, 'costs', self.low, f'less than {self.high}')
         self.budgets = np.linspace(self.low, self.high, NUM_BUDGETS)
         (scores,) = every.scores(self.weights[:1])
         alone = every.anchors if every.anchors.any() else np.full(len(scores), True)

@@ -39,8 +39,8 @@ def parse_args() -> argparse.Namespace:
     parser = ToolParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add('config', help='config file path')
-    add('--latency', action='store_true', help='time the parts of the model')
-    add('--memory', action='store_true', help='measure the peak memory, on a GPU')
+    add('--latency', action='store_true', help='measure latency')
+    add('--memory', action='store_true', help='measure peak memory, on a GPU')
     what = """input sizes (default: test_cfg.input_size of the config, or the
         data preprocessor's)"""
     add('--shape', nargs='+', metavar='HxW', help=what)
@@ -49,15 +49,15 @@ def parse_args() -> argparse.Namespace:
     dtypes = ('float32', 'float16', 'bfloat16')
     add('--dtype', choices=dtypes, default='float32', help='(default: float32)')
     add('--rounds', type=int, default=20, help='rounds of timing (default: 20)')
-    what = f'stitches to time end to end too {SOME}'
+    what = f'stitches to time also end to end {SOME}'
     add('--check', nargs='+', type=int, metavar='ID', help=what)
     add('--sort', choices=('id', *UNITS), default='flops', help='(default: flops)')
     what = """also print the cost groups of the resource-constrained sampler with this
         step in GFLOPs (default: the sampler's own, about 13 groups)"""
     add('--groups', type=step_of, nargs='?', const=DEFAULT, metavar='STEP', help=what)
     add('--kind', nargs='+', help='show only these kinds, such as anchor FS SF')
-    what = """show only stitches on the front of these results, such as those that a
-        training deploys, of its stitch_scores.json"""
+    what = """show only stitches on the Pareto front of these results: stitches.json of
+        a test, or stitch_scores.json of a training"""
     add('--results', help=what)
     what = 'output folder (default: work_dirs/NAME OF THE CONFIG)'
     add('--out', type=Path, help=what)
@@ -67,12 +67,12 @@ def parse_args() -> argparse.Namespace:
         check(getattr(args, name) > 0, f'--{name}', getattr(args, name), '1 or more')
     for cost in ('latency', 'memory'):
         measured = args.sort != cost or getattr(args, cost)
-        check(measured, '--sort', cost, f'with --{cost}: a measured cost')
+        check(measured, '--sort', cost, f'--{cost} too: this cost is measured')
     if args.groups not in (None, DEFAULT):
         check(args.groups > 0, '--groups', args.groups, 'a positive number of GFLOPs')
     args.shape = [parse_size(size, '--shape') for size in args.shape or ()]
     on_gpu = args.device.startswith('cuda')
-    check(on_gpu or not args.memory, '--memory', True, 'with --device cuda: on a GPU')
+    check(on_gpu or not args.memory, '--memory', True, '--device cuda, for memory')
     return args
 
 

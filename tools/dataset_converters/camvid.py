@@ -35,7 +35,7 @@ def main() -> None:
         )
         for file in files:
             label = cv2.imread(str(args.source / f'{part}annot' / file.name), -1)
-            check(label is not None, 'source', file.name, f'with a {part}annot')
+            check(label is not None, 'source', file.name, f'one with a {part}annot')
             label = np.where(label == UNLABELLED, VOID, label).astype(np.uint8)
             cv2.imwrite(str(labels / file.name), label)
             cv2.imwrite(str(images / f'{file.stem}.jpg'), cv2.imread(str(file)))

@@ -24,7 +24,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument('--colors', nargs='+', metavar='RRGGBB', help=what)
     args = parser.parse_args()
     given = args.colors is not None
-    wanted = 'a folder, with --colors' if given else 'none without --colors'
+    wanted = 'a folder, with --colors' if given else 'no value without --colors'
     check((args.labels is not None) is given, 'labels', args.labels, wanted)
     return args
 
@@ -48,7 +48,7 @@ def main() -> None:
     try:
         colors = [int(color, 16) for color in args.colors or ()]
     except ValueError:
-        check(False, '--colors', args.colors, 'such as ff0000')
+        check(False, '--colors', args.colors, 'colours such as ff0000')
     pixels: Counter[int] = Counter()
     for path in paths:
         mask = read(path)

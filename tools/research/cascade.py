@@ -52,9 +52,7 @@ def entropies(args: argparse.Namespace) -> np.ndarray:
         for batch in Runner.build_dataloader(cfg.test_dataloader):
             for sample in model.test_step(batch):
                 logits = sample.seg_logits.data
-                check(
-                    len(logits) > 1, 'config', args.config, 'one of two classes or more'
-                )
+                check(len(logits) > 1, 'config', args.config, 'at least two classes')
                 distribution = torch.distributions.Categorical(
                     logits=logits.movedim(0, -1)
                 )
@@ -66,7 +64,7 @@ def read(path: Path) -> tuple[StitchTable, StitchRow, ImageScores]:
     from snnet_mm.evaluation.image_scores import ImageScores
 
     results, images = StitchTable.read(path), path.with_name('per_image.npz')
-    check(len(results) == 1, 'results', str(path), 'those of one model')
+    check(len(results) == 1, 'results', str(path), 'results of one model')
     return results, results.rows[0], ImageScores.read(images, results)
 
 
@@ -79,7 +77,7 @@ def main() -> None:
     entropy = entropies(args)
     ImageScores.stack([images, better])  # raises if the images differ
     same = len(entropy) == images.numerators.shape[1]
-    check(same, 'images', len(entropy), 'those of the results, by the config')
+    check(same, 'images', len(entropy), 'as many as the results have, by the config')
     # Rank of every image, most uncertain first.
     place = np.argsort(np.argsort(-entropy))
     to_slow = place < np.round(SHARES * len(entropy))[:, None]

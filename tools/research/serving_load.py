@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from snnet_mm.runtime import read_manifest
-from snnet_mm.runtime.image_io import list_images
+from snnet_mm.runtime.image_io import list_image_files
 from snnet_mm.utils import ToolParser, machine, run_command, write_json
 
 # Factors of the rate with mean 1: for one second of four, 4 times the quiet rate.
@@ -94,7 +94,9 @@ def main() -> None:
             lost = (file['verified'] or {}).get('lost') or 0
             key = file['precision'], str(stitch['id'])
             scores[key] = stitch['metrics'][metric] - lost
-    paths = [image.path for image in list_images(args.images, args.out.parent / 'none')]
+    paths = [
+        image.path for image in list_image_files(args.images, args.out.parent / 'none')
+    ]
     bodies = [path.read_bytes() for path in paths[:50]]
     for deadline in args.deadlines:
         url = f'{args.url}/predict?deadline_ms={deadline}'

@@ -2,7 +2,7 @@
 # paper; table 2 rates answers between Alpaca-LoRA 7B and 13B). One GPU with 80 GB,
 # batch 128 (32 accumulated batches of 4). The paper has 40 stitches and frozen weights
 # in 8 bits; here nearest interpolation gives 33, and weights are in bfloat16. Learning
-# rate, length and held-out rows are ours. Ours: not yet run.
+# rate, length and validation rows are ours. Ours: not yet run.
 _base_ = ['../../_base_/stitched_lm_runtime.py']
 anchors = [
     dict(

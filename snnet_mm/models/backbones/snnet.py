@@ -58,7 +58,7 @@ class SNNetv1(StitchedBackbone):
         of_stages = dict(stages=stages, share_layers=share_layers)
         default = dict(kernel=2, stride=1, nearest=True, direction='FS')
         fits = given == default if staged else stages is None and not share_layers
-        wanted = 'stages for anchors that have some, and the others for plain anchors'
+        wanted = 'stages for anchors with stages, the other settings for plain ones'
         check(fits, 'backbone.stages', given | of_stages, wanted)
         if staged:
             stage_depths = [[len(stage) for stage in a.stages] for a in anchors]

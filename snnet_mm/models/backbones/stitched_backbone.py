@@ -174,10 +174,10 @@ class StitchedBackbone(BaseModule):
     def _resized(self, images: Tensor) -> Tensor:
         given, wanted = tuple(images.shape[-2:]), self.input_size
         smaller = wanted[0] <= given[0] and wanted[1] <= given[1]
-        allowed = 'up to {}x{}, which the images have; a larger scale of '.format(
+        allowed = 'up to {}x{}, the size of the images; for more, raise the '.format(
             *given
         )
-        check(smaller, 'sizes', wanted, allowed + 'the pipeline gives larger ones')
+        check(smaller, 'sizes', wanted, allowed + 'scale in the test pipeline')
         return F.interpolate(images, wanted, mode='bilinear', antialias=True)
 
     @contextmanager
@@ -250,7 +250,7 @@ class StitchedBackbone(BaseModule):
             missing_keys.remove(prefix + SPACE_RECORD)
 
     def _build_layers(self, config: dict) -> nn.ModuleDict:
-        wanted = f'for {type(self).__name__} a dict with a type of '
+        wanted = f'for a {type(self).__name__}, a dict with the type '
         wanted += self.layer_class.__name__
         kind = config.get('type') if isinstance(config, dict) else None
         kind = MODELS.get(kind) if isinstance(kind, str) else kind
@@ -278,12 +278,12 @@ def build_anchors(anchors: Sequence[dict | Anchor]) -> list[Anchor]:
     for fast, slow in pairwise(built):
         widths = max(fast.block_dims), max(slow.block_dims)
         staged = max(len(fast.stages), len(slow.stages)) > 1
-        wanted = 'widths in order, fast -> slow'
+        wanted = 'ascending widths, fast -> slow'
         check(staged or widths[0] <= widths[1], 'backbone.anchors', widths, wanted)
         check_tokens_correspond(fast, slow)
         channels = image_channels(fast), image_channels(slow)
         key = 'backbone.anchors.in_channels'
-        check(channels[0] == channels[1], key, channels, 'images of equal channels')
+        check(channels[0] == channels[1], key, channels, 'equal numbers of channels')
     return built
 
 

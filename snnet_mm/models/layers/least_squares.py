@@ -187,7 +187,7 @@ def fit_stitching_layers(
     rank.
     """
     for layer in backbone.stitching_layers.values():
-        affine, wanted = hasattr(layer, 'set_map'), 'affine maps to fit, else no hook'
+        affine, wanted = hasattr(layer, 'set_map'), 'affine layers, or no hook'
         check(affine, 'default_hooks.stitch_init', type(layer).__name__, wanted)
     fits = _new_fits(backbone, ridge)
     positions = {p for joints in fits for joint in joints for p in joint}

@@ -104,7 +104,7 @@ class LoRAStitchingLayer(LowRankUpdate, StitchingLayer):
         if isinstance(rank, float):
             share, width = rank, min(in_dim, out_dim)
             whole = 0 < share <= 1 and (share * width).is_integer()
-            wanted = f'shares of the width {width}, up to 1, that are whole numbers'
+            wanted = f'a share up to 1 that makes a whole number of the width {width}'
             check(whole, 'stitching_layer.rank', share, wanted)
             rank = int(share * width)
         alpha = rank if alpha is None else alpha

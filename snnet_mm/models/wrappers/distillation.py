@@ -36,7 +36,7 @@ class Distillation:
 
     def __post_init__(self) -> None:
         check(self.labels in LABELS, 'model.labels', self.labels, LABELS)
-        check(0 <= self.alpha <= 1, 'model.alpha', self.alpha, 'numbers from 0 to 1')
+        check(0 <= self.alpha <= 1, 'model.alpha', self.alpha, 'a number from 0 to 1')
 
     def loss(self, student: Tensor, teacher: Tensor) -> Tensor:
         """Return the loss of logits ``(B, K)`` or ``(B, K, h, w)`` of any two sizes."""
@@ -142,7 +142,7 @@ class DistillationWrapper(TeacherWrapper):
         self._distillation = Distillation(labels, alpha)
         pretrained = teacher.get('pretrained', teacher['type'] == 'TimmTeacher')
         known = teacher_checkpoint or pretrained or teacher.get('init_cfg')
-        wanted = 'one with weights: a teacher_checkpoint, or its pretrained or init_cfg'
+        wanted = 'a teacher with weights: teacher_checkpoint, pretrained or init_cfg'
         check(known, 'model.teacher', teacher['type'], wanted)
         find_head(self.wrapped, logits_from)
         self._logits_from = logits_from
@@ -165,7 +165,7 @@ class DistillationWrapper(TeacherWrapper):
             preprocessors = self.data_preprocessor, teacher.data_preprocessor
             inputs = renormalise(inputs, *preprocessors)
         logits = teacher(inputs, mode='tensor')
-        return check_logits(logits, f'teacher {type(teacher).__name__}', least=1)
+        return check_logits(logits, f'teacher {type(teacher).__name__}', min_classes=1)
 
 
 @MODELS.register_module()
@@ -207,7 +207,7 @@ def renormalise(
     mean, std, reverses = _normalisation(source)
     target_mean, target_std, target_reverses = _normalisation(target)
     numbers = {len(x) for x in (images[0], mean, target_mean)} - {1}
-    wanted = 'a teacher of images with as many channels as the model takes'
+    wanted = 'a teacher of as many channels as the images have'
     check(len(numbers) < 2, 'model.teacher', sorted(numbers), wanted)
     if reverses != target_reverses:
         images, mean, std = images.flip(1), mean.flip(0), std.flip(0)
@@ -222,7 +222,7 @@ def find_head(model: BaseModel, name: str | None = None) -> nn.Module:
     names = task.heads * task.classifies if name is None else (name,)
     modules = dict(model.named_modules())
     found = [modules[n] for n in names if n in modules]
-    wanted = 'classifiers and segmentors, or a part that gives logits of classes'
+    wanted = 'a classifier, a segmentor, or a part that returns logits of classes'
     check(found, 'model.labels, model.logits_from', type(model).__name__, wanted)
     # In a cascade of heads, the last one outputs the logits.
     return found[0][-1] if isinstance(found[0], nn.ModuleList) else found[0]
@@ -250,14 +250,14 @@ def recorded_logits(head: nn.Module) -> Iterator[list[Tensor]]:
             del each.forward
 
 
-def check_logits(logits: object, source: str, least: int = 2) -> Tensor:
-    """Return logits ``(B, K)`` or ``(B, K, h, w)``, K >= least; raise for others."""
+def check_logits(logits: object, source: str, min_classes: int = 2) -> Tensor:
+    """Return logits ``(B, K)`` or ``(B, K, h, w)``, K >= min_classes, or raise."""
     tensor = isinstance(logits, Tensor)
-    fits = tensor and logits.ndim in (2, 4) and logits.shape[1] >= least
+    fits = tensor and logits.ndim in (2, 4) and logits.shape[1] >= min_classes
     shape = tuple(logits.shape) if tensor else type(logits).__name__
     wanted = (
-        'logits of two classes or more, (B, K) or (B, K, h, w); what has no classes, '
-        'such as depth, is trained without distillation'
+        'logits of two classes or more, (B, K) or (B, K, h, w); tasks without '
+        'classes, such as depth, are trained without distillation'
     )
     check(fits, 'model.labels, model.logits_from', f'{source} gives {shape}', wanted)
     return logits

@@ -32,7 +32,12 @@ class ModelWrapper(BaseModel):
             model = {'data_preprocessor': data_preprocessor, **model}
         model = MODELS.build(model) if isinstance(model, dict) else model
         kind = type(model).__name__
-        check(isinstance(model, BaseModel), 'model.model', kind, 'mm models')
+        check(
+            isinstance(model, BaseModel),
+            'model.model',
+            kind,
+            'an mm model (BaseModel)',
+        )
         self.wrapped = model
         self.register_state_dict_post_hook(_name_as_in_model)
 

@@ -56,7 +56,7 @@ class SandwichWrapper(ModelWrapper):
         anchors = find_stitched_backbone(self).space.anchor_ids
         drawn = {s.id: s for s in stitches}
         present = [i for i in anchors if i in drawn]
-        wanted = f"one of the anchors {anchors} and others, as 'SandwichSampler' draws"
+        wanted = f"one of the anchors {anchors} and others, as in 'SandwichSampler'"
         fits = present and len(drawn) > 1
         check(fits, 'default_hooks.stitch_sampling.sampler', sorted(drawn), wanted)
         self.roles = {SLOWEST: drawn.pop(present[-1])}

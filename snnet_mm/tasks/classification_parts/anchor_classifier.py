@@ -61,7 +61,7 @@ class AnchorClassifier(BaseModule):
         norms = ('LN',) if pooling == 'norm-mean' else NORMS
         check(norm in norms, 'head.anchor_heads.norm', norm, norms)
         single = not (hidden and distilled)
-        check(single, 'head.anchor_heads.hidden', hidden, '0 if distilled')
+        check(single, 'head.anchor_heads.hidden', hidden, '0 for a distilled head')
         self.in_channels, self.pooling = in_channels, pooling
 
         def new_norm() -> nn.Module:

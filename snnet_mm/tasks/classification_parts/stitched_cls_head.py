@@ -118,9 +118,9 @@ class StitchedClsHead(ClsHead):
         logits = self._head_for(feats)(feats, self._normed)
         if self.training and torch.is_grad_enabled() and not logits.requires_grad:
             raise ValueError(
-                'a stitch is trained of which everything is frozen: blocks, stitching '
-                'layers and its head; train only stitches with adapters, or thaw '
-                'something (config keys: StitchSamplingHook.sampler.anchors, '
+                'the stitch has no trainable parameters: its blocks, stitching layers '
+                'and head are frozen; sample only stitches with adapters, or unfreeze '
+                'some (config keys: StitchSamplingHook.sampler.anchors, '
                 'head.frozen, backbone.frozen, frozen_stages)'
             )
         return logits

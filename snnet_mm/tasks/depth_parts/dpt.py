@@ -33,7 +33,7 @@ class LoadDepthMap(LoadDepthAnnotation):
         results = super().transform(results)
         shape, wanted = results['gt_depth_map'].shape, tuple(results['ori_shape'][:2])
         found, key = f'{results["depth_map_path"]} of {shape}', 'dataset.data_prefix'
-        check(shape == wanted, key, found, f'that of images, {wanted}')
+        check(shape == wanted, key, found, f'the size of the image, {wanted}')
         return results
 
 

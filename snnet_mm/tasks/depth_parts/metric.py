@@ -57,7 +57,7 @@ class RunningDepthMetric(BaseMetric):
             given = (
                 f'{sample.get("img_path")}: depth map of {tuple(truth.shape)} pixels'
             )
-            check(ok, key, given, f'that of the prediction, {tuple(pred.shape)}')
+            check(ok, key, given, f'the shape of the prediction, {tuple(pred.shape)}')
             self.results.append(self._measure(pred, truth))
 
     def compute_metrics(self, results: Sequence[Sequence[float]]) -> dict[str, float]:

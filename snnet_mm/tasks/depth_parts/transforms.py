@@ -24,7 +24,7 @@ class FixedCrop(BaseTransform):
         """Crop ``img`` (H, W, 3) and all ``seg_fields`` (H, W)."""
         shape, ends = results['img'].shape[:2], [side.stop for side in self.box]
         fits = all(end <= side for end, side in zip(ends, shape, strict=True))
-        check(fits, 'FixedCrop.rows, cols', ends, f'none past the image, {shape}')
+        check(fits, 'FixedCrop.rows, cols', ends, f'a crop inside the image, {shape}')
         for key in ('img', *results.get('seg_fields', ())):
             results[key] = results[key][self.box]
         results['img_shape'] = results['img'].shape[:2]

@@ -1,7 +1,6 @@
 """Detection and instance segmentation, based on mmdetection's classes."""
 
-from snnet_mm.tasks import torchvision_ops
-from snnet_mm.utils import refusal
+from snnet_mm.utils import refusal, torchvision_ops
 
 try:
     torchvision_ops.install()

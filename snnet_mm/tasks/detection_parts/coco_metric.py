@@ -45,7 +45,7 @@ class StitchCocoMetric(CocoMetric):
         self.img_ids = [truth['img_id'] for truth in truths]
         ok = self.format_only or self._num_objects(truths)
         given = f'{len(truths)} images without an annotated object'
-        check(ok, KEYS, given, 'some objects to evaluate with')
+        check(ok, KEYS, given, 'at least one object')
         if not any(len(found['labels']) for _, found in results):
             results = [(truths[0], _nothing_in(*results[0])), *results[1:]]
         with redirect_stdout(io.StringIO()) as printed:

@@ -236,7 +236,9 @@ def test_blocks_that_lead_into_a_stage_stay(build):
             ValueError, match=rf'all of blocks \[{fixed}\], which change'
         ):
             build(net, [chain])
-    with pytest.raises(ValueError, match=r"chains\[0\]='1:2'; .*1:0 or 1 \(the block"):
+    with pytest.raises(
+        ValueError, match=r"chains\[0\]='1:2' is .*1:0 or 1 \(the block"
+    ):
         build(net, ['1:2'])
 
 

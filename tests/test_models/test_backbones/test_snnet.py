@@ -193,17 +193,17 @@ EQUAL = [vit(depth=3)] * 3
 @pytest.mark.parametrize(
     ('kind', 'anchors', 'kwargs', 'message'),
     [
-        (SNNetv1, EQUAL, {}, "out='maps'; allowed: 'end'"),
-        (SNNetv1, THREE, dict(direction='FSF'), "direction='FSF'; .*'FS', 'SF'"),
-        (SNNetv1, THREE, dict(nearest=False), r'nearest=False; .*\(2, 3, 4\)'),
+        (SNNetv1, EQUAL, {}, "out='maps' is invalid"),
+        (SNNetv1, THREE, dict(direction='FSF'), "direction='FSF' is .*'FS', 'SF'"),
+        (SNNetv1, THREE, dict(nearest=False), r'nearest=False is .*\(2, 3, 4\)'),
         (SNNetv1, EQUAL, dict(stitch_ids=[33]), 'stitch id 33 .* 0-16'),
         (SNNetv2, [vit(), vit(patch_size=16)], {}, r'patch_size=\(\(8,\), \(16,\)\)'),
         (SNNetv2, [vit(), vit(cls_token=False)], {}, '1 cls token.* .0 cls token'),
-        (SNNetv2, [vit(12), vit()], {}, r'\(12, 8\); allowed: widths in order'),
+        (SNNetv2, [vit(12), vit()], {}, r'\(12, 8\) is invalid'),
         (SNNetv2, [vit(depth=5), vit(depth=4)], {}, r'anchors=\(5, 4\)'),
         (SNNetv2, THREE[1], {}, "anchors=.*'PlainViT'.*a list of the configs"),
-        (SNNetv2, THREE, dict(out_indices=(3, 4)), r'\(3, 4\); .* blocks -4 to 3'),
-        (SNNetv2, THREE, dict(eval_maps=(1,)), r'=\(1,\); allowed: places 0 to 0'),
+        (SNNetv2, THREE, dict(out_indices=(3, 4)), r'\(3, 4\) is .* blocks -4 to 3'),
+        (SNNetv2, THREE, dict(eval_maps=(1,)), r'=\(1,\) is invalid'),
     ],
 )
 def test_what_cannot_be_stitched_is_refused(kind, anchors, kwargs, message):

@@ -4,7 +4,7 @@ mmcv looks up all operators in its extension at ``import mmcv.ops``, and mmdet i
 them everywhere. :func:`install` registers this module as that extension. Only
 ``mmcv/ops/*.py`` of mmcv 2 calls these functions. It passes output buffers, and buffers
 that only the compiled operators need. If mmcv changes its calls,
-tests/test_tasks/test_torchvision_ops.py fails; ``make ops`` compiles mmcv's own
+tests/test_utils/test_torchvision_ops.py fails; ``make ops`` compiles mmcv's own
 operators. Functions accept CPU and CUDA tensors, but are untested on a GPU; mmcv calls
 :func:`softnms` on the CPU only.
 """

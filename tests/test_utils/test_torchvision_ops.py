@@ -14,7 +14,7 @@ from mmcv.ops.multi_scale_deform_attn import (
 )
 from torch.testing import assert_close
 
-from snnet_mm.tasks import torchvision_ops
+from snnet_mm.utils import torchvision_ops
 
 pytestmark = pytest.mark.ops
 IS_COMPILED = import_module('mmcv._ext') is not torchvision_ops

@@ -163,6 +163,7 @@ def _narrow_detector(model):
 
 def narrow_loader(loader, root, kind):
     loader.update(batch_size=2, num_workers=0, persistent_workers=False)
+    loader.pin_memory = False
     dataset = loader.dataset
     if 'num_scenes' in dataset:
         dataset.num_scenes = 2

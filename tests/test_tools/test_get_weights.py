@@ -5,10 +5,10 @@ import sys
 import threading
 from functools import partial
 
-import get_weights
 import pytest
 import yaml
 from config_models import CONFIGS
+from get_weights import main
 
 from snnet_mm.utils import timm_models
 
@@ -108,11 +108,11 @@ def test_weights_that_a_config_starts_from(tmp_path, monkeypatch, capsys):
         timm_models, 'create_timm_model', lambda name, **kwargs: fetched.append(name)
     )
     monkeypatch.setattr(
-        get_weights, 'download', lambda url, path, digest: files.append(path.name)
+        'get_weights.download', lambda url, path, digest: files.append(path.name)
     )
     argv = [str(TOOL), str(config), 'timm://resnet18.tv_in1k', '--out', str(tmp_path)]
     monkeypatch.setattr(sys, 'argv', argv)
-    get_weights.main()
+    main()
     assert fetched == ['regnety_160.deit_in1k', 'resnet18.tv_in1k']
     sizes = 'tiny', 'small', 'base'
     assert [name.split('_')[1] for name in files] == list(sizes)

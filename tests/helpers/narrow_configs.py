@@ -87,7 +87,8 @@ def narrow_anchor(anchor, width):
     elif 'convnext' in anchor.model:
         depths = (1, 1, 2, 1) if 'tiny' in anchor.model else (1, 1, 3, 1)
         anchor.model_args = ConfigDict(dims=(width,) * 4, depths=depths)
-        anchor.lora.rank = 2
+        if anchor.get('lora'):
+            anchor.lora.rank = 2
     elif 'levit' in anchor.model:
         args = dict(embed_dim=(16, 24, 32), depth=(2, 2, 2), num_heads=(2,) * 3)
         anchor.model_args = ConfigDict(args, key_dim=8)

@@ -1,7 +1,9 @@
 """Download pretrained weights: ``tools/get_weights.py NAME`` or ``--list``.
 
 ``configs/weights.yml`` lists the files. They are written to ``checkpoints/`` under the
-names that configs read.
+names that configs read. ``timm://NAME`` is fetched to timm's cache. A config stands for
+all weights that its training starts from, teachers included, so that it can be trained
+without a network afterwards.
 """
 
 import argparse
@@ -17,16 +19,33 @@ import yaml
 
 LIST = Path(__file__).resolve().parents[1] / 'configs' / 'weights.yml'
 CHUNK = 1 << 20
+TEACHER = 'regnety_160.deit_in1k'  # of DistillationWrapper
 
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    what = "files of the list, or patterns such as 'deit_3_*'"
+    what = "files of the list, patterns such as 'deit_3_*', timm://NAME, or configs"
     parser.add_argument('names', nargs='*', metavar='NAME', help=what)
     parser.add_argument('--list', action='store_true', help='print the list')
     what = 'folder to write to (default: checkpoints)'
     parser.add_argument('--out', type=Path, default='checkpoints', help=what)
     return parser.parse_args()
+
+
+def names_in(config: str) -> list[str]:
+    """Return the weights that a config starts from: names of files, timm:// names."""
+    from snnet_mm.utils import dicts_in, load_config
+    from snnet_mm.utils.timm_models import origin_of
+
+    found = []
+    for part in dicts_in(load_config(config).model):
+        found += [origin_of(part), part.get('teacher_checkpoint')]
+        if part.get('type') == 'DistillationWrapper':
+            teacher = part.get('teacher') or dict(type='TimmTeacher')
+            if teacher['type'] == 'TimmTeacher' and teacher.get('pretrained', True):
+                found.append(f'timm://{teacher.get("name", TEACHER)}')
+    names = [n if '://' in n else Path(n).name for n in found if n]
+    return list(dict.fromkeys(names))
 
 
 def checked(path: Path, sha256: str | None) -> str:
@@ -72,10 +91,19 @@ def main() -> None:
             note = f'SHA-256 {known}...' if known else 'checksum unknown'
             print(f'{name}  ({entry["what"]}; {note})\n    {entry["url"]}')
         return
-    chosen = {p: [n for n in files if fnmatch(n, p)] for p in args.names}
+    patterns = []
+    for name in args.names:
+        patterns += names_in(name) if name.endswith('.py') else [name]
+    timm = [p for p in patterns if p.startswith('timm://')]
+    chosen = {p: [n for n in files if fnmatch(n, p)] for p in patterns if p not in timm}
     for pattern, names in chosen.items():
         if not names:
             raise ValueError(f'{pattern!r} is no file of {LIST}: see --list')
+    for name in timm:
+        from snnet_mm.utils.timm_models import create_timm_model
+
+        create_timm_model(name.removeprefix('timm://'), pretrained=True)
+        print(f"{name} is in timm's cache (environment: HF_HOME, TORCH_HOME)")
     for name in dict.fromkeys(n for names in chosen.values() for n in names):
         path, url = args.out / name, files[name]['url']
         sha256 = files[name].get('sha256')

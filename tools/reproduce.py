@@ -7,6 +7,8 @@ which can also be given by name, such as ``'setr/*-r4_*'``. Its ``small`` sets
 iterations, batch size and number of images of small runs.
 """
 
+from __future__ import annotations
+
 import argparse
 import os
 import re
@@ -15,8 +17,10 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatch
+from math import sqrt
 from pathlib import Path
-from typing import NamedTuple
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, NamedTuple
 
 sys.path.append(str(Path(__file__).parent))  # also where another script runs this
 from papers import (  # noqa: E402
@@ -30,6 +34,9 @@ from papers import (  # noqa: E402
     read_runs,
 )
 
+if TYPE_CHECKING:
+    from snnet_mm.stitching import StitchTable
+
 # Name parts of stitched models, whose stitches are all tested.
 STITCHED = re.compile(r'snnet|bridge-|esta-|stitch|fast-slow')
 # A checkpoint of another config's training, from which a config starts.
@@ -40,12 +47,14 @@ class Job(NamedTuple):
     """A run, or a variant of it with further overridden settings.
 
     ``tests`` are tests besides the usual one, by name, with overridden settings.
+    Without a seed, it has that of its config.
     """
 
     run: Run
     variant: str = ''
     options: tuple[str, ...] = ()
     tests: Mapping[str, list] = {}
+    seed: int | None = None
 
     @property
     def config(self) -> Path:
@@ -53,14 +62,21 @@ class Job(NamedTuple):
 
     @property
     def name(self) -> str:
-        return '-'.join(filter(None, [Path(self.run.name).name, self.variant]))
+        seed = '' if self.seed is None else f'seed-{self.seed}'
+        return '-'.join(filter(None, [Path(self.run.name).name, self.variant, seed]))
+
+    @property
+    def data(self) -> str:
+        """The part of the name that identifies the data set."""
+        return Path(self.run.name).name.split('_', 2)[-1].rpartition('-')[0]
 
     @property
     def stitched(self) -> str:
         """The part of the name that identifies a stitched model, otherwise ''."""
         parts = Path(self.run.name).name.split('_')
         model = next(filter(STITCHED.search, parts), '')
-        return model and '-'.join(filter(None, [model, self.variant]))
+        seed = None if self.seed is None else f'seed-{self.seed}'
+        return model and '-'.join(filter(None, [model, self.variant, seed]))
 
 
 def parse_args() -> argparse.Namespace:
@@ -79,6 +95,9 @@ def parse_args() -> argparse.Namespace:
     what = 'GPUs of a launcher (default: as many as the name of the config says)'
     add('--gpus', type=int, help=what)
     add('--partition', default='gpu', help="Slurm's partition (default: gpu)")
+    what = """seeds to train each run with; figures are then means with standard errors.
+        Only runs that start from published weights have seeds"""
+    add('--seeds', type=int, nargs='+', default=[None], metavar='SEED', help=what)
     what = 'only the config with this number, from 0, as in a job array'
     add('--job', type=int, help=what)
     return parser.parse_args()
@@ -122,6 +141,14 @@ def find_jobs(items: list[dict], runs: Mapping[str, Run], small: bool) -> list[J
         notes = '; '.join(item['state'] for item in items)
         raise ValueError(f'There is {what} of it ({notes})')
     return list({job.name: job for job in found}.values())
+
+
+def with_seed(job: Job, seed: int | None) -> Job:
+    """Return a job with a seed, None for that of its config."""
+    if seed is None:
+        return job
+    options = *job.options, f'randomness.seed={seed}'
+    return job._replace(seed=seed, options=options)
 
 
 def work_dir(name: str, args: argparse.Namespace) -> Path:
@@ -244,20 +271,78 @@ def reproduce(job: Job, args: argparse.Namespace) -> None:
 def rows(
     jobs: list[Job], papers: Mapping, args: argparse.Namespace
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield name, the paper's figures from the registry, and ours per job."""
+    """Yield name, the paper's figures from the registry, and ours per job.
+
+    Ours are means over seeds.
+    """
+    by_name: dict[str, list[Job]] = {}
+    for job in jobs:
+        by_name.setdefault(job._replace(seed=None).name, []).append(job)
+    for name, same in by_name.items():
+        paper = '' if same[0].variant else figures(papers, same[0].run.name)
+        yield name, paper or 'none', ends_of(tables_of(same, args))
+
+
+def tables_of(jobs: list[Job], args: argparse.Namespace) -> list[StitchTable]:
+    """Return the results of the jobs that were tested."""
     from snnet_mm.stitching import StitchTable
 
+    paths = (results_of(job, args) for job in jobs)
+    return [StitchTable.read(path) for path in paths if path is not None]
+
+
+def ends_of(tables: list[StitchTable]) -> str:
+    """Return scores and costs of the cheapest and the most expensive stitch.
+
+    Scores of several tables are means with standard errors.
+    """
+    if not tables:
+        return 'not tested'
+    scores, costs = [table.scores() for table in tables], tables[0].column('flops')
+    ends = sorted(scores[0], key=costs.get)[:: max(len(scores[0]) - 1, 1)]
+    texts = []
+    for i in ends:
+        found = [of[i] for of in scores]
+        error = f' ± {stdev(found) / sqrt(len(found)):.2g}' if len(found) > 1 else ''
+        texts.append(f'{fmean(found):.4g}{error}')
+    cost = ' - '.join(f'{costs[i] / 1e9:.3g}' for i in ends)
+    return f'{" - ".join(texts)} {tables[0].metric} at {cost} GFLOPs'
+
+
+def means(
+    jobs: list[Job], items: list[dict], args: argparse.Namespace
+) -> Iterator[tuple[str, str]]:
+    """Yield name and figures of means over groups of data sets, as for VTAB.
+
+    The mean scores of all stitches are written to ``work_dirs``, to be plotted. The
+    mean of all groups weighs groups equally.
+    """
+    groups = next((item['means'] for item in items if 'means' in item), {})
+    by_model: dict[str, list[Job]] = {}
     for job in jobs:
-        paper = '' if job.variant else figures(papers, job.run.name)
-        ours, path = 'not tested', results_of(job, args)
-        if path is not None:
-            results = StitchTable.read(path)
-            scores, costs = results.scores(), results.column('flops')
-            ends = sorted(scores, key=costs.get)[:: max(len(scores) - 1, 1)]
-            score = ' - '.join(f'{scores[i]:.4g}' for i in ends)
-            cost = ' - '.join(f'{costs[i] / 1e9:.3g}' for i in ends)
-            ours = f'{score} {results.metric} at {cost} GFLOPs'
-        yield job.name, paper or 'none', ours
+        model = Path(job.run.name).name.partition('_')[0]
+        model = '-'.join(filter(None, [model, job.variant]))
+        by_model.setdefault(model, []).append(job)
+    for model, same in by_model.items():
+        found = {}
+        for group, names in groups.items():
+            tables = [tables_of([j for j in same if j.data == n], args) for n in names]
+            if all(tables):
+                found[group] = mean_of(sum(tables, []))
+        if groups and len(found) == len(groups):
+            found['all'] = mean_of([*found.values()])
+        for group, table in found.items():
+            path = Path('work_dirs', f'{model}-{group}.json')
+            table.save(path)
+            yield f'{model}, mean of {group} ({path})', ends_of([table])
+
+
+def mean_of(tables: list[StitchTable]) -> StitchTable:
+    """Return the mean scores of the stitches of several tables."""
+    metric, scores = tables[0].metric, [table.scores() for table in tables]
+    ids = [i for i in scores[0] if all(i in of for of in scores)]
+    found = {i: {metric: fmean(of[i] for of in scores)} for i in ids}
+    return tables[0].with_metrics(found)
 
 
 def draw(
@@ -292,6 +377,7 @@ def main() -> None:
     items = [] if named else find_items(papers, args.item)
     jobs = [Job(run, options=run.options) for run in named]
     jobs = jobs or find_jobs(items, runs, args.small)
+    jobs = [with_seed(job, seed) for job in jobs for seed in args.seeds]
     if args.iters is None:
         args.iters = papers['small']['iters'] if args.small else 0
     args.images, args.batch = papers['small']['images'], papers['small']['batch']
@@ -307,6 +393,8 @@ def main() -> None:
     draw(jobs, [] if args.small else items, Path('work_dirs', f'{name}.png'), args)
     for row in rows(jobs, papers, args):
         print('{}\n    paper: {}\n    ours:  {}'.format(*row))
+    for row in means(jobs, items, args):
+        print('{}\n    ours:  {}'.format(*row))
 
 
 if __name__ == '__main__':

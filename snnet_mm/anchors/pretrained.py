@@ -8,8 +8,10 @@ from mmengine.logging import print_log
 from torch import Tensor, nn
 
 from snnet_mm.utils import check, check_file
+from snnet_mm.utils.checkpoint_guard import TO_TRUST
 from snnet_mm.utils.checkpoints import (
     STATE_DICTS,
+    UntrustedCheckpointError,
     load_url,
     load_weights_only,
     weights_of,
@@ -76,6 +78,9 @@ def load_into(
                     f'{list(loaded)[:4]}'
                 )
         check_shapes(weights, own)
+    except UntrustedCheckpointError as error:
+        key = f'config key: {key}'
+        raise UntrustedCheckpointError(f'{error}; {TO_TRUST} ({key})') from None
     except ValueError as error:
         raise ValueError(
             f'checkpoint {checkpoint} does not fit: {error} (config key: {key})'

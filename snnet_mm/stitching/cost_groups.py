@@ -6,10 +6,12 @@ from snnet_mm.utils import check, is_number, is_whole
 
 
 def group_by_cost(costs: Mapping[int, float], step: float) -> list[tuple[int, ...]]:
-    """Group stitches of similar cost, as in SN-Netv2, section 4.2.
+    """Group stitches of similar cost, as in the code of SN-Netv2.
 
     In ascending order of cost, a new group starts when a cost exceeds the first cost of
     the current group by more than ``step``. Groups and their ids ascend in cost.
+    Section 4.2 rounds costs to multiples of ``step`` instead. For DeiT3-S/L on ImageNet
+    this would give 16 groups; the code gives 13, the number in the paper.
     """
     right = is_number(step) and step > 0
     check(right, 'sampler.step', step, 'a positive number, in the unit of the cost')

@@ -14,13 +14,19 @@ from typing import Any
 from mmengine.logging import print_log
 from mmengine.runner.checkpoint import CheckpointLoader, load_from_http, load_from_local
 
-from .checkpoints import UntrustedCheckpointError, load_url, load_weights_only
+from .checkpoints import (
+    UntrustedCheckpointError,
+    load_url,
+    load_weights_only,
+    trusting,
+)
 from .command_line import TRUST
 
 KEYS = (
     'config keys: load_from, init_cfg.checkpoint; of tools/test.py: the argument '
     'checkpoint'
 )
+TO_TRUST = f'nothing of it was run. If you trust where it comes from, pass {TRUST}'
 # torch raises an error if both are set.
 SWITCH = 'TORCH_FORCE_WEIGHTS_ONLY_LOAD'
 OPPOSITE = 'TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD'
@@ -36,7 +42,8 @@ def guard_checkpoints(trust: bool = False) -> Iterator[None]:
     config stored in a checkpoint. Inside this context, :func:`load_weights_only` reads
     files and URLs, through mmengine's ``register_scheme``, and the stored config is
     dropped. torch restricts all other loading to weights. With ``trust``, mmengine is
-    unchanged and a warning is logged.
+    unchanged, :func:`load_weights_only` unpickles, too, as anchors and teachers load
+    with it, and a warning is logged.
     """
     if trust:
         print_log(
@@ -45,7 +52,11 @@ def guard_checkpoints(trust: bool = False) -> Iterator[None]:
             logger='current',
             level=logging.WARNING,
         )
-        yield
+        token = trusting.set(True)
+        try:
+            yield
+        finally:
+            trusting.reset(token)
         return
     switches = {name: os.environ.pop(name, None) for name in (SWITCH, OPPOSITE)}
     os.environ[SWITCH] = '1'
@@ -84,10 +95,7 @@ def _guarded(load: Callable[[str], dict[str, Any]]) -> Callable:
             ahead = _ahead[-1].pop(filename, None) if _ahead else None
             checkpoint = load(filename) if ahead is None else ahead
         except UntrustedCheckpointError as error:
-            raise UntrustedCheckpointError(
-                f'{error}; nothing of it was run. If you trust where it comes from, '
-                f'pass {TRUST} ({KEYS})'
-            ) from None
+            raise UntrustedCheckpointError(f'{error}; {TO_TRUST} ({KEYS})') from None
         except ValueError as error:
             raise ValueError(f'{error} ({KEYS})') from None
         if isinstance(checkpoint.get('meta'), dict):

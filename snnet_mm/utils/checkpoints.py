@@ -1,11 +1,13 @@
 """Checkpoints: loaded without running code in them, unwrapped and validated."""
 
+import argparse
 import hashlib
 import os
 import pickle
 import re
 import zipfile
 from collections.abc import Mapping
+from contextvars import ContextVar
 from http.client import HTTPException
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
@@ -18,9 +20,12 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from .base_checkpoint import joined_with_base
+from .distributed import first_process_first
 
 _PLAIN = ('?', 'i1', 'i2', 'i4', 'i8', 'u1', 'u2', 'u4', 'u8', 'f2', 'f4', 'f8', 'U1')
 _STATISTICS = ('current', 'max', 'mean', 'min')
+# Whether checkpoints are unpickled, as guard_checkpoints(trust=True) does.
+trusting = ContextVar('trusting', default=False)
 # torch's messages about objects that it does not trust, unlike those about damage.
 _REFUSAL = re.compile(
     r'.*(?:Unsupported global|unsupported GLOBAL|unrecognized function|not trusted|'
@@ -54,8 +59,10 @@ def load_weights_only(path: str | os.PathLike, joined: bool = True) -> dict[str,
     unless ``joined`` is False; see :func:`snnet_mm.utils.base_checkpoint.save_added`.
     Besides the types that torch
     allows, ``HistoryBuffer`` and numpy arrays and scalars of plain data are allowed,
-    because mmengine's checkpoints contain them. The tensors of a ``.safetensors`` file
-    become the state dict.
+    because mmengine's checkpoints contain them, and ``argparse.Namespace``, in which
+    published files keep their options. Inside ``guard_checkpoints(trust=True)``,
+    everything is. The tensors of a ``.safetensors`` file become
+    the state dict.
 
     Raises:
         UntrustedCheckpointError: If the file contains anything else.
@@ -72,7 +79,8 @@ def load_weights_only(path: str | os.PathLike, joined: bool = True) -> dict[str,
                 if damaged := archive.testzip():
                     raise zipfile.BadZipFile(f'bad check sum of {damaged}')
         with torch.serialization.safe_globals(plain_globals()):
-            loaded = torch.load(path, map_location='cpu', weights_only=True)
+            safe = not trusting.get()
+            loaded = torch.load(path, map_location='cpu', weights_only=safe)
     except Exception as error:
         raise _explained(path, error) from error
     if not isinstance(loaded, Mapping):
@@ -127,7 +135,9 @@ def _download(url: str) -> Path:
     name = PurePosixPath(urlparse(url).path).name or 'checkpoint'
     tag = hashlib.sha256(url.encode()).hexdigest()[:12]
     path = Path(torch.hub.get_dir()) / 'checkpoints' / f'{tag}-{name}'
-    if not path.exists():
+    with first_process_first():
+        if path.exists():
+            return path
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             torch.hub.download_url_to_file(url, str(path), progress=False)
@@ -137,7 +147,7 @@ def _download(url: str) -> Path:
 
 
 def plain_globals() -> list:
-    """Return the globals that pickles of numpy 1 and 2 and of mmengine refer to."""
+    """Return the globals that pickles of numpy 1 and 2, mmengine and DeiT refer to."""
     multiarray = np._core.multiarray
     functions = [
         (getattr(multiarray, name), f'numpy.{package}.multiarray.{name}')
@@ -148,7 +158,8 @@ def plain_globals() -> list:
     # Pickled history buffers refer to statistics by getattr(HistoryBuffer, 'mean').
     statistic = (_history_statistic, 'builtins.getattr')
     # The data of an empty array is pickled as bytes().
-    return [HistoryBuffer, statistic, bytes, np.ndarray, np.dtype, *functions, *dtypes]
+    plain = [argparse.Namespace, HistoryBuffer, bytes, np.ndarray, np.dtype]
+    return [*plain, statistic, *functions, *dtypes]
 
 
 def _history_statistic(owner: object, name: str) -> Any:

@@ -11,6 +11,7 @@ from datetime import timedelta
 import torch.distributed as dist
 from mmengine.config import Config
 from mmengine.device import get_device
+from mmengine.dist import barrier
 
 from snnet_mm.runtime.checks import check
 
@@ -52,6 +53,23 @@ def prepare_cpu_distributed(cfg: Config) -> None:
 def launched_rank(launcher: str) -> int:
     """Return the rank of this process as set by a launcher; 0 without a launcher."""
     return int(os.environ.get(LAUNCHERS[launcher][0], 0)) if launcher != 'none' else 0
+
+
+@contextmanager
+def first_process_first() -> Iterator[None]:
+    """Run the body in the first process of each machine, then in its others.
+
+    What the first downloads is then in the cache of all. Every process must enter.
+    """
+    ranks = (os.environ.get(local) for *_, local in LAUNCHERS.values())
+    first = int(next(filter(None, ranks), 0)) == 0
+    if not first:
+        barrier()
+    try:
+        yield
+    finally:  # if it raises, too: the others would wait
+        if first:
+            barrier()
 
 
 @contextmanager

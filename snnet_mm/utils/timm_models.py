@@ -3,7 +3,7 @@
 import importlib
 import sys
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +14,8 @@ from mmengine.logging import print_log
 from torch import Tensor, nn
 
 from snnet_mm.runtime.checks import check
+
+from .distributed import first_process_first
 
 WEIGHTS = Path(__file__).parents[1] / '.mim' / 'configs' / 'weights.yml'
 _GATED = 'gated: accept it on Hugging Face before weights can be fetched'
@@ -34,7 +36,8 @@ def create_timm_model(name: str, **kwargs) -> nn.Module:
     timm = _import_timm(name)
     pretrained = kwargs.get('pretrained', False)
     try:
-        model = timm.create_model(name, **kwargs)
+        with first_process_first() if pretrained else nullcontext():
+            model = timm.create_model(name, **kwargs)
     except Exception as error:
         # timm, the hub and the network raise errors of many types.
         failed = 'fetched' if pretrained else 'built'

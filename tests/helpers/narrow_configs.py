@@ -43,15 +43,16 @@ def write_data(root, coco_classes):
             labels = root / f'annotations/{split}/{i}{suffix}.png'
             write_image(labels, 6, channels=1)
     polygon = [10, 10, 70, 10, 70, 60, 10, 60]
-    thing = dict(id=1, image_id=0, category_id=1, bbox=[10, 10, 60, 50], area=3000)
+    thing = dict(category_id=1, bbox=[10, 10, 60, 50], area=3000, iscrowd=0)
     ids = [i for i in range(1, 91) if i not in NO_CATEGORY]
-    written = dict(
-        images=[dict(id=0, file_name='0.jpg', height=80, width=112)],
-        annotations=[dict(thing, iscrowd=0, segmentation=[polygon])],
-        categories=[dict(id=i, name=n) for i, n in zip(ids, coco_classes, strict=True)],
-    )
-    for split in ('train', 'val'):
-        write_image(root / f'{split}2017' / '0.jpg')
+    categories = [dict(id=i, name=n) for i, n in zip(ids, coco_classes, strict=True)]
+    for split, number in dict(train=2, val=1).items():
+        images, things = [], []
+        for i in range(number):
+            write_image(root / f'{split}2017' / f'{i}.jpg')
+            images.append(dict(id=i, file_name=f'{i}.jpg', height=80, width=112))
+            things.append(dict(thing, id=i + 1, image_id=i, segmentation=[polygon]))
+        written = dict(images=images, annotations=things, categories=categories)
         path = root / f'annotations/instances_{split}2017.json'
         path.write_text(json.dumps(written))
 
@@ -86,7 +87,8 @@ def narrow_anchor(anchor, width):
     elif 'convnext' in anchor.model:
         depths = (1, 1, 2, 1) if 'tiny' in anchor.model else (1, 1, 3, 1)
         anchor.model_args = ConfigDict(dims=(width,) * 4, depths=depths)
-        anchor.lora.rank = 2
+        if anchor.get('lora'):
+            anchor.lora.rank = 2
     elif 'levit' in anchor.model:
         args = dict(embed_dim=(16, 24, 32), depth=(2, 2, 2), num_heads=(2,) * 3)
         anchor.model_args = ConfigDict(args, key_dim=8)
@@ -162,6 +164,7 @@ def _narrow_detector(model):
 
 def narrow_loader(loader, root, kind):
     loader.update(batch_size=2, num_workers=0, persistent_workers=False)
+    loader.pin_memory = False
     dataset = loader.dataset
     if 'num_scenes' in dataset:
         dataset.num_scenes = 2
@@ -232,7 +235,7 @@ def narrow(cfg, root, work_dir):
             hooks.stitch_sampling.sizes = [(SIDE // 2, SIDE // 2), (SIDE, SIDE)]
         sampler = hooks.stitch_sampling.sampler
         if sampler.type == 'ResourceConstrainedSampler':
-            hooks.stitch_sampling.sampler = ConfigDict(type=sampler.type, step=1e5)
+            sampler.step = 1e5
         if 'input_size' in cfg.test_cfg:
             cfg.test_cfg.input_size = (SIDE, SIDE)
     cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None

@@ -17,7 +17,7 @@ class RankRecorder(Hook):
     priority = 'LOWEST'
 
     def __init__(self):
-        self.record = dict(stitches=[], rates=[])
+        self.record = dict(stitches=[], rates=[], saved=[])
 
     def before_train(self, runner):
         self.record['start'] = copy.deepcopy(unwrapped(runner.model).state_dict())
@@ -26,6 +26,9 @@ class RankRecorder(Hook):
         backbone = find_stitched_backbone(runner.model)
         self.record['stitches'].append(backbone.active_stitch.id)
         self.record['rates'].append(runner.optim_wrapper.get_lr()['lr'][0])
+
+    def before_save_checkpoint(self, runner, checkpoint):
+        self.record['saved'].append(runner.iter + 1)
 
     def after_val_epoch(self, runner, metrics=None):
         self.record['metrics'] = {k: float(v) for k, v in metrics.items()}

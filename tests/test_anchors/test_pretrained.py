@@ -2,15 +2,21 @@
 
 import sys
 from functools import partial
+from pathlib import Path
 
 import pytest
 import timm
 import torch
+from malicious import Malicious
 from narrow_timm import DINOV2, NARROW, anchor_of, timm_of
 from weights import load
 
 from snnet_mm.anchors import PlainViT, TimmAnchor
-from snnet_mm.utils import timm_models
+from snnet_mm.utils import (
+    UntrustedCheckpointError,
+    guard_checkpoints,
+    timm_models,
+)
 
 KEY = r'\(config key: init_cfg\.checkpoint'
 
@@ -99,6 +105,22 @@ def test_gammas_that_an_anchor_lacks_are_refused(build_vit, save):
     message = 'layer_scale_init=None is invalid'
     with pytest.raises(ValueError, match=message + '.*' + KEY):
         load(vit, path)
+
+
+def test_trust_reaches_weights_of_anchors(build_vit, save, tmp_path):
+    weights, trace = build_vit().state_dict(), tmp_path / 'it_ran'
+    path = save(dict(model=weights, args=Malicious(Path.touch, trace)))
+    words = f'{path} .*nothing of it .*--trust-checkpoint .*config key: init_cfg.check'
+    with guard_checkpoints(), pytest.raises(UntrustedCheckpointError, match=words):
+        load(build_vit(), path)
+    assert not trace.exists()
+    vit = build_vit()
+    with guard_checkpoints(trust=True):
+        load(vit, path)
+    assert_same(vit, weights)
+    assert trace.exists()
+    with pytest.raises(UntrustedCheckpointError):
+        load(build_vit(), path)
 
 
 def test_init_cfgs_in_lists(build_vit, save):

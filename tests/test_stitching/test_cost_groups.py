@@ -1,6 +1,15 @@
+from pathlib import Path
+
 import pytest
 
-from snnet_mm.stitching import default_step, group_by_cost, split_cost_range
+from snnet_mm.stitching import (
+    StitchTable,
+    default_step,
+    group_by_cost,
+    split_cost_range,
+)
+
+CONFIGS = Path(__file__).parents[2] / 'configs'
 
 
 def test_groups_of_the_published_stitches(published):
@@ -9,6 +18,13 @@ def test_groups_of_the_published_stitches(published):
     assert [len(g) for g in groups] == [1] + 11 * [12] + [1]
     assert (groups[0], groups[-1]) == ((0,), (1,))
     assert sorted(i for g in groups for i in g) == sorted(costs)
+
+
+def test_groups_on_imagenet_are_those_of_the_code_not_of_the_text():
+    path = CONFIGS / 'imagenet/published/snnetv2-deit3-s-l_in1k.json'
+    costs = StitchTable.read(path).column('flops')
+    assert [len(g) for g in group_by_cost(costs, 1e9)] == [1] + 11 * [12] + [1]
+    assert len({round(cost / 1e9) for cost in costs.values()}) == 16
 
 
 def test_the_default_step_makes_the_groups_of_the_paper(published):

@@ -1,4 +1,4 @@
-from snnet_mm.stitching import Position, StagedSpace
+from snnet_mm.stitching import Position, StagedSpace, TwoWaySpace
 
 SWIN = [(2, 2, 6, 2), (2, 2, 18, 2), (2, 2, 18, 2)]
 
@@ -31,6 +31,14 @@ def test_swin_has_the_ids_of_the_authors():
     fewer = StagedSpace(SWIN, ids=(40,))
     assert fewer.ids == (0, 1, 2, 40)
     assert fewer.describe(fewer[40]) == 'anchor1[0:21] > anchor2[21:24]'
+
+
+def test_plain_anchors_as_one_stage_are_entered_at_any_block():
+    """ESTA has 40 stitches of 32/40 blocks, which neither rule gives."""
+    space = StagedSpace([(32,), (40,)], stages=(0,))
+    assert len(space) == 41
+    assert list(joints(space).values()) == [(0, j * 32 // 40, j) for j in range(1, 40)]
+    assert len(TwoWaySpace((32, 40), ('FS',))) == 33
 
 
 def test_a_fast_block_is_left_for_the_slow_blocks_that_belong_to_it():

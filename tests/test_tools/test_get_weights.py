@@ -4,12 +4,15 @@ import subprocess
 import sys
 import threading
 from functools import partial
-from pathlib import Path
 
 import pytest
 import yaml
+from config_models import CONFIGS
+from get_weights import main
 
-ROOT = Path(__file__).parents[2]
+from snnet_mm.utils import timm_models
+
+ROOT = CONFIGS.parent
 TOOL = ROOT / 'tools' / 'get_weights.py'
 CONTENT = bytes(range(256)) * 9000
 
@@ -95,6 +98,25 @@ def test_nothing_is_left_of_a_failure(get, tmp_path, name, message):
     assert 'Traceback' not in done.stderr
     folder = tmp_path / 'checkpoints'
     assert not folder.exists() or not list(folder.iterdir())
+
+
+def test_weights_that_a_config_starts_from(tmp_path, monkeypatch, capsys):
+    """Files of the list and those of timm, the teacher's too, each once."""
+    config = ROOT / 'configs/imagenet/snnetv1-deit-ti-s-b_8xb128-50e_in1k-224x224.py'
+    fetched, files = [], []
+    monkeypatch.setattr(
+        timm_models, 'create_timm_model', lambda name, **kwargs: fetched.append(name)
+    )
+    monkeypatch.setattr(
+        'get_weights.download', lambda url, path, digest: files.append(path.name)
+    )
+    argv = [str(TOOL), str(config), 'timm://resnet18.tv_in1k', '--out', str(tmp_path)]
+    monkeypatch.setattr(sys, 'argv', argv)
+    main()
+    assert fetched == ['regnety_160.deit_in1k', 'resnet18.tv_in1k']
+    sizes = 'tiny', 'small', 'base'
+    assert [name.split('_')[1] for name in files] == list(sizes)
+    assert "timm://resnet18.tv_in1k is in timm's cache" in capsys.readouterr().out
 
 
 def test_the_list_has_all_files_that_configs_read():

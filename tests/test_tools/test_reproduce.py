@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from config_models import PAPERS, RUNS, build_on_meta, read
@@ -233,6 +234,61 @@ def test_what_was_done_is_not_done_again(tool, call, tmp_path, monkeypatch):
     assert 'iter_5.pth' in ran[1]
     assert 'ours:  45.57 - 51.35 mIoU at 33.5 - 363 GFLOPs' in found
     assert re.search(r'paper: .*45\.6 - 51\.4', found)
+
+
+def write_results(job, folder, score):
+    """Results of a network with two stitches, of the score and one more."""
+    rows = [
+        dict(id=i, kind='anchor', route='', flops=(i + 1) * 10**9, input_size=(8, 8))
+        | dict(metrics={'accuracy/top1': score + i})
+        for i in range(2)
+    ]
+    path = folder / 'work_dirs' / job.name / 'test' / 'stitches.json'
+    path.parent.mkdir(parents=True)
+    text = dict(stitches=rows, metric='accuracy/top1')
+    path.write_text(json.dumps(text | dict(directions={'accuracy/top1': 'higher'})))
+
+
+def test_seeds_have_folders_of_their_own_and_a_standard_error(
+    tool, call, tmp_path, monkeypatch
+):
+    name = 'bridging/bridge-resnet50-swin-t_8xb64-10e_in1k-224x224'
+    lines = call(name, '--seeds', '0', '1', '2', '--dry-run')
+    folders = [re.search(r'--work-dir (\S+)', line)[1] for line in lines[::2]]
+    names = [f'work_dirs/{Path(name).name}-seed-{seed}' for seed in range(3)]
+    assert folders == names
+    seeds = [re.search(r'randomness.seed=(\d)', line)[1] for line in lines]
+    assert seeds == ['0', '0', '1', '1', '2', '2']
+    monkeypatch.chdir(tmp_path)
+    jobs = [tool.with_seed(tool.Job(RUNS[name]), seed) for seed in range(3)]
+    for job, score in zip(jobs, (70, 71, 75), strict=True):
+        write_results(job, tmp_path, score)
+    ((found, paper, ours),) = tool.rows(jobs, PAPERS, SimpleNamespace(iters=0))
+    assert found == Path(name).name
+    assert '78.2' in paper
+    # Standard deviations of sqrt(7), of three seeds.
+    assert ours == '72 ± 1.5 - 73 ± 1.5 accuracy/top1 at 1 - 2 GFLOPs'
+
+
+def test_means_weigh_groups_equally(tool, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    *_, item = tool.find_items(PAPERS, 'ESTA figure 4')
+    jobs, groups = tool.find_jobs([item], RUNS, False), item['means']
+    assert [len(names) for names in groups.values()] == [7, 4, 8]
+    assert {len(jobs), len({job.data for job in jobs})} == {20}  # and CIFAR-100
+    scores = dict(zip(groups, (30, 60, 90), strict=True))
+    for job in jobs:
+        for group, names in groups.items():
+            if job.data in names:
+                write_results(job, tmp_path, scores[group] + names.index(job.data))
+    found = dict(tool.means(jobs, [item], SimpleNamespace(iters=0)))
+    # Means of 30 to 36, 60 to 63 and 90 to 97, and of these.
+    means = dict(natural=33, specialized=61.5, structured=93.5, all=62.667)
+    for group, mean in means.items():
+        path = f'work_dirs/snnetv1-augreg-ti-s-b-{group}.json'
+        ours = found[f'snnetv1-augreg-ti-s-b, mean of {group} ({path})']
+        assert ours.startswith(f'{mean:.4g} - {mean + 1:.4g} accuracy/top1 at 1 - 2 ')
+        assert StitchTable.read(path).scores()[1] == pytest.approx(mean + 1, abs=1e-3)
 
 
 @pytest.mark.parametrize('name', PUBLISHED)

@@ -41,6 +41,27 @@ def test_few_images_of_each_class_are_drawn_by_the_seed(images, tmp_path):
     assert '--shots=7 of 6 images in' in message
 
 
+def test_held_out_images_are_training_images_of_each_class(images, tmp_path):
+    for name in ('x', 'y'):
+        split(images, tmp_path / name, '--held-out', 0.3)
+    found = {
+        part: {
+            p.read_text(): p.parent.name
+            for p in (tmp_path / 'x' / part).glob('*/*.jpg')
+        }
+        for part in ('train', 'test')
+    }
+    assert [len(found[part]) for part in ('train', 'test')] == [2 * 4, 2 * 2]
+    assert sorted(found['test'].values()) == ['a', 'a', 'b', 'b']
+    both = found['train'] | found['test']
+    assert both == {f'train {c} {i}': c for c in 'ab' for i in range(6)}
+    lists = [(tmp_path / name / 'test/ids.txt').read_text() for name in 'xy']
+    assert lists[0] == lists[1]
+    for part in (0, 0.99, 1):
+        message = split(images, tmp_path / 'none', '--held-out', part)
+        assert f'--held-out={float(part)} of 6 images in' in message
+
+
 def test_lists_of_both_kinds(images, tmp_path):
     train, test = tmp_path / 'train.json', tmp_path / 'test.txt'
     train.write_text(json.dumps({'train/a/0.jpg': 9, 'train/b/0.jpg': 10}))

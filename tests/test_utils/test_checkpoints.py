@@ -3,6 +3,7 @@ import shutil
 from argparse import Namespace
 from collections import OrderedDict
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from mmengine.logging import HistoryBuffer, MessageHub, MMLogger
 from safetensors.torch import save_file
 from torch import nn
 
-from snnet_mm.utils import load_weights_only
+from snnet_mm.utils import UntrustedCheckpointError, load_weights_only
 from snnet_mm.utils.checkpoints import check_weights_fit, load_url, weights_of
 
 
@@ -63,6 +64,18 @@ def test_arrays_that_numpy_1_saved(path):
     assert load_weights_only(path)['a'].tolist() == [0, 1, 2]
 
 
+@pytest.mark.parametrize('zipped', [True, False])
+def test_options_that_published_files_keep(path, zipped):
+    saved = dict(model=dict(a=torch.ones(1)), args=Namespace(lr=0.5, name='deit'))
+    torch.save(saved, path, _use_new_zipfile_serialization=zipped)
+    assert load_weights_only(path)['args'] == saved['args']
+    # They stay data, whatever they hold.
+    saved['args'].hook = Malicious(Path.touch, path)
+    torch.save(saved, path, _use_new_zipfile_serialization=zipped)
+    with pytest.raises(UntrustedCheckpointError):
+        load_weights_only(path)
+
+
 @pytest.fixture
 def trace(tmp_path):
     """The file that malicious code makes."""
@@ -101,7 +114,7 @@ def test_truncated_files(path, kept, zipped):
         (None, 'does not exist'),
         ([1], 'holds a list, expected a dict'),
         (dict(a=Malicious(getattr, np.ndarray, 'mean')), "run code: getattr of 'mean'"),
-        (dict(a=Namespace(lr=1)), 'could run code: .*argparse.Namespace'),
+        (dict(a=SimpleNamespace(lr=1)), 'could run code: .*types.SimpleNamespace'),
     ],
 )
 def test_what_is_no_checkpoint(path, held, message):

@@ -2,10 +2,13 @@ import copy
 import os
 
 import pytest
+import torch
+from launching import run_on_two_ranks
 from mmengine.config import Config
 from torch import nn
 
 from snnet_mm.utils import distributed, prepare_cpu_distributed
+from snnet_mm.utils.checkpoints import load_url
 
 NAMES = 'RANK', 'WORLD_SIZE', 'LOCAL_RANK', 'MASTER_ADDR', 'MASTER_PORT'
 
@@ -98,6 +101,32 @@ def test_launchers_tell_torch(no_rank, tmp_path):
     no_rank.setenv('MASTER_PORT', '123')
     distributed._set_environment('mpi')
     assert [os.environ[name] for name in NAMES] == ['1', '2', '0', 'node3', '123']
+
+
+def load_on_rank(rank, folder):
+    """Load a URL, in processes that write down who downloads."""
+    os.environ.update(LOCAL_RANK=str(rank), TORCH_HOME=str(folder / 'cache'))
+    store = f'file://{folder}/store'
+    distributed.dist.init_process_group('gloo', store, rank=rank, world_size=2)
+
+    def download(url, path, progress):
+        (folder / f'rank_{rank}_{url[-5:]}').touch()
+        if 'none' in url:
+            raise OSError('no network')
+        torch.save(dict(a=torch.ones(1)), path)
+
+    torch.hub.download_url_to_file = download
+    assert load_url('https://x.org/a.pth')['a'].item() == 1
+    with pytest.raises(ValueError, match='no network'):
+        load_url('https://x.org/none.pth')
+    distributed.dist.destroy_process_group()
+
+
+def test_first_process_first_downloads_once_and_fails_everywhere(tmp_path):
+    run_on_two_ranks(load_on_rank, tmp_path)
+    # The second tries what the first could not fetch.
+    found = sorted(path.name for path in tmp_path.glob('rank_*'))
+    assert found == ['rank_0_a.pth', 'rank_0_e.pth', 'rank_1_e.pth']
 
 
 def test_prepare_cpu_distributed_refuses_gpus_that_torch_cannot_use(monkeypatch):

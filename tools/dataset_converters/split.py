@@ -1,4 +1,4 @@
-"""Make class folders from lists of images, or draw a few images of each class.
+"""Make class folders from lists of images, few images of each class, or held-out ones.
 
 Lists have the format of visual prompt tuning for fine-grained sets (JSON, image to
 class) or of VTAB-1k (image and class per line). Folders contain links and ``ids.txt``.
@@ -21,6 +21,9 @@ def parse_args() -> argparse.Namespace:
     chosen.add_argument('--lists', nargs=2, type=Path, help=what)
     what = 'training images to draw of each class; IMAGES holds train and test'
     chosen.add_argument('--shots', type=int, help=what)
+    what = """part of the training images of each class to hold out: a folder of
+        IMAGES/train alone, whose test images they are, to choose settings with"""
+    chosen.add_argument('--held-out', type=float, metavar='PART', help=what)
     parser.add_argument('--seed', type=int, default=0, help='seed of the draw')
     return parser.parse_args()
 
@@ -40,13 +43,31 @@ def read_list(path: Path) -> dict[str, str]:
 def draw(folder: Path, shots: int, seed: int) -> dict[str, str]:
     """Draw ``shots`` images of each class and return the class of each image."""
     draws, found = random.Random(seed), {}
-    for label in sorted(p for p in folder.iterdir() if p.is_dir()):
-        images = sorted(p.name for p in label.iterdir())
+    for label, images in images_by_class(folder).items():
         if not 0 < shots <= len(images):
             raise ValueError(f'--shots={shots} of {len(images)} images in {label}')
         chosen = sorted(draws.sample(images, shots))
         found |= {f'{label.name}/{name}': label.name for name in chosen}
     return found
+
+
+def hold_out(folder: Path, part: float, seed: int) -> tuple[dict[str, str], ...]:
+    """Return the classes of the remaining and of the held-out images of each class."""
+    draws, splits = random.Random(seed), ({}, {})
+    for label, images in images_by_class(folder).items():
+        number = max(1, round(part * len(images)))
+        if not 0 < part < 1 or number == len(images):
+            raise ValueError(f'--held-out={part} of {len(images)} images in {label}')
+        held = {*draws.sample(images, number)}
+        for name in images:
+            splits[name in held][f'{label.name}/{name}'] = label.name
+    return splits
+
+
+def images_by_class(folder: Path) -> dict[Path, list[str]]:
+    """Return the names of the images in each class folder, all sorted."""
+    labels = sorted(p for p in folder.iterdir() if p.is_dir())
+    return {label: sorted(p.name for p in label.iterdir()) for label in labels}
 
 
 def link(root: Path, out: Path, classes: dict[str, str]) -> None:
@@ -73,6 +94,11 @@ def main() -> None:
             link(args.images, args.out / split, read_list(path))
         return
     train = args.images / 'train'
+    if args.held_out is not None:
+        splits = hold_out(train, args.held_out, args.seed)
+        for split, classes in zip(('train', 'test'), splits, strict=True):
+            link(train, args.out / split, classes)
+        return
     link(train, args.out / 'train', draw(train, args.shots, args.seed))
     test = (args.images / 'test').resolve()
     (args.out / 'test').symlink_to(os.path.relpath(test, args.out.resolve()))

@@ -2,13 +2,15 @@
 
 Computes the gradients of stitches on the same training batches and, for each pair,
 their cosine over the anchor weights that both train. If it is below 0, they conflict
-(ESTA, figures 2 and 13). Nothing is trained.
+(ESTA, figures 2 and 13). Nothing is trained. The gradients of at most :data:`KEPT`
+stitches are in memory at a time; of more stitches, some are computed again.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     import torch
     from mmengine.model import BaseModel
 
+KEPT = 16
 Gradients = 'dict[str, torch.Tensor]'
 
 
@@ -75,6 +78,20 @@ def cosine(a: Mapping[str, torch.Tensor], b: Mapping[str, torch.Tensor]) -> floa
     return torch.cosine_similarity(a, b, dim=0).item()
 
 
+def cosines(of: Callable[[int], Gradients], ids: Sequence[int]) -> np.ndarray:
+    """Return the symmetric matrix of the cosines of all pairs of gradients."""
+    found = np.eye(len(ids))
+    for begin in range(0, len(ids), KEPT):
+        kept: list[Gradients] = []
+        for b in range(begin, len(ids)):
+            new = of(ids[b])
+            for a, old in enumerate(kept, start=begin):
+                found[a, b] = found[b, a] = cosine(old, new)
+            if len(kept) < KEPT:
+                kept.append(new)
+    return found
+
+
 def main() -> None:
     args = parse_args()
 
@@ -96,8 +113,8 @@ def main() -> None:
     batches = islice(loader, args.batches)
     for batch in track(batches, 'Batches', total=args.batches):
         data = model.data_preprocessor(batch, training=True)
-        of_stitches = [gradients(model, i, data, args.weights) for i in ids]
-        found.append([[cosine(a, b) for b in of_stitches] for a in of_stitches])
+        of = partial(gradients, model, data=data, weights=args.weights)
+        found.append(cosines(of, ids))
     report([f'{i} {space[i].kind}' for i in ids], np.array(found), args.out)
 
 

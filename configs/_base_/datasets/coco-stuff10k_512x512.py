@@ -23,6 +23,7 @@ train_dataloader = dict(
     batch_size=2,
     num_workers=4,
     persistent_workers=True,
+    pin_memory=True,
     sampler=dict(type='SeededSampler', shuffle=True),
     dataset=dict(
         type='SeededDataset',
@@ -39,6 +40,7 @@ val_dataloader = dict(
     batch_size=1,
     num_workers=4,
     persistent_workers=True,
+    pin_memory=True,
     sampler=dict(type='DefaultSampler', shuffle=False),
     dataset=dict(
         type=dataset_type,

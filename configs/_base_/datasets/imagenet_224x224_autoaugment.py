@@ -30,6 +30,7 @@ train_dataloader = dict(
     batch_size=64,
     num_workers=8,
     persistent_workers=True,
+    pin_memory=True,
     sampler=dict(type='SeededSampler', shuffle=True),
     dataset=dict(
         type='SeededDataset',
@@ -44,6 +45,7 @@ val_dataloader = dict(
     batch_size=64,
     num_workers=8,
     persistent_workers=True,
+    pin_memory=True,
     sampler=dict(type='DefaultSampler', shuffle=False),
     dataset=dict(
         type=dataset_type,

@@ -47,6 +47,7 @@ train_dataloader = dict(
     batch_size=128,
     num_workers=8,
     persistent_workers=True,
+    pin_memory=True,
     sampler=dict(type='SeededSampler', of='InfiniteRepeatAugSampler'),
     dataset=dict(
         type='SeededDataset',
@@ -61,6 +62,7 @@ val_dataloader = dict(
     batch_size=64,
     num_workers=8,
     persistent_workers=True,
+    pin_memory=True,
     sampler=dict(type='DefaultSampler', shuffle=False),
     dataset=dict(
         type=dataset_type,

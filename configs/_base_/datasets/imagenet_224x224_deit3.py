@@ -52,6 +52,7 @@ train_dataloader = dict(
     batch_size=32,
     num_workers=8,
     persistent_workers=True,
+    pin_memory=True,
     sampler=dict(type='SeededSampler', of='InfiniteRepeatAugSampler'),
     dataset=dict(
         type='SeededDataset',
@@ -66,6 +67,7 @@ val_dataloader = dict(
     batch_size=64,
     num_workers=8,
     persistent_workers=True,
+    pin_memory=True,
     sampler=dict(type='DefaultSampler', shuffle=False),
     dataset=dict(
         type=dataset_type,

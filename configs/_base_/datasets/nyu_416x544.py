@@ -22,6 +22,7 @@ train_dataloader = dict(
     batch_size=4,
     num_workers=4,
     persistent_workers=True,
+    pin_memory=True,
     sampler=dict(type='SeededSampler', shuffle=True),
     dataset=dict(
         type='SeededDataset',
@@ -35,6 +36,7 @@ val_dataloader = dict(
     batch_size=1,
     num_workers=4,
     persistent_workers=True,
+    pin_memory=True,
     sampler=dict(type='DefaultSampler', shuffle=False),
     dataset=dict(
         type=dataset_type,

@@ -30,7 +30,10 @@ class SNNetv1(StitchedBackbone):
         kernel, stride, nearest: See :class:`SlidingWindowSpace`.
         direction: ``'FS'``, or ``'SF'`` for plain anchors (figure 9a of the paper).
         stitch_ids: Stitches to keep besides the anchors. Default: all.
-        stages, share_layers: For anchors with stages; see :class:`StagedSpace`.
+        stages, share_layers: For anchors with stages; see :class:`StagedSpace`. Plain
+            anchors of unequal depth are one stage: with ``(0,)``, a route may enter
+            the slow one at any block, not only where a fast block's group of blocks
+            ends. Then depths 32/40 have 41 stitches instead of 33; ESTA counts 40.
         out, maps_of, **kwargs: See :class:`StitchedBackbone`.
     """
 
@@ -53,17 +56,20 @@ class SNNetv1(StitchedBackbone):
         anchors = build_anchors(anchors)
         depths = [a.depth for a in anchors]
         of_space = dict(ids=stitch_ids, maps=out == 'maps', end_maps=maps_of == 'end')
+        uneven = len(set(depths)) > 1
         staged = any(len(a.stages) > 1 for a in anchors)
+        staged = staged or (uneven and stages is not None)
         given = dict(kernel=kernel, stride=stride, nearest=nearest, direction=direction)
         of_stages = dict(stages=stages, share_layers=share_layers)
         default = dict(kernel=2, stride=1, nearest=True, direction='FS')
         fits = given == default if staged else stages is None and not share_layers
-        wanted = 'stages for anchors with stages, the other settings for plain ones'
+        wanted = 'stages for anchors that have some or are of unequal depth, and the '
+        wanted += 'others for plain anchors'
         check(fits, 'backbone.stages', given | of_stages, wanted)
         if staged:
             stage_depths = [[len(stage) for stage in a.stages] for a in anchors]
             space = StagedSpace(stage_depths, **of_stages, **of_space)
-        elif len(set(depths)) == 1:
+        elif not uneven:
             space = SlidingWindowSpace(depths, ids=stitch_ids, **given)
         else:
             wanted = f'True for anchors of depths {tuple(depths)}'

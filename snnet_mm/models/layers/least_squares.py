@@ -181,7 +181,10 @@ def fit_stitching_layers(
 ) -> int:
     """Set every stitching layer to its least-squares map (SN-Netv2, equation 2).
 
-    A layer with several joints is fitted to all of them. ``batches`` yields this rank's
+    A layer with several joints is fitted to all of them. The anchors run in eval mode,
+    because the maps are to serve their outputs at inference: in train mode, as in the
+    authors' segmentation code, drop path would remove some branches at random from both
+    sides. ``batches`` yields this rank's
     preprocessed images ``(B, 3, H, W)``; it may be empty if other ranks have images.
     All ranks obtain equal maps, or all raise. Returns the number of images seen on this
     rank.

@@ -102,6 +102,19 @@ def test_one_way_is_a_part_of_two_ways(build_vit, randomise, depths, direction):
 
 
 @torch.no_grad()
+def test_stages_of_plain_anchors_of_unequal_depth(build_vit, randomise):
+    net = randomise(
+        SNNetv1([build_vit(8, 2), build_vit(12, 5)], stages=(0,), out='end')
+    )
+    assert len(net.space) == 2 + 4
+    images = torch.randn(IMAGES)
+    for stitch in net.space:
+        net.set_stitch(stitch.id)
+        *_, expected = states_on_route(net, stitch, images).values()
+        assert net(images).tokens.equal(expected.tokens)
+
+
+@torch.no_grad()
 @pytest.mark.parametrize('eval_maps', [None, (0,), (3, 1)])
 def test_eval_maps_are_all_that_eval_mode_gives(build_snnet, eval_maps):
     net = build_snnet(out_indices=OUT_INDICES, eval_maps=eval_maps)

@@ -78,5 +78,5 @@ def test_graphs_for_any_number_of_images(name, size, compare_graphs, tmp_path):
 
 
 def test_levit_has_one_size(tmp_path):
-    with pytest.raises(ValueError, match=r'\(64, 64\) alone, as levit_192'):
+    with pytest.raises(ValueError, match=r'\(64, 64\), the only size levit_192'):
         StitchExporter(*classifier('levit'), tmp_path, size=(64, 96))

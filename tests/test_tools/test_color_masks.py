@@ -25,7 +25,7 @@ def test_colours_become_their_places_in_the_list(run_here, tmp_path):
     assert found.tolist() == [[255, 0, 0, 0], [255, 255, 255, 1]]
     for wrong, words in (
         ([masks, labels, '--colors', 'red'], 'such as ff0000'),
-        ([masks, labels], 'none without --colors'),
+        ([masks, labels], 'labels=.* is invalid'),
         ([labels / 'none'], 'a folder with'),
     ):
         with pytest.raises(ValueError, match=words):

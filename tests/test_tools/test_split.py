@@ -41,9 +41,9 @@ def test_few_images_of_each_class_are_drawn_by_the_seed(images, tmp_path):
     assert '--shots=7 of 6 images in' in message
 
 
-def test_held_out_images_are_training_images_of_each_class(images, tmp_path):
+def test_validation_images_are_training_images_of_each_class(images, tmp_path):
     for name in ('x', 'y'):
-        split(images, tmp_path / name, '--held-out', 0.3)
+        split(images, tmp_path / name, '--val-part', 0.3)
     found = {
         part: {
             p.read_text(): p.parent.name
@@ -58,8 +58,8 @@ def test_held_out_images_are_training_images_of_each_class(images, tmp_path):
     lists = [(tmp_path / name / 'test/ids.txt').read_text() for name in 'xy']
     assert lists[0] == lists[1]
     for part in (0, 0.99, 1):
-        message = split(images, tmp_path / 'none', '--held-out', part)
-        assert f'--held-out={float(part)} of 6 images in' in message
+        message = split(images, tmp_path / 'none', '--val-part', part)
+        assert f'--val-part={float(part)} of 6 images in' in message
 
 
 def test_lists_of_both_kinds(images, tmp_path):

@@ -1,4 +1,4 @@
-"""Make class folders from lists of images, few images of each class, or held-out ones.
+"""Make class folders from lists of images, few images of each class, or validation images.
 
 Lists have the format of visual prompt tuning for fine-grained sets (JSON, image to
 class) or of VTAB-1k (image and class per line). Folders contain links and ``ids.txt``.
@@ -23,7 +23,7 @@ def parse_args() -> argparse.Namespace:
     chosen.add_argument('--shots', type=int, help=what)
     what = """part of the training images of each class to hold out: a folder of
         IMAGES/train alone, whose test images they are, to choose settings with"""
-    chosen.add_argument('--held-out', type=float, metavar='PART', help=what)
+    chosen.add_argument('--val-part', type=float, metavar='PART', help=what)
     parser.add_argument('--seed', type=int, default=0, help='seed of the draw')
     return parser.parse_args()
 
@@ -51,13 +51,13 @@ def draw(folder: Path, shots: int, seed: int) -> dict[str, str]:
     return found
 
 
-def hold_out(folder: Path, part: float, seed: int) -> tuple[dict[str, str], ...]:
-    """Return the classes of the remaining and of the held-out images of each class."""
+def take_validation(folder: Path, part: float, seed: int) -> tuple[dict[str, str], ...]:
+    """Return the classes of the remaining and of the validation images of each class."""
     draws, splits = random.Random(seed), ({}, {})
     for label, images in images_by_class(folder).items():
         number = max(1, round(part * len(images)))
         if not 0 < part < 1 or number == len(images):
-            raise ValueError(f'--held-out={part} of {len(images)} images in {label}')
+            raise ValueError(f'--val-part={part} of {len(images)} images in {label}')
         held = {*draws.sample(images, number)}
         for name in images:
             splits[name in held][f'{label.name}/{name}'] = label.name
@@ -94,8 +94,8 @@ def main() -> None:
             link(args.images, args.out / split, read_list(path))
         return
     train = args.images / 'train'
-    if args.held_out is not None:
-        splits = hold_out(train, args.held_out, args.seed)
+    if args.val_part is not None:
+        splits = take_validation(train, args.val_part, args.seed)
         for split, classes in zip(('train', 'test'), splits, strict=True):
             link(train, args.out / split, classes)
         return

@@ -1,4 +1,4 @@
-"""Make class folders from lists of images, few images of each class, or validation images.
+"""Make class folders of listed images, of few per class, or of validation images.
 
 Lists have the format of visual prompt tuning for fine-grained sets (JSON, image to
 class) or of VTAB-1k (image and class per line). Folders contain links and ``ids.txt``.
@@ -52,7 +52,7 @@ def draw(folder: Path, shots: int, seed: int) -> dict[str, str]:
 
 
 def take_validation(folder: Path, part: float, seed: int) -> tuple[dict[str, str], ...]:
-    """Return the classes of the remaining and of the validation images of each class."""
+    """Return the classes of the remaining and of the validation images."""
     draws, splits = random.Random(seed), ({}, {})
     for label, images in images_by_class(folder).items():
         number = max(1, round(part * len(images)))

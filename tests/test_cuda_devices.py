@@ -1,22 +1,28 @@
 """Every tensor is created on the model's device: runs on fake CUDA tensors."""
 
 from contextlib import contextmanager
+from itertools import chain
 
 import pytest
 import torch
 from config_models import read
 from mmengine.registry import MODELS
+from mmpretrain.structures import DataSample
 from narrow_configs import SIDE, narrow
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from snnet_mm.costs import cost_table
 from snnet_mm.esta.importance import saliency, trained_parameters
 from snnet_mm.models import (
+    DistillationWrapper,
     ElasticBackbone,
     find_stitched_backbone,
     fit_stitching_layers,
+    set_stitch,
+    set_stitches,
 )
 from snnet_mm.models.layers.least_squares import LeastSquares, fit_in_turn
+from snnet_mm.stitching import visiting_order
 
 # Caches compare where weights are, which is the same for all fake tensors.
 pytestmark = pytest.mark.filterwarnings('ignore:Accessing the data pointer')
@@ -37,14 +43,15 @@ CONFIGS = (
 )
 # Costs of boxes need a prediction, which has no values on fake tensors.
 VITDET = 'vitdet/mask-rcnn_snnetv2-deit3-s-l_8xb1-100e_coco-1024x1024.py'
+TAUGHT = 'imagenet/snnetv1-deit-ti-s-b_8xb128-50e_in1k-224x224.py'
 WITH_BOXES = (*CONFIGS, pytest.param(VITDET, marks=SLOW))
 
 
 @contextmanager
-def fake_cuda(model):
+def fake_cuda(*models):
     """Replace all weights by fake tensors on a GPU, of which only shapes are known."""
     with FakeTensorMode(allow_non_fake_inputs=True):
-        for module in model.modules():
+        for module in chain.from_iterable(model.modules() for model in models):
             for tensors in (module._parameters, module._buffers):
                 for name, tensor in tensors.items():
                     if tensor is not None:
@@ -95,6 +102,33 @@ def test_forward_every_kind_of_stitch_stays_on_device(model):
             for i in some(backbone.space.ids):
                 backbone.set_stitch(i)
                 assert devices(backbone(images())) == {CUDA}
+
+
+@pytest.mark.parametrize('model', CONFIGS, indirect=True, ids=name_of)
+def test_shared_prefixes_stay_on_device(model, monkeypatch):
+    # Fake tensors have no values to be compared; here, all images are the same.
+    monkeypatch.setattr(torch, 'equal', lambda a, b: a.shape == b.shape)
+    backbone = find_stitched_backbone(model.eval())
+    with fake_cuda(model), backbone.sharing_prefixes():
+        stitches = [backbone.space[i] for i in some(backbone.space.ids, 8)]
+        for stitch in visiting_order(stitches):
+            set_stitch(model, stitch.id)
+            assert devices(model(images(), None, mode='tensor')) == {CUDA}
+
+
+@pytest.mark.parametrize('model', [CONFIGS[1], TAUGHT], indirect=True, ids=name_of)
+def test_losses_with_a_teacher_stay_on_device(model):
+    """Another network, and the slowest anchor of a sandwich."""
+    ids, teachers = find_stitched_backbone(model).space.ids, []
+    if isinstance(model, DistillationWrapper):
+        teachers.append(model.teacher_on(torch.device('cpu')))
+    with fake_cuda(model, *teachers):
+        set_stitches(model, ids[2:4] if not teachers else ids[3:4])
+        samples = [DataSample(gt_score=torch.empty(2, device=CUDA)) for _ in range(2)]
+        losses = model.loss(images(), samples)
+        found = {n: v.device for n, v in losses.items() if 'loss' in n}
+        assert any(name.endswith('loss_distill') for name in found)
+        assert {*found.values()} == {CUDA}
 
 
 @pytest.mark.parametrize('model', WITH_BOXES, indirect=True, ids=name_of)

@@ -103,6 +103,9 @@ def test_config_says_what_to_expect_and_builds(name):
     stitched = {'stitch_init', 'stitch_sampling', 'stitch_report'} & set(hooks)
     assert bool(stitched) == ('Stitch' in cfg.test_cfg.type)
     loader = cfg.train_dataloader
+    if re.search('_[48]xb', name):
+        assert loader.pin_memory
+        assert cfg.val_dataloader.pin_memory
     assert loader.sampler.type == 'SeededSampler'
     assert loader.dataset.type == 'SeededDataset'
     # What is measured on is the same data set, without random augmentation.

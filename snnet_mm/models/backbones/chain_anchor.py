@@ -149,10 +149,9 @@ class ChainAnchor(Anchor):
         return self.view.units[int(step)].block + 1, self.depth + 2
 
     def adapt_weights(self, weights: Weights) -> Weights:
-        net = {
-            k.removeprefix('net.'): v for k, v in weights.items() if k.startswith('net.')
-        }
-        layers = {k: v for k, v in weights.items() if not k.startswith('net.')}
+        inner = {k for k in weights if k.startswith('net.')}
+        net = {k.removeprefix('net.'): weights[k] for k in inner}
+        layers = {k: v for k, v in weights.items() if k not in inner}
         adapted = self.net.adapt_weights(net).items()
         return {f'net.{k}': v for k, v in adapted} | layers
 

@@ -248,6 +248,25 @@ def test_a_stitch_alone_drops_kept_biases(randomise):
 
 
 @torch.no_grad()
+def test_a_chain_made_elastic_skips_whole_blocks(build):
+    """Also those that consist of layers alone."""
+    net = dict(type='ChainAnchor', net=VIT, chain='0:2/9 1:0/5 2:1/0')
+    backbone = dict(type='ElasticBackbone', anchors=[net], chains=['1:0 2:0'])
+    cfg = Config(dict(model=dict(type='Alone', backbone=backbone)))
+    model, images = disturb(MODELS.build(cfg.model)).eval(), torch.randn(2, 3, 32, 32)
+    set_stitch(model, 1)
+    (anchor,) = model.backbone.anchors
+    x = anchor.run_block(anchor.embed(images), 0)
+    x = x.mapped(model.backbone.stitching_layers['skip1_1to3'])
+    wanted = anchor.to_feature_map(anchor.run_block(x, 3))
+    cost = cost_table(model.backbone, (32, 32))[1]
+    _, single = single_stitch(cfg, model, 1)
+    for (found,) in (model(images), single(images)):
+        assert torch.equal(found, wanted)
+    assert sum(p.numel() for p in single.parameters()) == cost.params
+
+
+@torch.no_grad()
 def test_out_end_is_the_final_state_of_the_network(build):
     net, images = build(out='end'), torch.randn(2, 3, 32, 32)
     wanted = states_of(net.anchors[0], images)[-1].tokens

@@ -34,8 +34,9 @@ class PredictionGraph(nn.Module):
         self.task, self.model = task_of(model), deepcopy(model)
         self.model.eval()
         kinds = SingleStitch | ChainAnchor  # the latter also in the former
-        backbone = next(m for m in self.model.modules() if isinstance(m, kinds))
-        backbone.fix_input_size(size)
+        found = (m for m in self.model.modules() if isinstance(m, kinds))
+        if (backbone := next(found, None)) is not None:
+            backbone.fix_input_size(size)
         make_traceable(self.model)
         self.model.data_preprocessor = None
         for name, default in (('mean', 0.0), ('std', 1.0)):

@@ -123,7 +123,8 @@ class ChainAnchor(Anchor):
     def drop_block(self, i: int) -> None:
         super().drop_block(i)
         for step in self._steps[i]:
-            self.layers.pop(step) if isinstance(step, str) else None
+            if isinstance(step, str):
+                self.layers.pop(step)
         self._steps[i] = []
 
     def to_output(

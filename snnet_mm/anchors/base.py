@@ -145,6 +145,10 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         """Return the name of the module of block i."""
         return f'blocks.{i}'
 
+    def drop_block(self, i: int) -> None:
+        """Remove block i, which must not run afterwards."""
+        self.set_submodule(self.block_path(i), nn.Identity())
+
     def branches(self, i: int) -> tuple[Branch, ...]:
         """Return the residual branches of block i in order; see :class:`BranchView`."""
         return branches_of(self.get_submodule(self.block_path(i)))

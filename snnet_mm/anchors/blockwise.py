@@ -134,7 +134,7 @@ class BlockwiseAnchor(Anchor):
                 self._levels[f'net.{parts.after}'.format(**stage)] = last + 1
         self._levels[f'net.{parts.final}'] = self.depth + 1
         for i in {*range(self.depth)} - self.kept_blocks:
-            self.set_submodule(self._paths[i], nn.Identity())
+            self.drop_block(i)
 
     def embed(self, images: Tensor) -> TokenState:
         return self.parts.embed(self.net, images)

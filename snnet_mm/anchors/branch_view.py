@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from torch import nn
-
 from .base import Anchor, TokenState
 from .branches import Branch
 
@@ -104,8 +102,7 @@ class BranchView:
         """Remove what is not needed if steps run with these numbers of units, or 0."""
         for i, number in units.items():
             if self.units[i].kind == 'block':
-                path = self.anchor.block_path(self.units[i].block)
-                self.anchor.set_submodule(path, nn.Identity())
+                self.anchor.drop_block(self.units[i].block)
             else:
                 self[i].cut(number)
 

@@ -24,7 +24,7 @@ from snnet_mm.utils.base_checkpoint import with_prefixes
 from snnet_mm.utils.registered_names import check_named
 from snnet_mm.utils.timm_models import origin_of
 
-# Settings that move from a standalone anchor to the elastic backbone.
+# Settings of a standalone anchor that the elastic backbone takes over.
 OUTPUTS = ('out', 'out_indices', 'with_cls')
 
 
@@ -137,7 +137,8 @@ def convert_model(cfg: Config, model: nn.Module) -> Conversion:
     config = deepcopy(dict(model_config(cfg).backbone))
     origin = origin_of(config) or model_config(cfg).get('pretrained')
     if isinstance(backbone, Anchor):
-        outputs = {k: config.pop(k) for k in OUTPUTS if k in config}
+        # The anchor keeps them: gaps of a ChainAnchor end at the maps that it returns.
+        outputs = {k: config[k] for k in OUTPUTS if k in config}
         anchor, prefix = config, 'backbone.anchors.0.'
     else:
         anchor = dict(type=family_of(backbone).name, net=config)

@@ -240,11 +240,19 @@ def _changes(
 
 
 def _slower(optim_wrapper: Mapping) -> dict:
-    """Return a third of the learning rate, and layer-wise decay for all anchors."""
+    """Return a third of the learning rate, and layer-wise decay for all anchors.
+
+    Stitching layers are not slowed down by a factor for the trained backbone.
+    """
     lr = optim_wrapper.get('optimizer', {}).get('lr')
     check(is_number(lr), 'optim_wrapper.optimizer.lr', lr, 'a learning rate')
     rate = dict(lr=float(f'{lr / 3:.3g}'))
-    return dict(optimizer=rate, **layer_decay(optim_wrapper))
+    changes = dict(optimizer=rate, **layer_decay(optim_wrapper))
+    factors = (optim_wrapper.get('paramwise_cfg') or {}).get('custom_keys') or {}
+    if 'backbone' in factors:
+        layers = dict(stitching_layers=dict(lr_mult=1.0))
+        changes.setdefault('paramwise_cfg', dict(custom_keys=layers))
+    return changes
 
 
 def _write(

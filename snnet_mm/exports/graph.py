@@ -13,7 +13,7 @@ from mmengine.registry import DATASETS
 from torch import Tensor, nn
 
 from snnet_mm.datasets import check_data_folders
-from snnet_mm.models import SingleStitch
+from snnet_mm.models import ChainAnchor, SingleStitch
 from snnet_mm.tasks import task_of
 from snnet_mm.tasks.base import Predictions
 from snnet_mm.utils import check, isolated_rng
@@ -33,9 +33,10 @@ class PredictionGraph(nn.Module):
         super().__init__()
         self.task, self.model = task_of(model), deepcopy(model)
         self.model.eval()
-        for module in self.model.modules():
-            if isinstance(module, SingleStitch):
-                module.fix_input_size(size)
+        kinds = SingleStitch | ChainAnchor  # the latter also in the former
+        found = (m for m in self.model.modules() if isinstance(m, kinds))
+        if (backbone := next(found, None)) is not None:
+            backbone.fix_input_size(size)
         make_traceable(self.model)
         self.model.data_preprocessor = None
         for name, default in (('mean', 0.0), ('std', 1.0)):

@@ -198,6 +198,8 @@ def _path(model: nn.Module, part: nn.Module) -> list[str]:
 def _backbone_config(
     config: ConfigDict, backbone: StitchedBackbone, stitch: Stitch
 ) -> dict:
+    if isinstance(backbone, ElasticBackbone):
+        return backbone.exported_config(stitch, _untrained(config.anchors[0]))
     with_maps = backbone.out == 'maps'
     maps = [None] * (len(backbone.out_indices) if with_maps else 0)
     for j in backbone.eval_maps if with_maps else ():
@@ -209,8 +211,7 @@ def _backbone_config(
     map_anchor = backbone.map_anchor(stitch) if any(maps) else None
     # Maps may pass through layers, such as norms, of an anchor that is not run.
     for i in {segment.anchor for segment in stitch.segments} | {map_anchor} - {None}:
-        # Drop settings that only training uses.
-        plain = {k: v for k, v in config.anchors[i].items() if k not in TRAINING_KEYS}
+        plain = _untrained(config.anchors[i])
         for name in backbone.plugins:
             plain |= getattr(backbone, name).exported_settings
         anchors[i] = plain
@@ -223,8 +224,12 @@ def _backbone_config(
         maps=maps,
         with_cls=backbone.with_cls,
         map_anchor=map_anchor,
-        by_branch=isinstance(backbone, ElasticBackbone),
     )
+
+
+def _untrained(anchor: Mapping) -> dict:
+    """Return the config of an anchor without settings that only training uses."""
+    return {k: v for k, v in anchor.items() if k not in TRAINING_KEYS}
 
 
 def _drop_pretrained(config: dict) -> None:

@@ -1,5 +1,6 @@
 """Stitched backbones, stitching layers, stitch switching, wrappers and necks."""
 
+from .backbones.chain_anchor import ChainAnchor
 from .backbones.elastic_backbone import ElasticBackbone
 from .backbones.single_stitch import SingleStitch
 from .backbones.snnet import SNNetv1, SNNetv2

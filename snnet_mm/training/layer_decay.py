@@ -100,7 +100,8 @@ class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
                 members = {'': module}
             else:
                 continue
-            seen.update(members.values())
+            for anchor in filter(None, members.values()):
+                seen.update(anchor.modules())  # an anchor may contain another
             if not any(p.requires_grad for p in module.parameters()):
                 continue
             rates, number = self.rates, len(members)

@@ -61,6 +61,18 @@ class TestMobileNet(AnchorContract):
     levels = {'stem': 0, 'blocks.3.': 4}
 
 
+class TestChainAnchor(AnchorContract):
+    config = dict(
+        **dict(type='ChainAnchor', net=TestPlainViT.config),
+        **dict(chain='0:1/0 1:0/0 2:0/9 4:2/0', out_indices=(1, 4)),
+    )
+    kept = 0, 2, 4
+    levels = {'pos_embed': 0, 'net.blocks.2.': 3, 'layers.3': 2, 'layers.5': 3}
+    levels |= {'layers.9': 5, 'norm.weight': 6}
+    test_checkpointing_changes_nothing = None
+    test_what_is_frozen_gets_no_gradient_and_keeps_its_statistics = None
+
+
 class TestMMResNet(AnchorContract):
     config = dict(
         type='MMResNet',

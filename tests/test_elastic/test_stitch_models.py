@@ -17,12 +17,17 @@ from mm_models import (
     own_vit,
     seg_vit,
 )
+from mmengine.optim import build_optim_wrapper
 from mmengine.registry import MODELS, DefaultScope
 from mmseg.models import EncoderDecoder
+from states import states_of
 from torch.utils._pytree import tree_leaves
 
+from snnet_mm.costs import cost_table
 from snnet_mm.elastic import stitch_models
+from snnet_mm.elastic.convert import convert_model
 from snnet_mm.exports import single_stitch
+from snnet_mm.exports.single import save_single
 from snnet_mm.models import set_stitch
 from snnet_mm.utils import load_config, model_config
 
@@ -135,6 +140,56 @@ def test_every_stitch_of_swins_equals_its_export(widths, make, tmp_path):
         _, single = single_stitch(cfg, stitched, i)
         pairs = zip(outputs(stitched, images), outputs(single, images), strict=True)
         assert all(a.equal(b) for a, b in pairs), i
+
+
+def test_a_chain_of_a_network_and_the_network(make, tmp_path):
+    """Layers have the rate of the head, whatever the rate of the trained backbone."""
+    model, rate = own_vit(24, 4), dict(backbone=dict(lr_mult=0.03))
+    rates = dict(custom_keys=dict(_delete_=True, **rate))
+    model['backbone']['out_indices'] = (1, 3)
+    text = f'optim_wrapper = dict(paramwise_cfg={rates!r})'
+    slow = make('slow', SEG, model, text)
+    cfg, network = load_config(slow[0]), with_weights(*slow)
+    conversion, chain = convert_model(cfg, network), ['0:1/9 1:2/0 2:0/0']
+    elastic = conversion.build(cfg, chain, network)
+    for layer in elastic.backbone.stitching_layers.values():
+        torch.nn.init.normal_(layer.weight, std=0.1)
+    cfg, single = single_stitch(conversion.config(cfg, chain), elastic, 1)
+    fast = [str(tmp_path / f'chain.{end}') for end in ('py', 'pth')]
+    save_single(cfg, single, fast[1])
+    read, _, costs = stitch_models(fast, slow, tmp_path / 'both.py')
+    assert read.config == fast[0]
+    cfg = load_config(tmp_path / 'both.py')
+    stitched, images = built(cfg), torch.randn(2, 3, 64, 64)
+    stitched.init_weights()
+    assert len(costs) == len(stitched.backbone.space) == 14
+    wanted = cost_table(elastic, (64, 64))
+    assert [costs[i].flops for i in (0, 1)] == [
+        wanted[1].flops + 2 * 65 * 24 * 24,  # both maps, of 65 tokens, are projected
+        wanted[0].flops,
+    ]
+    ends = {0: single.backbone.out_indices, 1: network.backbone.out_indices}
+    assert ends == {0: (1, 3), 1: (1, 3)}
+    for i, model in ((0, single), (1, network)):
+        states = states_of(stitched.backbone.anchors[i], images)
+        for block, found in zip((1, 3), model.backbone(images), strict=True):
+            assert (
+                stitched.backbone.anchors[i].to_feature_map(states[block]).equal(found)
+            )
+    for stitch in stitched.backbone.space:
+        _, alone = single_stitch(cfg, stitched, stitch.id)
+        pairs = zip(outputs(stitched, images), outputs(alone, images), strict=True)
+        assert all(torch.allclose(a, b, atol=1e-5) for a, b in pairs), stitch
+        params = sum(p.numel() for p in alone.parameters())
+        assert params == costs[stitch.id].params, stitch
+    optimizer = build_optim_wrapper(stitched, cfg.optim_wrapper).optimizer
+    names = {id(p): name for name, p in stitched.named_parameters()}
+    rates = {names[id(g['params'][0])]: g['lr'] for g in optimizer.param_groups}
+    base = cfg.optim_wrapper.optimizer.lr
+    for name, rate in rates.items():
+        trained = name.startswith('backbone.anchors.')
+        assert rate == pytest.approx(base * (0.03 if trained else 1)), name
+    assert any('.layers.' in name for name in rates)
 
 
 LOW = dict(num_layers=1, embed_dims=64, out_indices=(0,))

@@ -67,7 +67,7 @@ def test_a_chain_is_a_model_of_its_own(elastic, exporter, logits, tmp_path):
         numbers.append(sum(p.numel() for p in single.backbone.parameters()))
     assert numbers == [exporter.costs[i].params - _head(single) for i in (0, 1, 2)]
     widths = [f'blocks.{i}.{n}.weight' for i, n in ((1, 'attn.qkv'), (3, 'mlp.fc1'))]
-    anchor = single.backbone.anchors[0]
+    anchor = single.backbone.net
     head = anchor.block_dims[0] // 2
     shapes = [len(anchor.get_parameter(name)) for name in widths]
     assert shapes == [3 * head, 96]
@@ -115,7 +115,7 @@ def test_a_bundle_holds_each_narrow_layer_once(elastic, exporter, tmp_path):
             about = {entry.key: entry.value for entry in tensor.external_data}
             place = int(about['offset']), int(about['length'])
             places[i, precision, tensor.name.partition('[')[0]] = place
-    name = 'backbone.anchors.0.blocks.1.mlp.fc1.weight'
+    name = 'backbone.net.blocks.1.mlp.fc1.weight'
     for precision, key in (('fp32', name), ('int8', f'{name}_quantized')):
         (begin, wide), (same, narrow) = (places[i, precision, key] for i in (1, 2))
         assert same == begin

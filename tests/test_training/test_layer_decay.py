@@ -2,6 +2,8 @@ import pytest
 from mmengine.optim import build_optim_wrapper
 from torch import nn
 
+from snnet_mm.models import ChainAnchor
+
 LR, WD = 2e-3, 0.1
 SETTINGS = dict(lr=LR, weight_decay=WD)
 RATES = (0.5, 0.8)
@@ -72,6 +74,23 @@ def test_shares_and_decay_by_value(model):
         'head.weight': (1, WD),
         'head.bias': (1, 0),
     }
+
+
+def test_a_chain_decays_as_its_network_does():
+    """Once, though the chain and its network are both anchors."""
+    arch = dict(embed_dims=8, depth=3, num_heads=2)
+    net = dict(type='PlainViT', arch=arch, img_size=32)
+    model = nn.ModuleDict(dict(backbone=ChainAnchor(net, '0:1/0 1:0/9 2:2/0')))
+    found, rate = settings_of(build(model, 0.5), model), 0.5
+    expected = {
+        'backbone.net.patch_embed.proj.weight': (rate**4, WD),
+        'backbone.net.blocks.0.attn.qkv.weight': (rate**3, WD),
+        'backbone.layers.0.weight': (rate**3, WD),  # heads of block 0
+        'backbone.layers.2.weight': (rate**2, WD),  # a gap that ends in block 1
+        'backbone.layers.3.bias': (rate**2, 0),
+        'backbone.net.blocks.2.attn.qkv.weight': (rate, WD),
+    }
+    assert {name: found[name] for name in expected} == expected
 
 
 def test_parts_are_trained_at_a_factor_of_the_rate(model):

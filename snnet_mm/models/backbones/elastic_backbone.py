@@ -93,13 +93,34 @@ class ElasticBackbone(StitchedBackbone):
         """Return a new map of a gap between two widths."""
         return MODELS.build(dict(self._map, in_dim=in_dim, out_dim=out_dim))
 
+    def exported_config(self, stitch: Stitch, net: Mapping) -> dict:
+        """Return the config of the :class:`ChainAnchor` of a stitch.
+
+        ``net`` is the config of the network.
+        """
+        outputs = dict(out=self.out, with_cls=self.with_cls)
+        if self.out == 'maps':
+            outputs['out_indices'] = self.out_indices
+        chain = self.space.describe(stitch) if stitch.layers else ''
+        config = dict(type='ChainAnchor', net=net, chain=chain, **outputs)
+        for name in {*stitch.layers} - self.space.narrow.keys():
+            layer = self.stitching_layers[name].merged()
+            config['stitching_layer'] = dict(type=type(layer).__name__)
+            if layer.num_prefix:
+                config['stitching_layer']['num_prefix'] = layer.num_prefix
+        return config
+
     def exported_weights(self, stitch: Stitch) -> dict[str, Tensor]:
-        weights = {}
+        net = self.view.anchor
+        weights = {f'net.{name}': value for name, value in net.state_dict().items()}
         for name in stitch.layers:
+            layer, end = self.stitching_layers[name].merged(), self.space.layers[name]
+            for key, value in layer.state_dict().items():
+                weights[f'layers.{end.target.block}.{key}'] = value
             if name in self.space.narrow:
                 step, units = self.space.narrow[name]
                 unit = self.view.units[step]
-                path = f'anchors.0.{self.view.anchor.block_path(unit.block)}.'
+                path = f'net.{net.block_path(unit.block)}.'
                 cut = unit.branch.tensors(self._orders[step].index, units)
                 weights |= {path + name: value for name, value in cut.items()}
         return weights

@@ -138,7 +138,7 @@ class StitchedBackbone(BaseModule):
         return MODELS.build(dict(config, **self.layer_arguments(spec)))
 
     def exported_weights(self, stitch: Stitch) -> dict[str, Tensor]:
-        """Return weights that a :class:`SingleStitch` has instead of the backbone's."""
+        """Return weights that a stitch alone has instead of the backbone's."""
         return {}
 
     def width_at(self, position: Position) -> int:

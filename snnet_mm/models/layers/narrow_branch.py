@@ -64,10 +64,6 @@ class NarrowBranch(nn.Linear):
         """See :meth:`StitchingLayer.pair`."""
         return self.hidden(before), after.tokens - before.tokens
 
-    def config(self) -> dict:
-        """Return the arguments from which :class:`SingleStitch` builds the layer."""
-        return dict(step=self.step, units=self.units)
-
     @property
     def num_shared(self) -> int:
         """Number of parameters of the network that the layer reads."""

@@ -15,8 +15,14 @@ from states import states_of
 from snnet_mm.anchors import BranchView
 from snnet_mm.costs import cost_table
 from snnet_mm.exports import single_stitch
-from snnet_mm.models import ElasticBackbone, find_stitched_backbone, set_stitch
-from snnet_mm.stitching import write_plan
+from snnet_mm.models import (
+    ChainAnchor,
+    ElasticBackbone,
+    find_stitched_backbone,
+    set_stitch,
+)
+from snnet_mm.models.backbones.walk import walk
+from snnet_mm.stitching import Position, write_plan
 
 VIT = dict(type='PlainViT', img_size=32, patch_size=8, final_norm=True)
 VIT |= dict(arch=dict(embed_dims=8, depth=4, num_heads=2))
@@ -164,6 +170,19 @@ class Alone(BaseModel):
         return self.backbone(inputs)
 
 
+def where_block_ends(net, block):
+    """Return the tap of the last step of a route that belongs to a block."""
+    here, found = Position(0, -1), None
+    for step in net.space[1].steps:
+        layer = step if isinstance(step, str) else None
+        end = net.space.layers[step].target if layer else step
+        if end.block >= 0 and net.view.units[end.block].block > block:
+            break
+        here = here if layer else step
+        found = here, layer
+    return found
+
+
 def leaves(output):
     return torch.utils._pytree.tree_leaves(output)
 
@@ -194,7 +213,16 @@ def test_every_family_is_itself_at_stitch_0_and_small_as_one_stitch(anchor):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
         assert not torch.equal(b, c)
     assert sum(p.numel() for p in single.parameters()) == cost.params
-    assert single.state_dict().keys() <= model.state_dict().keys()
+    anchor = single.backbone
+    taps = {i: where_block_ends(net, i) for i in range(anchor.depth)}
+    steps = net.space[1].steps
+    _, states = walk(net.runners, net.stitching_layers, steps, images, taps.values())
+    for i, state in enumerate(states_of(anchor, images)):
+        wanted = states[taps[i]].tokens
+        torch.testing.assert_close(state.tokens, wanted, rtol=1e-4, atol=1e-5)
+    _, same = single_stitch(cfg, model, 0)
+    for a, b in zip(leaves(same(images)), whole, strict=True):
+        assert torch.equal(a, b)
     set_stitch(model, 0)
     for found, wanted in zip(leaves(model(images)), whole, strict=True):
         assert torch.equal(found, wanted)
@@ -209,14 +237,33 @@ def test_a_stitch_alone_drops_kept_biases(randomise):
     model, images = randomise(MODELS.build(cfg.model)), torch.randn(2, 3, 32, 32)
     _, single = single_stitch(cfg, model.eval(), 1)
     (before,) = single(images)
-    for block in single.backbone.anchors[0].blocks:
+    for block in single.backbone.net.blocks:
         block.attn.rel_pos_bias.table.data.mul_(5)
     single.eval()
     (found,), (wanted,) = single(images), deepcopy(single).train().eval()(images)
     assert torch.equal(found, wanted)
     assert (found - before).abs().max() > 0.01
     name = 'blocks.1.attn.rel_pos_bias.table'
-    assert single.backbone.anchors[0].get_parameter(name).shape[1] == 1
+    assert single.backbone.net.get_parameter(name).shape[1] == 1
+
+
+@torch.no_grad()
+def test_a_chain_made_elastic_skips_whole_blocks(build):
+    """Also those that consist of layers alone."""
+    net = dict(type='ChainAnchor', net=VIT, chain='0:2/9 1:0/5 2:1/0')
+    backbone = dict(type='ElasticBackbone', anchors=[net], chains=['1:0 2:0'])
+    cfg = Config(dict(model=dict(type='Alone', backbone=backbone)))
+    model, images = disturb(MODELS.build(cfg.model)).eval(), torch.randn(2, 3, 32, 32)
+    set_stitch(model, 1)
+    (anchor,) = model.backbone.anchors
+    x = anchor.run_block(anchor.embed(images), 0)
+    x = x.mapped(model.backbone.stitching_layers['skip1_1to3'])
+    wanted = anchor.to_feature_map(anchor.run_block(x, 3))
+    cost = cost_table(model.backbone, (32, 32))[1]
+    _, single = single_stitch(cfg, model, 1)
+    for (found,) in (model(images), single(images)):
+        assert torch.equal(found, wanted)
+    assert sum(p.numel() for p in single.parameters()) == cost.params
 
 
 @torch.no_grad()
@@ -258,7 +305,9 @@ def test_a_whole_model_is_switched_counted_and_exported(randomise):
         set_stitch(model, n)
         assert net.active_stitch.id == n
         _, single = single_stitch(cfg, model, n)
-        assert {*single.backbone.stitching_layers.keys()} == {*net.space[n].layers}
+        ends = {str(net.space.layers[k].target.block) for k in net.space[n].layers}
+        assert isinstance(single.backbone, ChainAnchor)
+        assert {*single.backbone.layers.keys()} == ends
         assert torch.equal(single._forward(images), model._forward(images))
         assert costs[n].params == sum(p.numel() for p in single.parameters())
 

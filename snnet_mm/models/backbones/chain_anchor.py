@@ -84,22 +84,19 @@ class ChainAnchor(Anchor):
         _, *steps = stitch.steps  # without the embedding
         units = dict.fromkeys(range(view.depth), 0)
         for step in steps:
-            end = step
-            if not isinstance(step, str):
-                end = step.block
-                del units[end]
-            else:
+            if isinstance(step, str):
                 begin, end = (place.block for place in space.layers[step])
                 dims = view.block_dims[max(begin, 0)], view.block_dims[end]
                 if step in space.narrow:
                     _, units[end] = space.narrow[step]
-                    drawn = units[end], dims[1], None, end
-                    layer = NarrowBranch(view[end], *drawn)
+                    layer = NarrowBranch(view[end], units[end], dims[1], None, end)
                 else:
-                    config = dict(gap, in_dim=dims[0], out_dim=dims[1])
-                    layer = MODELS.build(config)
+                    layer = MODELS.build(dict(gap, in_dim=dims[0], out_dim=dims[1]))
                 self.layers[str(end)] = layer
                 step = str(end)
+            else:
+                end = step.block
+                del units[end]
             self._steps[view.units[end].block].append(step)
         view.cut(units)
 

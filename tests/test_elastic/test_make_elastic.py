@@ -331,7 +331,7 @@ def test_layer_decay_and_mixed_precision_of_mm_train_a_chain_exported_alone(
     after = read_weights(last)
     for block in (0, 2):  # Adam's first step is lr
         name = f'blocks.{block}.mlp.fc1.weight'
-        step = after[f'backbone.anchors.0.{name}'] - before[f'backbone.{name}']
+        step = after[f'backbone.net.{name}'] - before[f'backbone.{name}']
         expected = lr * rate ** ((DEPTH - block) * (number + 1) / (DEPTH + 1))
         assert step.abs().max().item() == pytest.approx(expected, rel=0.01)
 

@@ -1,6 +1,5 @@
 """Draw both ways to several budgets beside a front, the first picture of the README."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import matplotlib
@@ -15,15 +14,13 @@ from snnet_mm.stitching import StitchTable  # noqa: E402
 FAST, SLOW, NARROW, SKIPPED, MAP = '#7fb3d5', '#2e6da4', '#9fc5e8', '#dddddd', '#e08e45'
 
 
-def plot_overview(
-    front: StitchTable, others: Mapping[str, StitchTable], stitch_id: int, out: Path
-) -> None:
-    """Draw two stitched anchors, a chain of a ViT-S, and fronts by label."""
+def plot_overview(front: StitchTable, stitch_id: int, out: Path) -> None:
+    """Draw two stitched anchors, a chain of a ViT-S, and its front in milliseconds."""
     figure = plt.figure(figsize=(11, 3.6), constrained_layout=True)
     grid = figure.add_gridspec(2, 2, width_ratios=(1.25, 1))
     _draw_pair(figure.add_subplot(grid[0, 0]))
     _draw_chain(figure.add_subplot(grid[1, 0]), front, stitch_id)
-    _draw_fronts(figure.add_subplot(grid[:, 1]), front, others)
+    _draw_fronts(figure.add_subplot(grid[:, 1]), front)
     figure.savefig(out, dpi=110)
     plt.close(figure)
 
@@ -69,21 +66,15 @@ def _draw_chain(axis: Axes, front: StitchTable, stitch_id: int) -> None:
     axis.axis('off')
 
 
-def _draw_fronts(
-    axis: Axes, front: StitchTable, others: Mapping[str, StitchTable]
-) -> None:
-    labels = {'branches (ours)': front} | dict(others)
-    for label, table in labels.items():
-        rows = sorted(table.rows, key=lambda row: row.flops)
-        x = [row.flops / 1e9 for row in rows]
-        own = table is front
-        style = dict(
-            marker='o', lw=2.5 if own else 1.2, color=SLOW if own else '#999999'
-        )
-        axis.plot(x, [row.metrics['mIoU'] for row in rows], label=label, **style)
-    whole = max(front.rows, key=lambda row: row.flops)
-    at = whole.flops / 1e9, whole.metrics['mIoU']
-    axis.plot(*at, marker='*', markersize=16, color=MAP, ls='', label='the network')
-    axis.set(xlabel='GFLOPs', ylabel='mIoU, CamVid test images')
+def _draw_fronts(axis: Axes, front: StitchTable) -> None:
+    """Draw mIoU over milliseconds, a line of each precision."""
+    for precision, color in (('fp32', SLOW), ('int8', FAST)):
+        rows = [row for row in front.rows if row.precision == precision]
+        rows.sort(key=lambda row: row.latency)
+        x, y = [r.latency for r in rows], [r.metrics['mIoU'] for r in rows]
+        axis.plot(x, y, marker='o', lw=2.5, color=color, label=f'{precision}, budgets')
+        style = dict(marker='*', markersize=16, color=color, ls='')
+        axis.plot(x[-1], y[-1], label=f'{precision}, the network', **style)
+    axis.set(xlabel='ms of an image, one CPU thread', ylabel='mIoU, CamVid test images')
     axis.legend(loc='lower right', fontsize=9)
     axis.grid(alpha=0.3)

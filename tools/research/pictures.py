@@ -20,7 +20,8 @@ RESULTS = {
 OTHERS = {
     'elastic_pareto': {'whole blocks': 'dinov2/results/blocks_600_seed0_test'},
 }
-
+# Milliseconds and metrics of graphs in float32 and int8.
+BUNDLE = 'dinov2/results/bundle_600_seed0_test'
 LOADS = ROOT / 'configs' / 'dinov2' / 'results' / 'serving_fp32.json'
 
 
@@ -65,9 +66,7 @@ def main() -> None:
     for name, results in RESULTS.items():
         others = [(k, read(v)) for k, v in OTHERS.get(name, {}).items()]
         plot_pareto(read(results), PICTURES / f'{name}.png', others=others)
-    blocks = {k: read(v) for k, v in OTHERS['elastic_pareto'].items()}
-    front = read(RESULTS['elastic_pareto'])
-    plot_overview(front, blocks, 2, PICTURES / 'overview.png')
+    plot_overview(read(BUNDLE), 2, PICTURES / 'overview.png')
     plot_loads(LOADS, PICTURES / 'serving.png')
     print(f'Wrote {len(RESULTS) + 3} pictures to {PICTURES}')
 

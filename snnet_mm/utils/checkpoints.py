@@ -57,12 +57,11 @@ def load_weights_only(path: str | os.PathLike, joined: bool = True) -> dict[str,
 
     A checkpoint that adds to a base checkpoint is returned with the weights of both
     unless ``joined`` is False; see :func:`snnet_mm.utils.base_checkpoint.save_added`.
-    Besides the types that torch
-    allows, ``HistoryBuffer`` and numpy arrays and scalars of plain data are allowed,
-    because mmengine's checkpoints contain them, and ``argparse.Namespace``, in which
-    published files keep their options. Inside ``guard_checkpoints(trust=True)``,
-    everything is. The tensors of a ``.safetensors`` file become
-    the state dict.
+    Besides the types that torch allows, ``HistoryBuffer`` and numpy arrays and scalars
+    of plain data are allowed, because mmengine's checkpoints contain them, and
+    ``argparse.Namespace``, in which published files keep their options. Inside
+    ``guard_checkpoints(trust=True)``, everything is. The tensors of a ``.safetensors``
+    file become the state dict.
 
     Raises:
         UntrustedCheckpointError: If the file contains anything else.

@@ -184,10 +184,9 @@ def fit_stitching_layers(
     A layer with several joints is fitted to all of them. The anchors run in eval mode,
     because the maps are to serve their outputs at inference: in train mode, as in the
     authors' segmentation code, drop path would remove some branches at random from both
-    sides. ``batches`` yields this rank's
-    preprocessed images ``(B, 3, H, W)``; it may be empty if other ranks have images.
-    All ranks obtain equal maps, or all raise. Returns the number of images seen on this
-    rank.
+    sides. ``batches`` yields this rank's preprocessed images ``(B, 3, H, W)``; it may
+    be empty if other ranks have images. All ranks obtain equal maps, or all raise.
+    Returns the number of images seen on this rank.
     """
     for layer in backbone.stitching_layers.values():
         affine, wanted = hasattr(layer, 'set_map'), 'affine layers, or no hook'

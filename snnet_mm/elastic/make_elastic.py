@@ -42,7 +42,7 @@ from snnet_mm.utils.checkpoints import check_local, weights_of
 from snnet_mm.utils.configs import keep_local_backends
 from snnet_mm.utils.registered_names import name_types
 
-from .budgets import KNOWN, chosen_plans
+from .budgets import KNOWN, chosen_plans, reachable
 from .convert import Conversion, check_equal, convert_model
 from .images import ImageBatches, unlabelled_dataset
 from .report import (
@@ -220,8 +220,9 @@ class _Job:
             listed = given is None or isinstance(given, Sequence)
             check(listed, '--budgets', budgets, "budgets such as '50%,25%'")
             parsed = [parse_budget(text, '--budgets', KNOWN) for text in given or ()]
+            bounds = reachable(costs, parsed, self.say)
             self.records = self._records(num_images)
-            found = chosen_plans(self.records, costs, parsed, self.say)
+            found = chosen_plans(self.records, costs, bounds, self.say)
         ordered = sorted(dict.fromkeys(found), key=lambda p: -costs.of('flops', p))
         return [costs.write(plan) for plan in ordered]
 

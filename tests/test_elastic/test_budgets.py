@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from snnet_mm.elastic import step_costs
-from snnet_mm.elastic.budgets import chosen_plans
+from snnet_mm.elastic.budgets import chosen_plans, reachable
 from snnet_mm.elastic.sensitivity import StepRecord, widths_of
 from snnet_mm.elastic.step_costs import StepCosts, probe_chains
 from snnet_mm.models import ElasticBackbone
@@ -49,7 +49,8 @@ def costs():
 def choose(costs, *budgets):
     lines = []
     parsed = [parse_budget(text) for text in budgets]
-    return chosen_plans(RECORDS, costs, parsed, lines.append), lines
+    bounds = reachable(costs, parsed, lines.append)
+    return chosen_plans(RECORDS, costs, bounds, lines.append), lines
 
 
 def harm(plan):

@@ -377,6 +377,8 @@ def test_wrong_options(trained, quick, tmp_path, options, words):
     with pytest.raises(ValueError, match=words):
         quick(*trained(), tmp_path, **options)
     assert not (tmp_path / 'elastic.pth').exists()
+    # Before anything is measured.
+    assert 'budgets' not in options or not (tmp_path / 'search.json').exists()
 
 
 def spoilt(files, path, change):

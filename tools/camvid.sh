@@ -73,7 +73,8 @@ ids='model.backbone.stitch_ids=[4,7,10,16,19,22,49,104]'
 [ -e "$both" ] || python tools/stitch_models.py "$chain.py" "$chain.pth" $CONFIG "$network" --out "$both"
 train "$both" both "$MORE" "$ids"
 # At the rates of the pair: a third of those of the first training.
-train $CONFIG more "$MORE" load_from="$network" model.backbone.init_cfg=None optim_wrapper.optimizer.lr=0.000333
+train $CONFIG more "$MORE" model.backbone.init_cfg=None model.init_cfg.type=Pretrained \
+  model.init_cfg.checkpoint="$network" optim_wrapper.optimizer.lr=0.000333
 elastic "$WORK_DIR/more/iter_$MORE.pth" more-elastic
 tested "$WORK_DIR"/elastic/elastic.{py,pth} elastic-test
 tested "$WORK_DIR"/more-elastic/elastic.{py,pth} more-elastic-test

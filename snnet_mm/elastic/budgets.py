@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from snnet_mm.anchors import BranchView
-from snnet_mm.runtime.budgets import UNITS, Budget
+from snnet_mm.runtime.budgets import SHARE, UNITS, Budget
 from snnet_mm.stitching import Plan
 from snnet_mm.utils import check
 
@@ -12,7 +12,7 @@ from .knapsack import Option, cheapest_plans, choose_plan
 from .sensitivity import StepRecord, widths_of
 from .step_costs import StepCosts
 
-# Budgets by default: shares of the FLOPs of all branches.
+# Budgets by default, shares of the network's FLOPs.
 SHARES = 0.75, 0.5, 0.33, 0.25
 KNOWN = 'flops', 'params', 'latency'
 
@@ -26,25 +26,27 @@ def reachable(
 
     Args:
         costs: Costs of every step.
-        budgets: The budgets; by default, :data:`SHARES` of what all branches cost, as
-            far as they can be reached.
+        budgets: The budgets. Default: :data:`SHARES` of the network's FLOPs or, if neck
+            and head cost too much for these, of the FLOPs of the branches.
         say: Called with one line per default budget that cannot be reached.
 
     Raises:
         ValueError: If a budget is below the cheapest plan, or not below the network.
     """
-    view, given = costs.view, bool(budgets)
-    whole, found = view.widths, []
+    view, given, found = costs.view, bool(budgets), []
+    whole = view.widths
     total = costs.of('flops', whole)
     if not given:
-        steps = (i for i in range(view.depth) if len(_units(view, i)) > 1)
-        branches = sum(costs.step('flops', i, whole[i]) for i in steps)
-        budgets = [Budget('flops', total - (1 - s) * branches) for s in SHARES]
+        budgets = [Budget(SHARE, share) for share in SHARES]
+        least = _cheapest(costs, 'flops')
+        if costs.of('flops', least) > min(SHARES) * total:
+            steps = (i for i in range(view.depth) if len(_units(view, i)) > 1)
+            branches = sum(costs.step('flops', i, whole[i]) for i in steps)
+            budgets = [Budget('flops', total - (1 - s) * branches) for s in SHARES]
     for budget in budgets:
         bound = budget.of([total])
         cost, unit = partial(costs.of, bound.cost), UNITS[bound.cost]
-        options = [_options(None, costs, bound.cost, i) for i in range(view.depth)]
-        cheapest = min(*cheapest_plans(options), key=cost)
+        cheapest = _cheapest(costs, bound.cost)
         wanted = f'below {unit.budget(cost(whole))}, the cost of the network'
         check(bound.limit < cost(whole), '--budgets', str(budget), wanted)
         if cost(cheapest) <= bound.limit:
@@ -83,6 +85,12 @@ def chosen_plans(
         say(f'  {budget}: {found}, divergence {harm:.4f}: {costs.write(plan)}')
         plans.append(plan)
     return plans
+
+
+def _cheapest(costs: StepCosts, cost: str) -> Plan:
+    """Return the cheapest plan of a network."""
+    options = [_options(None, costs, cost, i) for i in range(costs.view.depth)]
+    return min(*cheapest_plans(options), key=partial(costs.of, cost))
 
 
 def _units(view: BranchView, step: int) -> list[int]:

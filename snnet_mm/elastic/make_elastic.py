@@ -73,7 +73,7 @@ def make_elastic(
     plans: Sequence[str] = (),
     blocks: Sequence[Sequence[int]] = (),
     iters: int = 0,
-    rate: float = 1e-4,
+    rate: float = 1e-5,
     num_images: int | None = None,
     whole: bool = False,
     seed: int = 0,
@@ -102,7 +102,8 @@ def make_elastic(
         images: Folder of unlabelled images. Default: the training images.
         budgets: Budgets below the network, such as ``'50%,25%'`` of its FLOPs,
             ``'3G'``, ``'20M'`` or ``'10ms,20ms'`` on this device. Default: 75, 50, 33
-            and 25 % of what its branches cost.
+            and 25 % of the network or, if neck and head cost more than that, of the
+            branches.
         plans: Plans of the chains instead of budgets, such as ``'0:3/768 1:0/768'``:
             heads and neurons of every block that does not run whole.
         blocks: Blocks that each chain keeps whole, instead of budgets and plans.

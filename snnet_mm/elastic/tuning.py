@@ -73,7 +73,7 @@ def tuning_config(
     cfg: Config,
     checkpoint: str,
     iters: int,
-    lr: float = 1e-4,
+    lr: float = 1e-5,
     unlabelled: dict | None = None,
 ) -> Config:
     """Return the config that tunes chains of an elastic model.

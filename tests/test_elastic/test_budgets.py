@@ -11,6 +11,7 @@ from snnet_mm.elastic.budgets import chosen_plans, reachable
 from snnet_mm.elastic.sensitivity import StepRecord, widths_of
 from snnet_mm.elastic.step_costs import StepCosts, probe_chains
 from snnet_mm.models import ElasticBackbone
+from snnet_mm.runtime.budgets import Budget
 from snnet_mm.stitching import Position, parse_budget
 
 VIT = dict(type='PlainViT', img_size=32, patch_size=8, final_norm=True)
@@ -85,16 +86,28 @@ def test_shares_are_those_of_the_flops(costs):
         assert line.startswith(f'  {100 * share:g}%: ')
 
 
-def test_budgets_by_default_are_shares_of_the_branches(costs):
-    plans, lines = choose(costs)
-    flops = [costs.of('flops', plan) for plan in plans]
-    assert flops == sorted({*flops}, reverse=True)
-    assert len(lines) == 4
-    left = [
-        line for line in lines if line.endswith('below the cheapest plan, left out')
+def test_budgets_by_default_are_shares_of_the_network():
+    wide = dict(VIT, arch=dict(embed_dims=64, depth=2, num_heads=2))
+    probes = probe_chains(ElasticBackbone([wide], []).view)
+    costs = StepCosts(ElasticBackbone([wide], probes), (32, 32))
+    assert reachable(costs, [], print) == [
+        (Budget('share', share), Budget('flops', share * costs.of('flops', whole)))
+        for whole in [costs.view.widths]
+        for share in (0.75, 0.5, 0.33, 0.25)
     ]
-    assert len(left) == 4 - len(plans)
-    assert plans
+
+
+def test_beside_a_costly_head_they_are_shares_of_the_branches(costs):
+    lines = []
+    found = [bound.limit for _, bound in reachable(costs, [], lines.append)]
+    branches = sum(costs.step('flops', i, WIDTHS[i]) for i in range(4))
+    total = costs.of('flops', WIDTHS)
+    wanted = [total - (1 - s) * branches for s in (0.75, 0.5, 0.33, 0.25)]
+    cheapest = costs.of('flops', (0, 0, 0, 0, 1))
+    assert cheapest > 0.25 * total
+    assert found == [limit for limit in wanted if limit >= cheapest]
+    assert 1 <= len(found) == 4 - len(lines)
+    assert all(line.endswith('below the cheapest plan, left out') for line in lines)
 
 
 def test_a_budget_below_the_cheapest_plan_names_it(costs):

@@ -5,14 +5,14 @@ SETUP := @PYTHON="$(PYTHON)" bash tools/setup_env.sh
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo camvid test coverage docs pictures ops lint format clean
+.PHONY: help demo camvid pair test coverage docs pictures ops lint format clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
 	@echo 'Variables:'
 	@echo '  ARGS    more options of demo (ARGS="--iters 100"), test or coverage'
 	@echo '  ITERS   of camvid: iterations of fine-tuning (default: 600)'
-	@echo '  TUNE    of camvid: iterations of tuning the maps (default: 0)'
+	@echo '  MORE    of pair: iterations of joint training (default: 300)'
 	@echo '  WEIGHTS of camvid: DINOv2 ViT-S/14, a file (default: timm gets it)'
 	@echo '  PYTHON  Python 3.10 to 3.12 that .venv is made of (default: python3)'
 	@echo 'Commands of the README: source .venv/bin/activate, after make demo or camvid'
@@ -21,9 +21,13 @@ demo:  ## set up .venv and run tools/demo.py, in two minutes
 	$(SETUP) demo
 	@$(BIN)/python tools/demo.py $(ARGS)
 
-camvid:  ## set up .venv and run tools/camvid.sh: DINOv2-S on CamVid
+camvid:  ## set up .venv and run tools/camvid.sh: DINOv2-S on CamVid, made elastic
 	$(SETUP) demo
 	@tools/camvid.sh
+
+pair:  ## the same; then stitch one of its budgets with the network, train and compare
+	$(SETUP) demo
+	@tools/camvid.sh pair
 
 test:  ## set up .venv with all packages and run pytest, e.g. make test ARGS="-k space"
 	$(SETUP) test

@@ -23,14 +23,15 @@ from snnet_mm.utils import (
 def parse_args() -> argparse.Namespace:
     parser = ToolParser(description='Export sub-networks (stitches) of a model')
     add = parser.add_argument
-    add('config', help='config file of the stitched model')
+    add('config', help='config of a stitched or elastic model')
     add('checkpoint', help='its checkpoint')
-    what = """one id, exported as a model of its own; or, for a bundle, 'all',
-        'anchors', 'pareto' (the front of --results), ids such as 0,5,12, or budgets
-        such as 60G,120G"""
+    what = """one id for a standalone model; for a bundle of several: 'all', 'anchors',
+        'pareto' (the front of --results), ids such as 0,5,12, or budgets such as
+        60G,120G"""
     add('--stitch-id', required=True, help=what)
     add('--out', type=Path, required=True, help='output folder')
-    what = 'mm (default of one id: config, checkpoint), onnx (default of a bundle), ...'
+    what = """mm (config, checkpoint; default for one id), onnx (default for a bundle)
+        or openvino"""
     add('--format', nargs='+', help=what)
     what = """fp32 (default), int8, or both; int8 quantises the linear layers of the
         backbone"""
@@ -38,14 +39,17 @@ def parse_args() -> argparse.Namespace:
     what = """evaluate every file and its stitch in PyTorch on this data, and write the
         metric and milliseconds of both to the manifest"""
     add('--verify-on', choices=('val', 'test'), help=what)
-    add('--limit', type=int, help='images to evaluate on, evenly spaced in the data')
-    what = """maximum loss of a file: points of the metric, or percent of an error
-        (default: %(default)s); a file that loses more is replaced by one in fp32"""
+    add('--limit', type=int, help='evaluate on so many evenly spaced images')
+    what = """with --verify-on: largest accepted loss of a file, in points of the metric
+        (mIoU, AP) or percent of an error (RMSE); a file that loses more is left out,
+        and if none remains, one in fp32 is written (default: %(default)s)"""
     add('--tolerance', type=float, default=0.5, help=what)
-    what = """input size of graphs (default: that of the model's sliding windows,
-        test_cfg.input_size of the config, or the data preprocessor's)"""
+    what = """input size of graphs (default: the size of sliding windows, else
+        test_cfg.input_size, else the data preprocessor's size)"""
     add('--shape', metavar='HxW', help=what)
-    what = 'stitches.json of a test: ranks stitches; its metrics go to the manifest'
+    what = (
+        'stitches.json of a test: stitches are ranked by it, and the manifest keeps it'
+    )
     add('--results', help=what)
     parser.add_cfg_options()
     args = parser.parse_args()
@@ -80,7 +84,7 @@ def main() -> None:
     manifest = exporter.export(request)
     report(manifest, args.out, args.tolerance)
     if args.verify_on is None and {*args.precision} != {'fp32'}:
-        print('The loss of accuracy is unknown: --verify-on val measures it')
+        print('Files in int8 are not evaluated: add --verify-on val')
 
 
 def row_of(stitch: dict, file: dict, manifest: dict) -> dict[str, str]:
@@ -108,7 +112,9 @@ def row_of(stitch: dict, file: dict, manifest: dict) -> dict[str, str]:
         row |= {
             found['metric']: value,
             'PyTorch': wanted,
-            'gain, 95 %': '{:+.2g} to {:+.2g}'.format(*bounds) if bounds else '',
+            'difference, 95 % CI': '{:+.2g} to {:+.2g}'.format(*bounds)
+            if bounds
+            else '',
             'ms': f'{found["ms"]:.1f}',
             'PyTorch ms': f'{found["pytorch_ms"]:.1f}',
         }

@@ -28,29 +28,32 @@ if TYPE_CHECKING:
 def parse_args() -> argparse.Namespace:
     import cv2
 
-    parser = ToolParser(description='Predict images and draw the results')
+    parser = ToolParser(
+        description='Predict images with one or more stitches and draw the results'
+    )
     add = parser.add_argument
     add('img', help='image file, or a folder of images')
     add('config', help='config file')
     add('checkpoint', help='checkpoint file')
-    add('--out-file', type=Path, help='the picture, if it is only one')
-    what = 'folder of the pictures (default: %(default)s)'
+    add('--out-file', type=Path, help='output file, for one image and one stitch')
+    what = 'output folder (default: %(default)s)'
     add('--out-dir', type=Path, default=Path('work_dirs/image_demo'), help=what)
     what = 'one more picture: a row for each image, a column for each stitch'
     add('--sheet', type=Path, help=what)
-    what = """stitches to run: 'all', 'anchors', ids such as 0,5,12, or by --results
-        'pareto' and budgets such as 60G; one picture each (default: the slow anchor)"""
+    what = """stitches to run: 'all', 'anchors' or ids such as 0,5,12; with --results
+        also 'pareto' or budgets such as 60G; one picture each (default: the whole
+        network, or the slow anchor)"""
     add('--stitch-id', help=what)
     what = """stitches.json of a test or stitch_scores.json of a training, to choose
         stitches by"""
     add('--results', help=what)
-    add('--device', help='device (default: the best there is)')
+    add('--device', help='device (default: cuda if available, else cpu)')
     what = 'opacity of the prediction, above 0 to 1 (default: %(default)s)'
     add('--opacity', type=float, default=0.5, help=what)
-    what = """write the names of classes, with scores of detections (default: of
-        detections, but not on segmentations)"""
+    what = """write class names, and scores of detections (default: yes for detection,
+        no for segmentation)"""
     add('--with-labels', action=argparse.BooleanOptionalAction, help=what)
-    what = 'minimum score of drawn detections (default: %(default)s)'
+    what = 'draw detections with at least this score (default: %(default)s)'
     add('--score-thr', type=float, default=0.3, help=what)
     args = parser.parse_args()
     check(0 < args.opacity <= 1, '--opacity', args.opacity, 'a number above 0, up to 1')

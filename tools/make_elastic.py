@@ -10,37 +10,40 @@ def parse_args() -> argparse.Namespace:
     parser = ToolParser(
         description='Make a trained model elastic: add sub-networks for smaller '
         'compute budgets. Each runs some residual branches (attention, MLP) whole, '
-        'some with part of their heads or neurons, and skips others; least squares '
-        'fits linear maps in their place. The model itself is not changed.'
+        'some with part of their heads or neurons, and skips others. Least squares '
+        'fits new output projections of narrow branches, and linear maps in place of '
+        'skipped ones. The weights of the model do not change.'
     )
     add = parser.add_argument
     add('config', help='config of a trained model of mmseg, mmdet or mmpretrain')
     add('checkpoint', help='its checkpoint')
     what = 'output folder (default: work_dirs/NAME_elastic)'
     add('--work-dir', type=Path, help=what)
-    what = 'folder of unlabelled images (default: the training images of the config)'
+    what = 'folder of unlabelled images (default: training images of the config)'
     add('--images', help=what)
     what = 'number of images to fit on (default: 200; for a classifier 500)'
     add('--num-images', type=int, help=what)
     which = parser.add_mutually_exclusive_group()
-    what = """budgets such as 50%%,25%% (of the FLOPs), 3G (multiply-accumulates), 20M
-        (parameters) or 10ms,20ms (latency on this device); default: 75, 50, 33 and 25
-        %% of what the branches cost"""
+    what = """budgets such as 50%%,25%% (of the network's FLOPs), 3G (multiply-
+        accumulates), 20M (parameters) or 10ms,20ms (latency in PyTorch on this
+        device); default: 75%%,50%%,33%%,25%%, or such shares of the branches alone if
+        neck and head cost more than a quarter"""
     which.add_argument('--budgets', help=what)
-    what = """explicit plan of a budget, such as '0:3/768 1:0/768': heads/neurons that
-        blocks 0 and 1 run; all other blocks are whole; repeat it for other budgets"""
+    what = """explicit plan of a sub-network, such as '0:3/768 1:0/768': heads/neurons
+        that blocks 0 and 1 run; all other blocks run whole; repeat the option for
+        further sub-networks"""
     which.add_argument('--plan', action='append', default=[], help=what)
-    what = 'whole blocks that each budget keeps, such as 0,1,2,4,5 1,4'
+    what = 'blocks to keep, one list per sub-network, such as: 0,1,2,4,5 1,4'
     which.add_argument('--blocks', nargs='+', default=[], help=what)
-    what = """iterations of tuning: fitted maps learn the model's predictions on the
-        training images, or on --images (default: %(default)s)"""
+    what = """train the fitted layers for so many iterations to reproduce the model's
+        predictions, without labels (default: %(default)s)"""
     add('--iters', type=int, default=0, help=what)
     what = 'peak learning rate of tuning (default: %(default)s)'
-    add('--rate', type=float, default=1e-4, help=what)
+    add('--rate', type=float, default=1e-5, help=what)
     what = 'write one checkpoint that also contains the weights of the model'
     add('--whole', action='store_true', help=what)
     add('--seed', type=int, default=0, help='seed (default: %(default)s)')
-    add('--device', help='device (default: a GPU, if there is one)')
+    add('--device', help='device (default: cuda if available, else cpu)')
     parser.add_cfg_options()
     args = parser.parse_args()
     if args.work_dir is None:

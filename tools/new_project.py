@@ -26,13 +26,13 @@ def parse_args() -> argparse.Namespace:
         help='folder of images and labels; docs/tutorials/own_data.md has the layouts',
     )
     add('--out', required=True, type=Path, help='config to write')
-    what = 'segmentation, depth, detection or classification'
+    what = 'seg(mentation), depth, det(ection) or cls (classification)'
     add('--task', required=True, choices=('seg', 'depth', 'det', 'cls'), help=what)
     what = 'plain ViT of timm (default: %(default)s)'
     add('--backbone', default='vit_small_patch14_dinov2', help=what)
-    what = 'file of its weights, in the names of timm; by default timm downloads them'
+    what = "weights file with timm's parameter names (default: timm downloads it)"
     add('--weights', help=what)
-    what = 'names of the labels 0, 1, ... of masks'
+    what = 'class names of mask values 0, 1, ... (segmentation)'
     add('--classes', nargs='+', default=[], help=what)
     add('--force', action='store_true', help='replace an existing config')
     return parser.parse_args()
@@ -51,7 +51,8 @@ def print_findings(data: LabelledFolder, kept: list[int], notes: list[str]) -> N
     console.print(f'Images: {", ".join(parts)}; of {", ".join(sizes)}{more}')
     if data.task == 'depth':
         low, middle, high = (f'{x / 1000:.3g}' for x in data.facts['depths'])
-        console.print(f'Depth, if in millimetres: {low} to {high} m, median {middle} m')
+        found = f'{low} to {high} m, median {middle} m'
+        console.print(f'Depth range, if files are in millimetres: {found}')
     else:
         table = Table('label', 'class', COUNTED[data.task], 'share')
         total = sum(kept)

@@ -30,32 +30,38 @@ SECONDS = dict(h=3600, m=60, s=1)
 
 
 def parse_args() -> argparse.Namespace:
-    parser = ToolParser(description='Predict the images of a folder or a list')
+    usage = '%(prog)s {BUNDLE | CONFIG CKPT} SOURCE --out DIR [options]'
+    parser = ToolParser('Predict the images of a folder or a list', usage=usage)
     add = parser.add_argument
-    what = 'folder of an exported bundle, or a config file and a checkpoint file'
-    add('model', nargs='+', help=what)
+    what = 'folder of a bundle (tools/export_stitch.py), or config and checkpoint'
+    add('model', nargs='+', metavar='MODEL', help=what)
     add('source', help='folder of images, or text file with one path per line')
     add('--out', type=Path, required=True, help='output folder')
     add(
         '--batch-size',
         type=int,
         default=8,
-        help='images in a batch (default: %(default)s)',
+        help='images per batch (default: %(default)s)',
     )
     what = 'run a bundle in N processes with Ray Data (needs the extra ray)'
     add('--ray', type=int, metavar='N', help=what)
     add('--address', help='Ray cluster of --ray (default: one on this machine)')
     which = parser.add_mutually_exclusive_group()
     which.add_argument('--stitch-id', type=int, help='stitch (sub-network) to run')
-    which.add_argument('--budget', help='run the best stitch within it, such as 25ms')
+    which.add_argument(
+        '--budget', help='run the best stitch within this budget: 25ms, 2G or 50%%'
+    )
     what = """finish within this time, such as 8h, 30m or 90s, by switching between the
-        stitches of a bundle"""
+        stitches of a bundle; not with --ray"""
     which.add_argument('--deadline', help=what)
     what = 'with a checkpoint: stitches.json of its test, for --budget'
     add('--results', help=what)
     add('--precision', help='with a bundle: use only graphs of this precision')
-    add('--threads', type=int, help='with a bundle: threads of a call')
-    add('--device', help='with a checkpoint: device (default: a GPU)')
+    add('--threads', type=int, help='with a bundle: CPU threads per call')
+    add(
+        '--device',
+        help='with a checkpoint: device (default: cuda if available, else cpu)',
+    )
     return parser.parse_args()
 
 

@@ -20,27 +20,36 @@ def parse_args() -> argparse.Namespace:
     )
     add = parser.add_argument
     add('bundle', type=Path, help='a bundle of tools/export_stitch.py')
-    add('--host', default='127.0.0.1', help='address to listen on (%(default)s)')
+    add(
+        '--host',
+        default='127.0.0.1',
+        help='address to listen on (default: %(default)s)',
+    )
     add('--port', type=int, default=8000, help='port (default: %(default)s)')
-    add('--replicas', type=int, default=1, help='processes (default: %(default)s)')
-    what = 'maximum number of replicas that Ray Serve starts under load'
+    add(
+        '--replicas',
+        type=int,
+        default=1,
+        help='number of processes (default: %(default)s)',
+    )
+    what = 'start up to so many under load (default: --replicas)'
     add('--max-replicas', type=int, help=what)
     add(
         '--threads',
         type=int,
         default=1,
-        help='threads of a replica (default: %(default)s)',
+        help='CPU threads per replica (default: %(default)s)',
     )
     add('--precision', help='use only graphs of this precision')
     add(
         '--deadline-ms',
         type=float,
         default=math.inf,
-        help='deadline of requests that set none, nor a budget (default: none)',
+        help='deadline of requests without deadline and budget (default: none)',
     )
-    what = 'maximum number of requests in a replica, and of those that wait for one'
+    what = 'requests that each replica accepts; as many more may wait'
     add('--max-queue', type=int, default=32, help=f'{what} (default: %(default)s)')
-    what = 'seconds after which a request fails (default: %(default)s)'
+    what = 'request timeout in seconds (default: %(default)s)'
     add('--timeout', type=float, default=30, help=what)
     add('--metrics-port', type=int, help="port of Ray's Prometheus metrics")
     add('--address', help='Ray cluster to run on (default: one for this service)')
@@ -90,7 +99,7 @@ def main() -> None:
     print(f'Serving {args.bundle} on http://{args.host}:{args.port}', flush=True)
     stop.wait()
     serve.delete('snnet')  # replicas answer what they accepted
-    print('Stopped; all accepted requests were answered', flush=True)
+    print('Stopped', flush=True)
 
 
 if __name__ == '__main__':

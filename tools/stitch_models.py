@@ -7,12 +7,15 @@ from snnet_mm.utils import ToolParser, parse_size, run_command, tool_command
 
 
 def parse_args() -> argparse.Namespace:
-    parser = ToolParser(description=__doc__.splitlines()[0])
+    parser = ToolParser(
+        description='Stitch two trained models: write a config to train, and its '
+        'initial weights. The cheaper model becomes the fast anchor.'
+    )
     add = parser.add_argument
     for name in ('a', 'b'):
-        add(f'config_{name}', help='config of a trained model, in any order')
-        add(f'checkpoint_{name}', help='its checkpoint')
-    add('--out', required=True, help='config to write, with its weights beside it')
+        add(f'config_{name}', help=f'config of trained model {name}')
+        add(f'checkpoint_{name}', help=f'checkpoint of model {name}')
+    add('--out', required=True, help='config to write; initial weights go beside it')
     what = """input size at which costs are counted (default: the data
         preprocessor's, or that of a classifier's backbone)"""
     add('--shape', metavar='HxW', help=what)
@@ -33,7 +36,7 @@ def main() -> None:
         for m in (fast, slow)
     ]
     if kinds[0] != kinds[1]:
-        print(f'Note: the heads differ, {kinds[1]} is kept')
+        print(f"Note: the heads differ; the slow model's {kinds[1]} is used")
     low, high = (f'{costs[i].flops / 1e9:.3g}' for i in (0, 1))
     print(f'Wrote {args.out}: {len(costs)} stitches, {low} to {high} GFLOPs')
     train = slow.cfg.train_cfg

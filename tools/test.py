@@ -19,16 +19,17 @@ from snnet_mm.utils import (
 
 def parse_args() -> argparse.Namespace:
     parser = ToolParser(
-        description='Test sub-networks (stitches) of a model, or any mm model'
+        description='Test an mm model, or sub-networks (stitches) of a stitched or '
+        'elastic model'
     )
     add = parser.add_argument
-    add('config', help='test config file path')
+    add('config', help='config file')
     add('checkpoint', help='checkpoint file')
     add_stitch_arguments(parser)
-    add('--work-dir', help='the dir to save logs and the table of stitches')
-    add('--show-dir', help='dir where painted images will be saved')
+    add('--work-dir', help='folder for logs and the table of stitches')
+    add('--show-dir', help='folder for images with drawn predictions')
     parser.add_runner_options()
-    add('--tta', action='store_true', help='test time augmentation')
+    add('--tta', action='store_true', help='use test-time augmentation')
     args = parser.parse_args()
     for part in args.budget.split(',') if args.budget else ():
         parse_budget(part)  # ids are for --stitch-id
@@ -36,31 +37,32 @@ def parse_args() -> argparse.Namespace:
 
 
 def add_stitch_arguments(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group('which stitches, on how much data')
+    group = parser.add_argument_group('stitches and data')
     chosen = group.add_mutually_exclusive_group()
     what = """stitches (sub-networks) to test: 'all', 'anchors' (the networks that were
         stitched), 'pareto' (the front of --results), or ids such as 0,5,12 (default:
-        those of the config)"""
+        test_cfg.stitches of the config)"""
     chosen.add_argument('--stitch-id', help=what)
     what = """test the best stitch within a budget, such as 120G (multiply-accumulates),
-        50%% or 25ms, or within several, such as 60G,120G; stitches are ranked by
-        --results or, without, by a prior"""
+        50%% or 25ms, or within several, such as 60G,120G; --results gives the
+        metric to rank by, required for elastic models; without, stitched models
+        are ranked by FLOPs, a guess"""
     chosen.add_argument('--budget', help=what)
-    what = """input sizes to test at, such as 126x182 168x238, up to that of the test
-        pipeline; writes a report for each, and their joint front to sizes/"""
+    what = """input sizes to test at (height x width), such as 126x182 168x238, no
+        larger than the test pipeline's; writes a report for each, and the Pareto
+        front over all sizes, to WORK_DIR/sizes"""
     group.add_argument('--sizes', nargs='+', metavar='HxW', help=what)
-    what = """files that rank stitches: stitches.json of an earlier test, costs.json of
-        stitch_table.py (for budgets in ms), or stitch_scores.json of a training with
-        ImportanceSampler"""
+    what = """results that stitches are ranked by: stitches.json of an earlier test;
+        costs.json of stitch_table.py adds milliseconds; see choosing.md for others"""
     group.add_argument('--results', nargs='+', metavar='FILE', help=what)
-    what = 'metric that ranks stitches, also in stitches.json (mIoU, RMSE, ...)'
+    what = 'metric to rank by, such as mIoU or RMSE; recorded in stitches.json'
     group.add_argument('--metric', help=what)
     what = """metrics where lower is better, or 'none'; required for metrics whose
         direction is unknown"""
     group.add_argument('--lower-is-better', nargs='+', metavar='METRIC', help=what)
     for option, words in {
-        '--stitches-per-pass': 'maximum number of stitches in a pass over the data',
-        '--limit': 'number of images to test on, evenly spaced in the data',
+        '--stitches-per-pass': 'maximum number of stitches in one pass over the data',
+        '--limit': 'test on so many evenly spaced images',
     }.items():
         group.add_argument(option, type=int, help=words)
     what = 'resume an interrupted test: skip the stitches that are done'

@@ -9,20 +9,20 @@ from snnet_mm.utils import ToolParser, run_command, tool_command
 def parse_args() -> argparse.Namespace:
     parser = ToolParser(description='Train the model of a config')
     add = parser.add_argument
-    add('config', help='train config file path')
-    add('--work-dir', help='the dir to save logs and models')
-    what = 'resume from the latest checkpoint in the work_dir'
+    add('config', help='config file')
+    add('--work-dir', help='folder for logs and checkpoints')
+    what = 'resume from the latest checkpoint in --work-dir'
     add('--resume', action='store_true', help=what)
-    what = 'enable automatic mixed precision training; on a CPU in bfloat16'
+    what = 'use automatic mixed precision (bfloat16 on CPUs)'
     add('--amp', action='store_true', help=what)
-    what = 'number of iterations; the schedule and warm-up are scaled to it'
+    what = 'train for so many iterations; the learning rate schedule is rescaled'
     add('--iters', type=int, help=what)
-    add('--epochs', type=int, help='number of epochs, if the config counts epochs')
+    add('--epochs', type=int, help='the same for configs in epochs')
     what = 'scale the learning rate to the batch size (auto_scale_lr of the config)'
     add('--auto-scale-lr', action='store_true', help=what)
     parser.add_runner_options()
-    what = """do not change the hooks of the config; by default checkpoints are written
-        atomically, resuming is made exact, and labels are checked"""
+    what = """keep the hooks of the config; by default, hooks are added that write
+        checkpoints atomically, make resuming exact, and check labels"""
     add('--plain-hooks', action='store_true', help=what)
     return parser.parse_args()
 

@@ -30,7 +30,7 @@ class ToolParser(argparse.ArgumentParser):
         # Docstrings of tools end in the command, which the usage already shows.
         super().__init__(description=description.partition(': ``')[0], **kwargs)
         group = self.add_argument_group('output')
-        what = "show mmengine's full log, which its log file always contains"
+        what = "print mmengine's full log (always in the log file)"
         group.add_argument(VERBOSE, action='store_true', help=what)
         what = 'show where in the code an error was raised'
         group.add_argument(TRACEBACK, action='store_true', help=what)

@@ -22,6 +22,17 @@ def det_swin(dim, depth):
     return dict(backbone=swin, neck=dict(FPN, in_channels=widths))
 
 
+def seg_mit(dim, depth):
+    mit = dict(_delete_=True, type='MixVisionTransformer', embed_dims=dim)
+    mit |= dict(num_stages=3, num_layers=(1, depth, 1), num_heads=(1, 2, 4))
+    mit |= dict(patch_sizes=(7, 3, 3), strides=(4, 2, 2), sr_ratios=(4, 2, 1))
+    mit |= dict(out_indices=(0, 1, 2), mlp_ratio=2)
+    widths = [dim, 2 * dim, 4 * dim]
+    head = dict(_delete_=True, type='SegformerHead', in_channels=widths)
+    head |= dict(in_index=[0, 1, 2], channels=8, num_classes=6, dropout_ratio=0)
+    return dict(backbone=mit, decode_head=head)
+
+
 def cls_head(kind, dim):
     return dict(_delete_=True, type=kind, num_classes=3, in_channels=dim)
 

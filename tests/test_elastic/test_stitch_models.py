@@ -15,6 +15,7 @@ from mm_models import (
     cls_vit,
     det_swin,
     own_vit,
+    seg_mit,
     seg_vit,
 )
 from mmengine.optim import build_optim_wrapper
@@ -35,6 +36,7 @@ from snnet_mm.utils import load_config, model_config
 PAIRS = dict(
     seg_vit=(SEG, seg_vit, (16, 2), (24, 4), 4),
     own_vit=(SEG, own_vit, (16, 2), (24, 4), 4),
+    seg_mit=(SEG, seg_mit, (8, 1), (12, 3), 4),
     det_swin=(DET, det_swin, (8, 1), (12, 3), 4),
     cls_swin=(CLS, cls_swin, (8, 2), (12, 3), 4),
     cls_vit=(CLS, cls_vit, (16, 2), (24, 4), 4),

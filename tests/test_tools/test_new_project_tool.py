@@ -48,4 +48,7 @@ def test_depth_has_a_range(run_here, tmp_path):
     args = ('--out', out, '--backbone', 'vit_tiny_patch16_224', '--task', 'depth')
     printed = run_here('new_project.py', tmp_path, *args)
     assert printed.startswith('Task: depth\n')
-    assert 'Depth, if in millimetres: 0.5 to 4.2 m, median 4.2 m' in printed
+    assert (
+        'Depth range, if files are in millimetres: 0.5 to 4.2 m, median 4.2 m'
+        in printed
+    )

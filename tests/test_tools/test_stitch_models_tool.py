@@ -35,7 +35,9 @@ def test_train_stitch_train_test(task, run_tool, tmp_path):
         trained += [config, folder / 'iter_2.pth']
     out = tmp_path / 'stitched.py'
     printed = run_tool('stitch_models.py', *trained, '--out', out).stdout
-    assert ('Note: the heads differ, SETRUPHead is kept' in printed) == (task == 'seg')
+    assert ("the heads differ; the slow model's SETRUPHead is used" in printed) == (
+        task == 'seg'
+    )
     train, test = re.findall(r'  python tools/(.*)', printed)
     assert f'{out}: {number} stitches' in printed
     assert train.split() == ['train.py', str(out)]

@@ -4,6 +4,7 @@ import pytest
 import torch
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import Runner
+from running_here import run_here  # noqa: F401
 from toy import small_toy
 
 

@@ -1,0 +1,88 @@
+"""The configs that README and tutorial print in full, through the tools they name."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from mmengine.config import Config, ConfigDict
+from mmengine.registry import DATASETS
+from narrow_configs import write_data
+from stock_configs import SIDE, WIDTH, narrow_stock
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / 'docs' / 'tutorials' / 'stock_config.md'
+NAMES = 'setr', 'upernet', 'dpt', 'mask-rcnn', 'classifier'
+SLOW = [pytest.mark.slow]
+CASES = [pytest.param(name, marks=SLOW * (name != 'setr')) for name in NAMES]
+
+
+def printed(page):
+    return re.findall(r'```python\n(_base_.*?)```', page.read_text(), re.DOTALL)
+
+
+def test_readme_prints_the_first_config_of_the_tutorial():
+    assert printed(ROOT / 'README.md') == printed(PAGE)[:1]
+    assert len(printed(PAGE)) == len(NAMES)
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory):
+    root = tmp_path_factory.mktemp('data')
+    write_data(root, DATASETS.get('mmdet.CocoDataset').METAINFO['classes'])
+    return root
+
+
+def narrowed(cfg, data, work_dir):
+    """Make the networks small, without pretrained weights; change nothing else."""
+    backbone = cfg.model.backbone
+    for anchor, width, depth in zip(backbone.anchors, (16, WIDTH), (2, 4), strict=True):
+        arch = dict(embed_dims=width, depth=depth, num_heads=2)
+        anchor.update(arch=ConfigDict(arch), img_size=SIDE, init_cfg=None)
+        if 'window_size' in anchor:
+            anchor.update(window_size=2, global_blocks=(depth - 1,))
+    backbone.stitching_layer.rank = 2
+    if (places := backbone.get('out_indices')) is not None:
+        backbone.out_indices = tuple(range(4))[-len(places) :]
+    for hook in ('stitch_init', 'stitch_statistics'):
+        cfg.default_hooks[hook].num_images = 2
+    cfg = narrow_stock(cfg, data, work_dir)
+    if 'anchor_heads' in cfg.model.get('head', {}):
+        cfg.model.head.anchor_heads[0].in_channels = 16
+    cfg.dump(work_dir / 'narrow.py')
+    return str(work_dir / 'narrow.py')
+
+
+@pytest.mark.parametrize('name', CASES)
+def test_a_printed_config_is_trained_tested_and_exported(
+    name, data, run_here, tmp_path
+):
+    path = tmp_path / 'my_config.py'
+    path.write_text(printed(PAGE)[NAMES.index(name)])
+    config = narrowed(Config.fromfile(path), data, tmp_path)
+    run_here('train.py', config, '--work-dir', tmp_path)
+    checkpoint = (tmp_path / 'last_checkpoint').read_text()
+
+    def tested(folder, *options):
+        work_dir = tmp_path / folder
+        run_here('test.py', config, checkpoint, '--work-dir', work_dir, *options)
+        (written,) = work_dir.glob('*/stitches.json')
+        rows = json.loads(written.read_text())['stitches']
+        return {row['id']: row for row in rows}
+
+    rows = tested('all', '--stitch-id', 'all')
+    assert len(rows) == 4
+    alone = tested('one', '--stitch-id', '4')
+    assert alone.keys() == {4}
+    assert alone[4]['metrics'] == pytest.approx(rows[4]['metrics'], nan_ok=True)
+
+    limit = sorted(row['flops'] for row in rows.values())[1]
+    known = '--results', tmp_path / 'all' / 'stitches.json'
+    chosen = tested('budget', '--budget', f'{limit / 1e9:.12f}G', *known)
+    ((key, row),) = chosen.items()
+    assert row['flops'] <= limit
+    assert row['metrics'] == pytest.approx(rows[key]['metrics'], nan_ok=True)
+
+    out = tmp_path / 'alone'
+    run_here('export_stitch.py', config, checkpoint, '--stitch-id', '4', '--out', out)
+    assert {'stitch_4.py', 'stitch_4.pth'} <= {p.name for p in out.iterdir()}

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / 'README.md', *(ROOT / 'docs').rglob('*.md')]
 PAGES += (ROOT / 'configs').glob('*/*.md')
 CONFIGS = [Path(name).name for name in RUNS]
-FILES = re.compile(r'\b((?:configs|tools|tests|snnet_mm)/[\w./+-]*\w)')
+FILES = re.compile(r'(?<!mim/)\b((?:configs|tools|tests|snnet_mm)/[\w./+-]*\w)')
 STEMS = re.compile(r'\b([\w.+-]+_\d+xb\d+[\w.+-]*?)(?:\.py)?(?=[\s`/)]|$)')
 pages = pytest.mark.parametrize('page', PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 

@@ -32,7 +32,7 @@ def _box(axis: Axes, x: float, y: float, height: float, color: str, **kwargs) ->
 
 def _draw_pair(axis: Axes) -> None:
     """Draw a route from the fast anchor to the slow one and back."""
-    axis.set_title('Two trained networks, joined by stitching layers', fontsize=10)
+    axis.set_title('Two pretrained networks, joined by stitching layers', fontsize=10)
     route = [(0, 0), (1, 0), (2, 0), (6, 1), (7, 1), (8, 1), (9, 1), (10, 1), (11, 1)]
     for i in range(12):
         _box(axis, i, 1.2, 0.7, SLOW, alpha=1 if (i, 1) in route else 0.25)
@@ -51,7 +51,7 @@ def _draw_chain(axis: Axes, front: StitchTable, stitch_id: int) -> None:
     """Draw the branches of a chain as high as they are wide."""
     row = next(row for row in front.rows if row.id == stitch_id)
     share = row.flops / max(row.flops for row in front.rows)
-    title = f'One trained network, branches narrowed or left out: {share:.0%} of FLOPs'
+    title = f'One trained network, branches narrowed or skipped: {share:.0%} of FLOPs'
     axis.set_title(title, fontsize=10)
     for i, part in enumerate(row.route.split()):
         heads, neurons = map(int, part.partition(':')[2].split('/'))
@@ -67,14 +67,14 @@ def _draw_chain(axis: Axes, front: StitchTable, stitch_id: int) -> None:
 
 
 def _draw_fronts(axis: Axes, front: StitchTable) -> None:
-    """Draw mIoU over milliseconds, a line of each precision."""
+    """Draw mIoU against milliseconds, a line of each precision."""
     for precision, color in (('fp32', SLOW), ('int8', FAST)):
         rows = [row for row in front.rows if row.precision == precision]
         rows.sort(key=lambda row: row.latency)
         x, y = [r.latency for r in rows], [r.metrics['mIoU'] for r in rows]
         axis.plot(x, y, marker='o', lw=2.5, color=color, label=f'{precision}, budgets')
         style = dict(marker='*', markersize=16, color=color, ls='')
-        axis.plot(x[-1], y[-1], label=f'{precision}, the network', **style)
-    axis.set(xlabel='ms of an image, one CPU thread', ylabel='mIoU, CamVid test images')
+        axis.plot(x[-1], y[-1], label=f'{precision}, full network', **style)
+    axis.set(xlabel='ms per image (one CPU thread)', ylabel='mIoU, CamVid test images')
     axis.legend(loc='lower right', fontsize=9)
     axis.grid(alpha=0.3)

@@ -54,6 +54,7 @@ from .report import (
 )
 from .sensitivity import TOKENS, Sensitivities, StepRecord
 from .step_costs import StepCosts, probe_chains
+from .token_weights import RareClassWeights
 from .tuning import tuning_config
 
 # Images on which steps are measured and, as accuracy gains by more, chains are fitted;
@@ -209,7 +210,7 @@ class _Job:
     ) -> list[str]:
         """Return the plans of the chains, in order of decreasing FLOPs."""
         self.conversion.give_chains(self.model, probe_chains(self.view))
-        costs = StepCosts(self.model, self.size)
+        costs = self.costs = StepCosts(self.model, self.size)
         self.records: list[StepRecord | None] = []
         if plans:
             space = space_of_chains(self.view, plans, key='--plan')
@@ -287,6 +288,7 @@ class _Job:
         self.fits = dict(
             network=self.digest,
             images=[batches.digest, len(batches), self.seed],
+            weighted=self._by_class,
             plans=self.chains,
         )
         self._set_orders(backbone)
@@ -295,15 +297,21 @@ class _Job:
         if ids:
             number = f'{len(ids)} of {len(chains)}' if known else len(ids)
             self.say(f'Fitting {number} chains on {len(batches)} images')
-            fit_in_turn(
-                backbone, batches, ids, progress=_Progress(self.say), folder=self.folder
-            )
+            weigh = RareClassWeights(self.model, batches) if self._by_class else None
+            options = dict(folder=self.folder, weigh=weigh)
+            fit_in_turn(backbone, batches, ids, progress=_Progress(self.say), **options)
         backbone.stitching_initialized.fill_(True)
         self.config = self.conversion.config(self.cfg, self.chains, self.size)
         with atomic_path(self.folder / 'elastic.py') as temporary:
             self.config.dump(temporary)
         meta = dict(self.meta, **{FITS: self.fits})
         self.fitted = self._save(self.model.state_dict(), whole, meta)
+
+    @property
+    def _by_class(self) -> bool:
+        """Whether tokens are weighted by their predicted classes."""
+        classes = task_of(self.model).name == 'segmentation'
+        return classes and self.costs.scope is None
 
     def _set_orders(self, backbone: ElasticBackbone) -> None:
         """Copy the measured orders of hidden units."""

@@ -10,7 +10,7 @@ from snnet_mm.anchors import BranchView
 from snnet_mm.costs import cost_table, measure_latency, part_costs
 from snnet_mm.costs.parts import Part
 from snnet_mm.models import find_stitched_backbone
-from snnet_mm.stitching import Plan, Position, changes_of, write_plan
+from snnet_mm.stitching import Plan, Position, StitchTable, changes_of, write_plan
 
 # Shares of the units at which costs are taken: from all but one to a single one, as a
 # branch of all its units is not a narrow one and has other layers.
@@ -48,6 +48,11 @@ class StepCosts:
             total += self.step(cost, first, units)
         return total
 
+    @property
+    def scope(self) -> str | None:
+        """What the costs are of; see :class:`StitchTable`."""
+        return self._table.scope
+
     def write(self, plan: Plan) -> str:
         """Return a plan as text; see :func:`write_plan`."""
         return write_plan(plan, self.space.blocks)
@@ -63,9 +68,13 @@ class StepCosts:
         return value if cost == 'latency' else round(value)
 
     @cached_property
+    def _table(self) -> StitchTable:
+        return cost_table(self.model, self.size)
+
+    @cached_property
     def _tables(self) -> dict[str, tuple[float, dict[int, dict[int, float]]]]:
         costs = part_costs(self.model, self.size)
-        whole = cost_table(self.model, self.size)[0]
+        whole = self._table[0]
         return {
             name: (
                 getattr(whole, name),

@@ -241,6 +241,23 @@ def test_later_budgets_measure_nothing_and_reuse_fits(trained, quick, tmp_path):
     assert run('a', '60%', seed=1)[1:] == ('Fitting 1 chains on 6 images', True)
 
 
+@pytest.mark.parametrize('task', ['seg', pytest.param('depth', marks=SLOW)])
+def test_chains_of_segmentors_are_fitted_with_weights_of_tokens(
+    trained, quick, tmp_path, monkeypatch, task
+):
+    module, seen = sys.modules[make_elastic.__module__], []
+
+    def weights(model, batches):
+        seen.append(len(batches))
+        return lambda i, state: torch.ones(state.tokens.shape[:2])
+
+    monkeypatch.setattr(module, 'RareClassWeights', weights)
+    quick(*trained(task), tmp_path, blocks=[(0, 1)])
+    assert seen == [6] * (task == 'seg')
+    fits = load_weights_only(tmp_path / 'elastic.pth')['meta']['chain_fits']
+    assert fits['weighted'] == (task == 'seg')
+
+
 def test_a_network_trained_again_gets_new_chains(trained, quick, tmp_path):
     """In a folder with chains of the old one, of this version or an earlier."""
     files, plans = trained(), PLANS[1:]

@@ -56,16 +56,22 @@ class LeastSquares:
             for m, n in sizes
         ]
 
-    def update(self, x: Tensor, y: Tensor) -> None:
-        """Add paired activations ``(..., x_dim)`` and ``(..., y_dim)``."""
+    def update(self, x: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
+        """Add paired activations ``(..., x_dim)`` and ``(..., y_dim)``.
+
+        ``weights`` ``(...)`` of their squared errors are 1 by default.
+        """
         dtype = torch.float64 if self.exact else torch.float32
         x, y = _augment(x, self.x_dim, dtype), _augment(y, self.y_dim, dtype)
         size = len(x) if self.exact else PIECE
-        for piece, of_y in zip(x.split(size), y.split(size), strict=True):
+        parts = [x.split(size), y.split(size)]
+        if weights is not None:
+            parts.append(weights.reshape(-1, 1).to(x).split(size))
+        for piece, of_y, *weighing in zip(*parts, strict=True):
             # If the fit is one-way, Y'Y is not kept.
             pairs = (piece, piece), (piece, of_y), (of_y, of_y)
             for total, (a, b) in zip(self._sums, pairs, strict=False):
-                total += a.T @ b
+                total += (a * weighing[0] if weighing else a).T @ b
 
     def all_reduce(self) -> None:
         """Add the sums of all ranks, if there are several."""
@@ -140,9 +146,14 @@ class LayerFit:
         self.layer, self._all = layer, LeastSquares(*widths, False, **settings)
         self._prefix = LeastSquares(*widths, False, ridge, device)
 
-    def update(self, x: TokenState, y: TokenState) -> None:
-        """Add the states before and after the gap."""
-        self._all.update(*self.layer.pair(x, y))
+    def update(
+        self, x: TokenState, y: TokenState, weights: Tensor | None = None
+    ) -> None:
+        """Add the states before and after the gap, with weights ``(B, N)`` of tokens.
+
+        Weights apply to the map of all tokens.
+        """
+        self._all.update(*self.layer.pair(x, y), weights)
         if number := self.layer.num_prefix:
             self._prefix.update(x.tokens[:, :number], y.tokens[:, :number])
 
@@ -226,6 +237,7 @@ def fit_in_turn(
     ridge: float = 1e-4,
     progress: Callable[[int, int], None] = lambda done, total: None,
     folder: str | os.PathLike | None = None,
+    weigh: Callable[[int, TokenState], Tensor] | None = None,
 ) -> None:
     """Fit the stitching layers of chains one after the other along each route.
 
@@ -242,6 +254,8 @@ def fit_in_turn(
         ridge: See :class:`LeastSquares`.
         progress: Called with the numbers of fitted gap ends and of all gap ends.
         folder: Parent of the temporary folder. Default: the system's.
+        weigh: Returns weights ``(B, N)`` of the tokens, from the index of a batch and
+            a state of its images. Default: all tokens count alike.
 
     Raises:
         ValueError: If there are no images, or activations that are not finite.
@@ -276,8 +290,9 @@ def fit_in_turn(
                         i: _go_on(backbone, left[i][:stop], f'{states}/{i}_{n}.pth')
                         for i, stop in stops.items()
                     }
+                    weights = weigh(n, reached[0]) if weigh else None
                     for i, fit in fits.items():
-                        fit.update(reached[i], reached[0])
+                        fit.update(reached[i], reached[0], weights)
                 left |= {i: left[i][stop:] for i, stop in stops.items()}
                 for fit in fits.values():
                     fit.all_reduce()

@@ -56,6 +56,19 @@ def test_both_directions_equal_lstsq_in_a_stream(ridge, spread, tolerance, sizes
     assert_close(fit.y_to_x(), solved_by_torch(y, x), tolerance)
 
 
+@pytest.mark.parametrize('exact', [True, False])
+def test_weights_are_those_of_squared_errors(exact):
+    x, y = paired_activations()
+    weights = torch.rand(10, 20, dtype=torch.float64) * 5
+    fit = LeastSquares(5, 7, ridge=1e-8, exact=exact)
+    for a, b, w in zip(x.split(80), y.split(80), weights.split(4), strict=True):
+        fit.update(a.unflatten(0, (-1, 20)), b.unflatten(0, (-1, 20)), w)
+    root = weights.flatten()[:, None].sqrt()
+    ones = torch.cat([x, torch.ones(200, 1, dtype=x.dtype)], dim=1)
+    solution = torch.linalg.lstsq(root * ones, root * y).solution
+    assert_close(fit.x_to_y(), (solution[:-1].T, solution[-1]), 1e-6 if exact else 1e-3)
+
+
 @pytest.mark.parametrize(
     'spoil',
     [
@@ -184,6 +197,25 @@ def test_fit_in_turn_equals_lstsq_of_what_reaches_each_layer(elastic, staged):
             found = (layer(x.float()) - y).norm()
             assert_close(found / y.norm(), best / y.norm(), 5e-3 if staged else 1e-3)
             state = layer.map_state(state)
+
+
+@torch.no_grad()
+def test_tokens_of_no_weight_have_no_part_in_the_fit(elastic):
+    net, images = elastic(), torch.randn(12, 3, 32, 32)
+    seen = []
+
+    def weigh(batch, state):
+        seen.append(batch)
+        weights = torch.zeros(state.tokens.shape[:2])
+        weights[:3] = batch == 1
+        return weights
+
+    fit_in_turn(net, [images[3:6]])
+    wanted = {k: v.clone() for k, v in net.stitching_layers.state_dict().items()}
+    fit_in_turn(net, [images[6:], torch.cat([images[3:6], images[:2]])], weigh=weigh)
+    assert {*seen} == {0, 1}
+    for name, value in net.stitching_layers.state_dict().items():
+        assert_close(value, wanted[name], 1e-3)
 
 
 def test_sums_in_single_precision_are_close_to_exact_ones():

@@ -63,11 +63,27 @@ def cost_table(
         model: A stitched backbone, or an mm model that contains one.
         input_size: See :func:`empty_images`.
     """
+    return part_costs(model, input_size)[0]
+
+
+def part_costs(
+    model: nn.Module, input_size: tuple[int, int] | None = None
+) -> tuple[StitchTable, dict[Part, Cost]]:
+    """Return :func:`cost_table`, and FLOPs and parameters of every part of a model.
+
+    Parameters that several parts share count in each of them.
+    """
     model = unwrapped(model)
     space = find_stitched_backbone(model).space
     size = tuple(empty_images(model, input_size, batch=1).shape[-2:])
-    costs, scope = _counted_scope(model, size, partial(_count, model, size))
-    return StitchTable.counted(costs, size, space, scope)
+    count = partial(_count_parts, model, size)
+    (flops, params, stitches), scope = _counted_scope(model, size, count)
+    costs = {
+        i: Cost(sum(flops[p] for p in parts), params(*parts))
+        for i, parts in stitches.items()
+    }
+    table = StitchTable.counted(costs, size, space, scope)
+    return table, {part: Cost(flops[part], params(part)) for part in flops}
 
 
 def _counted_scope(
@@ -91,25 +107,6 @@ def _counted_scope(
     )
     print_log(words, 'current', logging.WARNING)
     return counted, FEATURES
-
-
-def part_costs(model: nn.Module, input_size: tuple[int, int]) -> dict[Part, Cost]:
-    """Count FLOPs and parameters of every part of a model; see :func:`cost_table`.
-
-    Parameters that several parts share count in each of them.
-    """
-    model, size = unwrapped(model), tuple(input_size)
-    count = partial(_count_parts, model, size)
-    (flops, params, _), _ = _counted_scope(model, size, count)
-    return {part: Cost(flops[part], params(part)) for part in flops}
-
-
-def _count(model: nn.Module, size: tuple[int, int], run: Forward) -> dict[int, Cost]:
-    flops, params, stitches = _count_parts(model, size, run)
-    return {
-        i: Cost(sum(flops[p] for p in parts), params(*parts))
-        for i, parts in stitches.items()
-    }
 
 
 def _count_parts(

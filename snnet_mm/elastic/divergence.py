@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from snnet_mm.costs import cost_table
 from snnet_mm.models import StitchedBackbone, find_stitched_backbone
 from snnet_mm.tasks import map_divergence, task_of
 
@@ -23,12 +22,12 @@ class PredictionDistance:
 
     Args:
         model: An mm model with a stitched backbone.
-        input_size: Height and width of its images.
+        scope: That of its cost table.
     """
 
-    def __init__(self, model: nn.Module, input_size: tuple[int, int]) -> None:
+    def __init__(self, model: nn.Module, scope: str | None) -> None:
         self.model, self.backbone = model, find_stitched_backbone(model)
-        scope, task = cost_table(model, input_size).scope, task_of(model)
+        task = task_of(model)
         self._run = task.run_features if scope else task.outputs
         self._divergence = map_divergence if scope else task.divergence(model)
 

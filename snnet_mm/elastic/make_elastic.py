@@ -252,7 +252,8 @@ class _Job:
             self.say(f'Branches are measured already: {path}')
             return known
         self.say(f'Measuring {steps} steps of the network on {len(fitted)} images')
-        search = Sensitivities(self.model, [*fitted], [*compared], self.size)
+        batches = [*fitted], [*compared]
+        search = Sensitivities(self.model, *batches, self.costs.scope)
         begin, first = time.monotonic(), len(known)
         for record in search.run(known):
             known.append(record)

@@ -84,7 +84,7 @@ class Sensitivities:
         model: An mm model with an :class:`ElasticBackbone`, in eval mode.
         fitted: Preprocessed images ``(B, 3, H, W)`` that maps are fitted on.
         compared: Other images, whose predictions are compared.
-        input_size: Height and width of the images.
+        scope: What the cost table of the model includes; see :class:`StitchTable`.
     """
 
     def __init__(
@@ -92,12 +92,12 @@ class Sensitivities:
         model: nn.Module,
         fitted: Sequence[Tensor],
         compared: Sequence[Tensor],
-        input_size: tuple[int, int],
+        scope: str | None = None,
     ) -> None:
         self.backbone = find_stitched_backbone(model)
         self.view = self.backbone.view
         self.fitted, self.compared = fitted, compared
-        self.predictions = PredictionDistance(model, input_size)
+        self.predictions = PredictionDistance(model, scope)
         ends, maps = self.view.ends, self.backbone.out == 'maps'
         self.read = [ends[i] for i in self.backbone.out_indices] if maps else []
         wanted = 'a network with branches, or with blocks that keep width and stride'

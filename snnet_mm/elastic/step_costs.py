@@ -7,10 +7,10 @@ import numpy as np
 from torch import nn
 
 from snnet_mm.anchors import BranchView
-from snnet_mm.costs import cost_table, measure_latency, part_costs
+from snnet_mm.costs import measure_latency, part_costs
 from snnet_mm.costs.parts import Part
 from snnet_mm.models import find_stitched_backbone
-from snnet_mm.stitching import Plan, Position, StitchTable, changes_of, write_plan
+from snnet_mm.stitching import Cost, Plan, Position, StitchTable, changes_of, write_plan
 
 # Shares of the units at which costs are taken: from all but one to a single one, as a
 # branch of all its units is not a narrow one and has other layers.
@@ -51,7 +51,7 @@ class StepCosts:
     @property
     def scope(self) -> str | None:
         """What the costs are of; see :class:`StitchTable`."""
-        return self._table.scope
+        return self._counted[0].scope
 
     def write(self, plan: Plan) -> str:
         """Return a plan as text; see :func:`write_plan`."""
@@ -68,13 +68,13 @@ class StepCosts:
         return value if cost == 'latency' else round(value)
 
     @cached_property
-    def _table(self) -> StitchTable:
-        return cost_table(self.model, self.size)
+    def _counted(self) -> tuple[StitchTable, dict[Part, Cost]]:
+        return part_costs(self.model, self.size)
 
     @cached_property
     def _tables(self) -> dict[str, tuple[float, dict[int, dict[int, float]]]]:
-        costs = part_costs(self.model, self.size)
-        whole = self._table[0]
+        table, costs = self._counted
+        whole = table[0]
         return {
             name: (
                 getattr(whole, name),

@@ -9,6 +9,7 @@ from mmengine.model import BaseModel
 from mmengine.registry import MODELS
 from torch import Tensor
 
+from snnet_mm.costs import cost_table
 from snnet_mm.models import (
     ElasticBackbone,
     ModelWrapper,
@@ -54,7 +55,8 @@ class ElasticTuningWrapper(ModelWrapper):
         """Return the losses of the active stitch for preprocessed images."""
         backbone = find_stitched_backbone(self)
         if self._predictions is None:
-            self._predictions = PredictionDistance(self.wrapped, inputs.shape[-2:])
+            scope = cost_table(self.wrapped, tuple(inputs.shape[-2:])).scope
+            self._predictions = PredictionDistance(self.wrapped, scope)
         predictions, active = self._predictions, backbone.active_stitch
         with torch.no_grad():
             set_stitch(self, 0)

@@ -68,7 +68,7 @@ def divergence_by_hand(model, chain, compared, order):
 @torch.no_grad()
 def test_divergences_equal_those_of_chains_made_by_hand(build):
     fitted, compared = images()
-    records = [*Sensitivities(build(), fitted, compared, (32, 32)).run()]
+    records = [*Sensitivities(build(), fitted, compared).run()]
     assert [r and [*r.divergence] for r in records] == [[0, 1], [0, 8]] * 2 + [None]
     assert [r and len(r.order) for r in records] == [2, 32, 2, 32, None]
     chains = ['0:1/32', '0:2/8', '1:1/32', '1:2/8']
@@ -84,9 +84,9 @@ def test_divergences_equal_those_of_chains_made_by_hand(build):
 
 def test_a_resumed_measurement_equals_one_from_the_start(build):
     fitted, compared = images()
-    wanted = [*Sensitivities(build(), fitted, compared, (32, 32)).run()]
+    wanted = [*Sensitivities(build(), fitted, compared).run()]
     for known in (1, 4, 5):
-        search = Sensitivities(build(), fitted, compared, (32, 32))
+        search = Sensitivities(build(), fitted, compared)
         assert [*search.run(wanted[:known])] == wanted[known:]
 
 
@@ -94,11 +94,11 @@ def test_predictions_that_are_not_finite_are_refused(build):
     fitted, compared = images()
     compared = [batch.clone() for batch in compared]
     compared[1][0, 0, 0, 0] = torch.inf
-    search = Sensitivities(build(), fitted, compared, (32, 32))
+    search = Sensitivities(build(), fitted, compared)
     with pytest.raises(ValueError, match='finite predictions .*checkpoint'):
         [*search.run()]
     fitted = [fitted[0] * torch.nan, *fitted[1:]]
-    search = Sensitivities(build(), fitted, images()[1], (32, 32))
+    search = Sensitivities(build(), fitted, images()[1])
     with pytest.raises(ValueError, match='finite activations'):
         [*search.run()]
 
@@ -107,7 +107,7 @@ def test_a_network_that_cannot_skip_anything_is_refused(build, monkeypatch):
     model = build()
     monkeypatch.setattr(BranchView, 'skippable', ())
     with pytest.raises(ValueError, match="'PlainViT' is .*branches.*model.backbone"):
-        Sensitivities(model, *images(), (32, 32))
+        Sensitivities(model, *images())
 
 
 def test_harm_scales_the_measured_width_by_the_error_of_the_fit():

@@ -19,9 +19,18 @@ ROOT = Path(__file__).parents[2]
 # Stands in for the interpreter: notes what it is to run, and writes checkpoints.
 PYTHON = """#!/usr/bin/env bash
 echo "$*" >>commands
-case $1 in
-*camvid.py) mkdir -p "$3" ;;
-*train.py) mkdir -p "$4" && touch "$4/iter_20.pth" ;;
+tool=$1
+case $tool in *camvid.py) mkdir -p "$3" ;; esac
+while [ $# -gt 0 ]; do
+  case $1 in --work-dir | --out) out=$2 ;; esac
+  shift
+done
+case $tool in
+*train.py) mkdir -p "$out" && touch "$out/iter_20.pth" ;;
+*make_elastic.py) mkdir -p "$out" && touch "$out/stitches.json" ;;
+*export_stitch.py) mkdir -p "$out" && touch "$out/stitch_3.pth" ;;
+*stitch_models.py) touch "$out" ;;
+*test.py) mkdir -p "$out/1" && touch "$out/1/stitches.json" ;;
 esac
 """
 
@@ -74,24 +83,37 @@ def test_the_short_chain(tutorial, tmp_path):
     python = tmp_path / 'copy/.venv/bin/python'
     python.write_text(PYTHON)
     python.chmod(0o755)
-    env = dict(os.environ, ITERS='20', SOURCE=f'file://{tutorial.parent}')
+    env = dict(os.environ, ITERS='20', MORE='20', SOURCE=f'file://{tutorial.parent}')
     env['WEIGHTS'] = 'dinov2.pth'
-    script = [tmp_path / 'copy/tools/camvid.sh']
-    subprocess.run(script, cwd=tmp_path, env=env, check=True, capture_output=True)
-    lines = (tmp_path / 'copy/commands').read_text().splitlines()
+    commands = tmp_path / 'copy/commands'
+
+    def run(*args):
+        commands.write_text('')
+        script = [tmp_path / 'copy/tools/camvid.sh', *args]
+        subprocess.run(script, cwd=tmp_path, env=env, check=True, capture_output=True)
+        lines = commands.read_text().splitlines()
+        return [line.split()[0].rpartition('/')[2] for line in lines], lines
+
+    tools, lines = run()
+    assert tools == ['camvid.py', 'train.py', 'make_elastic.py']
     assert lines[0].split()[1].endswith('tutorial/CamVid')
-    tools = [line.split()[0].rpartition('/')[2] for line in lines[1:]]
-    assert tools == ['train.py', 'make_elastic.py']
     parser = ArgumentParser()
     parser.add_argument('--cfg-options', nargs='+', action=DictAction)
     parser.add_argument('--iters', type=int)
-    train, elastic = (parser.parse_known_args(shlex.split(n))[0] for n in lines[1:])
-    assert (train.iters, elastic.iters) == (20, 0)
+    train = parser.parse_known_args(shlex.split(lines[1]))[0]
+    assert train.iters == 20
     network = load_config(ROOT / lines[1].split()[1], train.cfg_options)
     assert network.model.backbone.init_cfg.checkpoint == 'dinov2.pth'
     assert lines[1].split()[1] == lines[2].split()[1]
     assert (tmp_path / 'copy' / lines[2].split()[2]).exists()
-    # Once more, nothing is fetched or trained again.
-    subprocess.run(script, cwd=tmp_path, env=env, check=True, capture_output=True)
-    again = (tmp_path / 'copy/commands').read_text().splitlines()[len(lines) :]
-    assert again == lines[2:]
+    # Once more, nothing is fetched, trained or measured again.
+    assert run() == ([], [])
+
+    tools, lines = run('pair')
+    steps = 'export_stitch.py', 'stitch_models.py', 'train.py', 'train.py'
+    assert tools == [*steps, 'make_elastic.py', *['test.py'] * 3, 'compare_fronts.py']
+    both, more = (parser.parse_known_args(shlex.split(n))[0] for n in lines[2:4])
+    assert both.iters == more.iters == 20
+    assert more.cfg_options['model.init_cfg.checkpoint'].endswith('network/iter_20.pth')
+    assert lines[-1].count('/1/stitches.json') == 3
+    assert run('pair')[0] == ['compare_fronts.py']

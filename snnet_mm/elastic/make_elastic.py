@@ -61,7 +61,8 @@ from .tuning import tuning_config
 # see docs/explanation/tried_and_left.md. Classifiers need more for both: each of their
 # images has one cls token and few patches.
 NUM_IMAGES, FIT_IMAGES, OF_CLASSIFIERS = 64, 200, 500
-NUM_COMPARED = 24  # other images, whose predictions are compared
+# Other images, whose predictions are compared: fewer if images have many tokens.
+NUM_COMPARED, FEWEST_COMPARED, COMPARED_TOKENS = 24, 4, 5000
 FITS = 'chain_fits'  # in the meta of elastic.pth: what its chains were fitted on
 
 
@@ -234,7 +235,7 @@ class _Job:
         fitted = self._images(num_images)
         other = dict(seed=self.seed, skip=len(fitted))
         compared = ImageBatches(
-            self.cfg, self.model, NUM_COMPARED, self.images, **other
+            self.cfg, self.model, self._num_compared(), self.images, **other
         )
         identity = dict(
             network=self.digest,
@@ -266,6 +267,13 @@ class _Job:
                 f'  {describe(unit, record)}, {len(known)}/{steps}, ETA {clock(left)}'
             )
         return known
+
+    def _num_compared(self) -> int:
+        """Return the number of images whose predictions are compared."""
+        if task_of(self.model).name == 'classification':
+            return NUM_COMPARED
+        wanted = -(-COMPARED_TOKENS // min(self.tokens))
+        return min(NUM_COMPARED, max(FEWEST_COMPARED, wanted))
 
     def _images(
         self, num_images: int | None, default: int = NUM_IMAGES

@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from types import SimpleNamespace
 
 import cv2
 import numpy as np
@@ -453,6 +454,22 @@ def test_classifiers_and_wide_branches_are_fitted_on_more_images(
     options = dict(plans=['1:0/0'], num_images=None, say=lines.append)
     quick(*trained(task), tmp_path, **options)
     assert f'Fitting 1 chains on {number} images' in lines
+
+
+@pytest.mark.parametrize(
+    'task, tokens, number',
+    [
+        ('segmentation', [205, 204], 24),
+        ('segmentation', [4096, 1024], 5),
+        ('detection', [9000], 4),
+        ('classification', [1025], 24),
+    ],
+)
+def test_fewer_images_of_many_tokens_are_compared(monkeypatch, task, tokens, number):
+    module = sys.modules[make_elastic.__module__]
+    monkeypatch.setattr(module, 'task_of', lambda model: SimpleNamespace(name=task))
+    job = SimpleNamespace(tokens=tokens, model=None)
+    assert module._Job._num_compared(job) == number
 
 
 def test_fewer_tokens_than_ten_per_unknown_are_warned_of(trained, quick, tmp_path):

@@ -13,15 +13,23 @@ SMALL = dict(depth=2, embed_dim=24, num_heads=3)
 TIMM = 'vit_tiny_patch16_224.augreg_in21k', 'deit3_small_patch16_224.fb_in1k'
 
 
-def families():
-    """Yield configs of anchors as parameters of tests; of ResNets, a single one."""
+def families(quick=None):
+    """Yield configs of anchors as parameters of tests; of ResNets, a single one.
+
+    Those whose ids are not in ``quick``, if it is given, are for slow tests.
+    """
+    for name, config in _families():
+        slow = quick is not None and name not in quick
+        yield pytest.param(config, id=name, marks=[pytest.mark.slow] * slow)
+
+
+def _families():
     for family, kind, settings, _ in [*PLAIN_CASES, *STAGED_CASES]:
         if family != 'MMResNet' or kind == 'mmseg.ResNet':
             net = dict(type=kind, **settings)
-            yield pytest.param(dict(type=family, net=net), id=kind)
+            yield kind, dict(type=family, net=net)
     for settings in OWN:
-        config = dict(type='PlainViT', arch=ARCH, **settings)
-        yield pytest.param(config, id='PlainViT')
+        yield 'PlainViT', dict(type='PlainViT', arch=ARCH, **settings)
     for model in TIMM:
         config = dict(type='TimmAnchor', model=model, img_size=32, model_args=SMALL)
-        yield pytest.param(config, id=model)
+        yield model, config

@@ -21,21 +21,25 @@ GROUPS_OF_38 = [1, *[6] * 5, 1]
 GROUPS_OF_10_G = [1, 8, *[4, 4, 8, 12, 8] * 3, 4, 4, 8, 1]
 
 
+def slow(*case):
+    return pytest.param(*case, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     'name, groups, rank',
     [
         (SETR.format('snnetv1-deit3-s-l'), None, None),
-        (SETR.format('snnetv2-deit3-s-l-tws-ros'), GROUPS_OF_134, None),
+        slow(SETR.format('snnetv2-deit3-s-l-tws-ros'), GROUPS_OF_134, None),
         (SETR.format('snnetv2-deit3-s-l'), GROUPS_OF_134, 16),
         (SETR.format('snnetv2-deit3-b-l'), None, 4),
         (NYU.format('snnetv2-deit3-s-l'), GROUPS_OF_134, 4),
         (NYU.format('snnetv2-deit3-s-l-r16'), None, 16),
-        (DINOV2, GROUPS_OF_134, 16),
+        slow(DINOV2, GROUPS_OF_134, 16),
         (CAMVID, GROUPS_OF_38, 16),
         (IN1K.format('snnetv1-deit3-b-l'), None, None),
         (IN1K.format('snnetv2-deit3-s-l-tws'), None, None),
-        (IN1K.format('snnetv2-deit3-s-b'), GROUPS_OF_134, 16),
-        (
+        slow(IN1K.format('snnetv2-deit3-s-b'), GROUPS_OF_134, 16),
+        slow(
             IN1K.replace('8xb32', '8xb64').format('snnetv2-deit3-b-l-r64'),
             GROUPS_OF_134,
             64,

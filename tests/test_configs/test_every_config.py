@@ -27,12 +27,8 @@ ALL = [n for n in paths('**/*.py') if not any(part in n for part in LEFT_OUT)]
 # One of each kind; the others differ in widths, ranks, weights or stitches, and take
 # their step where slow tests are run. Toy configs of SETR and DPT do it elsewhere.
 QUICK = (
-    'bridging/bridge-vit-s-resnet50',
     'bridging/tiny/bridge-vit-vit-bottleneck',
     'dinov2/eomt_dinov2-s_1xb4',
-    'esta/fgvc/snnetv1-augreg-ti-s-b_1xb64-100e_cub',
-    'imagenet/snnetv2-deit3-s-l_',
-    'imagenet/snnetv1-levit',
     'imagenet/snnetv1-resnet18-swin',
     'imagenet/tiny/vit-ti',
     'setr/setr-naive_deit3-s_8xb2-80k',

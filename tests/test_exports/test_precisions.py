@@ -186,7 +186,11 @@ def test_two_exports_into_one_folder(exporter, tmp_path):
 @writes_onnx
 @pytest.mark.parametrize(
     ('bundle', 'verify_on', 'number'),
-    [(False, 'val', 1), (True, None, 1), (True, 'val', 2)],
+    [
+        (False, 'val', 1),
+        pytest.param(True, None, 1, marks=pytest.mark.slow),
+        pytest.param(True, 'val', 2, marks=pytest.mark.slow),
+    ],
 )
 def test_written_file_is_opened_once(exporter, monkeypatch, bundle, verify_on, number):
     """And again after its weights have moved to the file of the bundle."""

@@ -4,17 +4,19 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from mmengine.config import Config, ConfigDict
 from mmengine.registry import DATASETS
 from narrow_configs import write_data
 from stock_configs import SIDE, WIDTH, narrow_stock
 
+import snnet_mm as sn
+from snnet_mm.runtime import Detections
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / 'docs' / 'tutorials' / 'stock_config.md'
 NAMES = 'setr', 'upernet', 'dpt', 'mask-rcnn', 'classifier'
-SLOW = [pytest.mark.slow]
-CASES = [pytest.param(name, marks=SLOW * (name != 'setr')) for name in NAMES]
 
 
 def printed(page):
@@ -53,7 +55,8 @@ def narrowed(cfg, data, work_dir):
     return str(work_dir / 'narrow.py')
 
 
-@pytest.mark.parametrize('name', CASES)
+@pytest.mark.slow
+@pytest.mark.parametrize('name', NAMES)
 def test_a_printed_config_is_trained_tested_and_exported(
     name, data, run_here, tmp_path
 ):
@@ -86,3 +89,14 @@ def test_a_printed_config_is_trained_tested_and_exported(
     out = tmp_path / 'alone'
     run_here('export_stitch.py', config, checkpoint, '--stitch-id', '4', '--out', out)
     assert {'stitch_4.py', 'stitch_4.pth'} <= {p.name for p in out.iterdir()}
+    bundle, ids = tmp_path / 'bundle', f'0,{key}' if key else '0,4'
+    run_here(
+        'export_stitch.py', config, checkpoint, '--stitch-id', ids, '--out', bundle
+    )
+    runtime = sn.Runtime(bundle)
+    assert [*runtime.stitches] == [int(i) for i in ids.split(',')]
+    prediction = runtime(np.zeros((SIDE, SIDE, 3), np.uint8))
+    if name == 'mask-rcnn':
+        assert isinstance(prediction, Detections)
+    else:
+        assert prediction.shape == ((2,) if name == 'classifier' else (SIDE, SIDE))

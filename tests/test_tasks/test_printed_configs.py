@@ -86,13 +86,16 @@ def test_a_printed_config_is_trained_tested_and_exported(
     assert row['flops'] <= limit
     assert row['metrics'] == pytest.approx(rows[key]['metrics'], nan_ok=True)
 
-    out = tmp_path / 'alone'
-    run_here('export_stitch.py', config, checkpoint, '--stitch-id', '4', '--out', out)
+    def exported(ids, folder):
+        # The image size of detectors is not in the config.
+        options = '--stitch-id', ids, '--shape', f'{SIDE}x{SIDE}', '--out', folder
+        run_here('export_stitch.py', config, checkpoint, *options)
+        return folder
+
+    out = exported('4', tmp_path / 'alone')
     assert {'stitch_4.py', 'stitch_4.pth'} <= {p.name for p in out.iterdir()}
-    bundle, ids = tmp_path / 'bundle', f'0,{key}' if key else '0,4'
-    run_here(
-        'export_stitch.py', config, checkpoint, '--stitch-id', ids, '--out', bundle
-    )
+    ids = f'0,{key}' if key else '0,4'
+    bundle = exported(ids, tmp_path / 'bundle')
     runtime = sn.Runtime(bundle)
     assert [*runtime.stitches] == [int(i) for i in ids.split(',')]
     prediction = runtime(np.zeros((SIDE, SIDE, 3), np.uint8))

@@ -124,7 +124,7 @@ def row_of(stitch: dict, file: dict, manifest: dict) -> dict[str, str]:
 def report(manifest: dict, out: Path, tolerance: float) -> None:
     """Print a table of all files, including omitted ones, and the next command."""
     from snnet_mm.evaluation import wide_console
-    from snnet_mm.exports.request import tolerance_for
+    from snnet_mm.exports.verification import tolerance_for
 
     table = Table(
         title=f'Compared with the stitched model on {manifest["compared_on"]}'

@@ -47,10 +47,10 @@ from .comparison import (
 from .description import check_windows, describe_graphs
 from .formats import FORMATS, PRECISIONS, Written
 from .graph import StitchBuild
-from .request import PYTORCH, ExportRequest, judge
+from .request import ExportRequest
 from .shared_weights import share_weights
 from .single import anchors_of, single_stitch
-from .verification import Verified, results_by_kind, verify
+from .verification import PYTORCH, Verified, judge, results_by_kind, verify
 
 NUM_IMAGES = 2  # of a comparison; tracing any batch size needs two or more
 UNFINISHED = '.export-'  # prefix of folders of unfinished exports

@@ -1,5 +1,6 @@
-"""Metrics of exported files compared with the same stitch in PyTorch."""
+"""Metrics of exported files, compared with the same stitch in PyTorch."""
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -18,14 +19,16 @@ from torch.utils.data import DataLoader
 from snnet_mm.costs import size_name
 from snnet_mm.datasets import check_data_folders, spread
 from snnet_mm.evaluation.metric_buffers import MetricBuffers, StitchScores
-from snnet_mm.stitching import StitchTable
+from snnet_mm.stitching import HIGHER, StitchTable, key_metric, metric_directions
 from snnet_mm.tasks import check_partial, task_of
 from snnet_mm.tasks.base import Predictions
 from snnet_mm.training.trial import evaluator_of
 from snnet_mm.utils import check
 
-from .formats import Run, runtime_setup
-from .request import PYTORCH
+from .formats import Run, Written, runtime_setup
+from .request import ExportRequest
+
+PYTORCH = 'pytorch'
 
 WARM_UP = 2  # first calls, whose times are discarded
 
@@ -137,3 +140,53 @@ class _Network:
             return result
 
         return run
+
+
+def lost_points(value: float, wanted: float, higher_is_better: bool) -> float:
+    """Return the loss of a metric in points of 100, or of an error in percent.
+
+    Shares from 0 to 1 are converted to points. NaN is an infinite loss, or none if
+    ``wanted`` is NaN, too.
+    """
+    if math.isnan(value):
+        return 0.0 if math.isnan(wanted) else math.inf
+    if higher_is_better:
+        return (wanted - value) * (100 if max(value, wanted) <= 1 else 1)
+    return 100 * (value - wanted) / max(abs(wanted), 1e-9)
+
+
+def tolerance_for(lost: float) -> float:
+    """Return the smallest tolerance of two decimals that allows a loss."""
+    return math.ceil(100 * lost - 1e-6) / 100 if math.isfinite(lost) else lost
+
+
+def judge(
+    stitch_id: int, file: Written, found: Mapping[str, Verified], request: ExportRequest
+) -> tuple[dict, bool]:
+    """Return the manifest's entry of an evaluated file, and whether to keep it.
+
+    Raises:
+        ValueError: If an fp32 file, which has no fallback, loses too much, or if the
+            direction of the metric is unknown.
+    """
+    (own, ms), (wanted, wanted_ms) = found[file.path.name], found[PYTORCH]
+    metric = key_metric(wanted.metrics)
+    direction = metric_directions(wanted.metrics).get(metric)
+    check(direction, '--verify-on', metric, 'a metric whose direction is known')
+    scores = own.metrics[metric], wanted.metrics[metric]
+    lost = lost_points(*scores, direction == HIGHER)
+    kept = round(lost, 6) <= request.tolerance
+    what = f'at least {tolerance_for(lost)}, what stitch {stitch_id} loses as '
+    what += f'{file.format} in {file.precision}: {metric} {scores[0]:.4g} '
+    what += f'instead of {scores[1]:.4g}'
+    check(kept or file.precision != 'fp32', '--tolerance', request.tolerance, what)
+    interval = (math.nan,)
+    if own.images and wanted.images:
+        interval = own.images.difference_from(wanted.images)
+    numbers = dict(value=scores[0], pytorch=scores[1], lost=lost)
+    about = dict(on=request.verify_on, images=own.num_images, metric=metric)
+    # JSON has neither NaN nor infinity.
+    about |= {k: v if math.isfinite(v) else None for k, v in numbers.items()}
+    about |= dict(interval=interval if all(map(math.isfinite, interval)) else None)
+    metrics = {k: v for k, v in own.metrics.items() if math.isfinite(v)}
+    return about | dict(ms=ms, pytorch_ms=wanted_ms, metrics=metrics), kept

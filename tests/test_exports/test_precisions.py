@@ -23,8 +23,7 @@ from snnet_mm.exports import (
     read_manifest,
 )
 from snnet_mm.exports.graph import PredictionGraph
-from snnet_mm.exports.request import lost_points, tolerance_for
-from snnet_mm.exports.verification import verify
+from snnet_mm.exports.verification import lost_points, tolerance_for, verify
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import set_stitch
 from snnet_mm.runtime import bundle

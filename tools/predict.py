@@ -30,7 +30,7 @@ SECONDS = dict(h=3600, m=60, s=1)
 
 
 def parse_args() -> argparse.Namespace:
-    usage = '%(prog)s {BUNDLE | CONFIG CKPT} SOURCE --out DIR [options]'
+    usage = '%(prog)s [-h] --out DIR [options] {BUNDLE | CONFIG CKPT} SOURCE'
     parser = ToolParser('Predict the images of a folder or a list', usage=usage)
     add = parser.add_argument
     what = 'folder of a bundle (tools/export_stitch.py), or config and checkpoint'

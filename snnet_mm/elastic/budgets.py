@@ -38,8 +38,7 @@ def reachable(
     total = costs.of('flops', whole)
     if not given:
         budgets = [Budget(SHARE, share) for share in SHARES]
-        least = _cheapest(costs, 'flops')
-        if costs.of('flops', least) > min(SHARES) * total:
+        if costs.of('flops', _cheapest(costs, 'flops')) > min(SHARES) * total:
             steps = (i for i in range(view.depth) if len(_units(view, i)) > 1)
             branches = sum(costs.step('flops', i, whole[i]) for i in steps)
             budgets = [Budget('flops', total - (1 - s) * branches) for s in SHARES]

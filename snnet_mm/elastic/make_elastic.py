@@ -62,7 +62,7 @@ from .tuning import tuning_config
 # images has one cls token and few patches.
 NUM_IMAGES, FIT_IMAGES, OF_CLASSIFIERS = 64, 200, 500
 # Other images, whose predictions are compared: fewer if images have many tokens.
-NUM_COMPARED, FEWEST_COMPARED, COMPARED_TOKENS = 24, 4, 5000
+NUM_COMPARED, MIN_COMPARED, COMPARED_TOKENS = 24, 4, 5000
 FITS = 'chain_fits'  # in the meta of elastic.pth: what its chains were fitted on
 
 
@@ -273,7 +273,7 @@ class _Job:
         if task_of(self.model).name == 'classification':
             return NUM_COMPARED
         wanted = -(-COMPARED_TOKENS // min(self.tokens))
-        return min(NUM_COMPARED, max(FEWEST_COMPARED, wanted))
+        return min(NUM_COMPARED, max(MIN_COMPARED, wanted))
 
     def _images(
         self, num_images: int | None, default: int = NUM_IMAGES

@@ -81,7 +81,10 @@ class LeastSquares:
 
     @property
     def num_seen(self) -> int:
-        """Number of activation pairs: the product of the columns of ones."""
+        """Number of activation pairs, or the sum of their weights, rounded down.
+
+        It is the product of the columns of ones.
+        """
         return int(self._sums[0][-1, -1])
 
     @property

@@ -31,11 +31,11 @@ pair:  ## the same; then stitch one of its budgets with the network, train and c
 
 test:  ## set up .venv with all packages and run pytest, e.g. make test ARGS="-k space"
 	$(SETUP) test
-	@$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 coverage:  ## the same with lines counted: a table, and htmlcov/index.html
 	$(SETUP) test
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --cov --cov-report=term \
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --cov --cov-report=term \
 		--cov-report=html $(ARGS)
 
 docs:  ## build the pages into build/site; a broken link is an error

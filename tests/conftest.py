@@ -27,6 +27,10 @@ torchvision_ops.install()
 # The models of these tests are too small to benefit from threads.
 torch.set_num_threads(1)
 
+# The first backward pass counts devices. If it counts fake ones, as of
+# test_cuda_devices.py, autograd starts threads for them and refuses to run after a fork.
+torch.ones((), requires_grad=True).backward()
+
 
 # These fork the process and run first: threads of other tests do not survive a fork.
 FORKING = (

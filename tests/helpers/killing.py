@@ -6,7 +6,6 @@ import signal
 import sys
 import threading
 import traceback
-from pathlib import Path
 
 from mmengine.fileio import LocalBackend
 
@@ -26,6 +25,7 @@ def fork(work, folder, kill_at=None, counted=None):
     pid = os.fork()
     if pid:
         return pid
+    stderr = os.dup(2)
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         os.dup2(1, 2)
@@ -33,7 +33,7 @@ def fork(work, folder, kill_at=None, counted=None):
         sys.addaudithook(_audit(folder, kill_at, counted))
         work()
     except BaseException:
-        Path(folder, 'error').write_text(traceback.format_exc())
+        os.write(stderr, traceback.format_exc().encode())
         os._exit(1)
     os._exit(0)
 

@@ -27,8 +27,8 @@ torchvision_ops.install()
 # The models of these tests are too small to benefit from threads.
 torch.set_num_threads(1)
 
-# The first backward pass counts devices. If it counts fake ones, as of
-# test_cuda_devices.py, autograd starts threads for them and refuses to run after a fork.
+# The first backward pass counts devices. If it finds fake ones (test_cuda_devices.py),
+# autograd starts threads for them and refuses to run in a fork.
 torch.ones((), requires_grad=True).backward()
 
 

@@ -60,7 +60,7 @@ from .tuning import tuning_config
 # Images on which steps are measured and, as accuracy gains by more, chains are fitted;
 # see docs/explanation/tried_and_left.md. Classifiers need more for both: each of their
 # images has one cls token and few patches.
-NUM_IMAGES, FIT_IMAGES, OF_CLASSIFIERS = 64, 200, 500
+NUM_IMAGES, FIT_IMAGES, OF_CLASSIFIERS = 24, 200, 500
 # Other images, whose predictions are compared: fewer if images have many tokens.
 NUM_COMPARED, MIN_COMPARED, COMPARED_TOKENS = 24, 4, 5000
 FITS = 'chain_fits'  # in the meta of elastic.pth: what its chains were fitted on
@@ -111,9 +111,10 @@ def make_elastic(
         blocks: Blocks that each chain keeps whole, instead of budgets and plans.
         iters: Tuning iterations of maps and projections. The network stays frozen.
         rate: Peak learning rate of tuning.
-        num_images: Number of images that maps are fitted on. Default: 200, and 64 while
-            widths are chosen, or 500 for classifiers, whose images have one cls token
-            and few patches.
+        num_images: Number of images that maps are fitted on. Default: 200, or 500 for
+            classifiers, whose images have one cls token and few patches. While widths
+            are chosen, no more of them are used than the widest branch needs, ten
+            tokens per channel of its output projection, but at least 24.
         whole: Whether ``elastic.pth`` includes the network. Otherwise it records the
             path and digest of the checkpoint, and loading checks both.
         seed: Seed of the choice of images and of training.
@@ -232,7 +233,8 @@ class _Job:
     def _records(self, num_images: int | None) -> list[StepRecord | None]:
         """Return the records of all steps; resume an interrupted measurement."""
         path = self.folder / 'search.json'
-        fitted = self._images(num_images)
+        enough = self._enough_images(NUM_IMAGES)
+        fitted = self._images(enough if num_images is None else min(enough, num_images))
         other = dict(seed=self.seed, skip=len(fitted))
         compared = ImageBatches(
             self.cfg, self.model, self._num_compared(), self.images, **other
@@ -275,22 +277,21 @@ class _Job:
         wanted = -(-COMPARED_TOKENS // min(self.tokens))
         return min(NUM_COMPARED, max(MIN_COMPARED, wanted))
 
-    def _images(
-        self, num_images: int | None, default: int = NUM_IMAGES
-    ) -> ImageBatches:
-        """Return the images of fits, by default enough for the widest branch."""
-        if num_images is None:
-            classifies = task_of(self.model).name == 'classification'
-            num_images = OF_CLASSIFIERS if classifies else default
-            narrow = (i for i, width in enumerate(self.view.widths) if width > 1)
-            unknowns = [(i, self.view.widths[i] * self.view[i].group) for i in narrow]
-            wanted = [-(-TOKENS * n // self.tokens[i]) for i, n in unknowns]
-            num_images = max(num_images, *wanted, 0)
-        return ImageBatches(self.cfg, self.model, num_images, self.images, self.seed)
+    def _enough_images(self, at_least: int) -> int:
+        """Return the number of images whose tokens are enough for the widest branch."""
+        classifies = task_of(self.model).name == 'classification'
+        narrow = (i for i, width in enumerate(self.view.widths) if width > 1)
+        unknowns = [(i, self.view.widths[i] * self.view[i].group) for i in narrow]
+        wanted = [-(-TOKENS * n // self.tokens[i]) for i, n in unknowns]
+        return max(OF_CLASSIFIERS if classifies else at_least, *wanted, 0)
+
+    def _images(self, number: int) -> ImageBatches:
+        return ImageBatches(self.cfg, self.model, number, self.images, self.seed)
 
     def fit(self, chains: Sequence[str], num_images: int | None, whole: bool) -> None:
         """Fit the chains, and write config and checkpoint."""
-        batches = self._images(num_images, FIT_IMAGES)
+        default = self._enough_images(FIT_IMAGES)
+        batches = self._images(default if num_images is None else num_images)
         self.chains = [*chains]
         backbone = self.conversion.give_chains(self.model, self.chains)
         self._check_tokens(backbone, batches)

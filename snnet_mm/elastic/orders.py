@@ -5,6 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from snnet_mm.models.layers.least_squares import factor_with_ridge
+
 SHARE = 8  # an eighth of the rest is left out at a time
 RIDGE = 1e-4  # of the mean diagonal
 
@@ -40,10 +42,11 @@ def rank_units(sums: tuple[Tensor, Tensor, Tensor], group: int = 1) -> UnitRanki
     mean, of_y = gram[-1, :-1] / number, cross[-1] / number
     gram = gram[:-1, :-1] / number - mean.outer(mean)
     cross = cross[:-1] / number - mean.outer(of_y)
-    inverse = torch.cholesky_inverse(_factor(gram))
+    ridge = RIDGE * gram.diagonal().mean().clamp(min=1e-30)
+    inverse = torch.cholesky_inverse(factor_with_ridge(gram, ridge))
     weights = inverse @ cross
     units = len(gram) // group
-    left = torch.arange(units)
+    left = torch.arange(units, device=gram.device)
     variance = outputs.diagonal()[: len(of_y)].sum() / number - of_y.square().sum()
     error = (variance - (weights * cross).sum()).clamp(min=0).item()
     errors, gone = {units: error}, []
@@ -53,7 +56,7 @@ def rank_units(sums: tuple[Tensor, Tensor, Tensor], group: int = 1) -> UnitRanki
         ranked = losses.argsort()
         leaving, staying = ranked[:count], ranked[count:].sort().values
         gone = left[leaving].flip(0).tolist() + gone
-        a, b = (_channels(units, group) for units in (staying, leaving))
+        a, b = (channels_of(units, group) for units in (staying, leaving))
         block = inverse[b][:, b]
         both = torch.cat([inverse[b][:, a], weights[b]], dim=1)
         solved = torch.linalg.solve(block, both)
@@ -65,31 +68,18 @@ def rank_units(sums: tuple[Tensor, Tensor, Tensor], group: int = 1) -> UnitRanki
     return UnitRanking(left.tolist() + gone, errors)
 
 
-def _factor(gram: Tensor) -> Tensor:
-    """Return the Cholesky factor of a matrix with the least ridge that allows one.
-
-    Sums of few tokens, or of channels whose mean is far above their variance, are
-    singular to rounding.
-    """
-    guard = RIDGE * gram.diagonal().mean().clamp(min=1e-30)
-    failed = True
-    while failed:
-        gram.diagonal().add_(guard)
-        factor, failed = torch.linalg.cholesky_ex(gram)
-        guard = 10 * guard
-    return factor
-
-
 def _losses(inverse: Tensor, weights: Tensor, group: int) -> Tensor:
     """Return what the error grows by without each unit."""
     if group == 1:
         return weights.square().sum(1) / inverse.diagonal()
     units = len(inverse) // group
     blocks = inverse.view(units, group, units, group)
-    blocks = blocks[torch.arange(units), :, torch.arange(units)]
+    each = torch.arange(units, device=inverse.device)
+    blocks = blocks[each, :, each]
     weights = weights.view(units, group, -1)
     return (weights * torch.linalg.solve(blocks, weights)).sum((1, 2))
 
 
-def _channels(units: Tensor, group: int) -> Tensor:
-    return (units[:, None] * group + torch.arange(group)).flatten()
+def channels_of(units: Tensor, group: int) -> Tensor:
+    """Return the hidden channels of some units, in their order."""
+    return (units[:, None] * group + torch.arange(group, device=units.device)).flatten()

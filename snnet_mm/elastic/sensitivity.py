@@ -14,7 +14,7 @@ from snnet_mm.models.layers.narrow_branch import UnitOrder
 from snnet_mm.utils import check
 
 from .divergence import PredictionDistance
-from .orders import rank_units
+from .orders import channels_of, rank_units
 
 RIDGE = 1e-4
 MEASURED = 4  # one of so many units runs in the measured width of a branch
@@ -146,26 +146,17 @@ class Sensitivities:
         self, i: int, before: Sequence[TokenState], after: Sequence[TokenState]
     ) -> tuple[nn.Module, float]:
         dims = before[0].fitted.shape[-1], after[0].fitted.shape[-1]
-        layer = self._fitted(self.backbone.gap_layer(*dims), before, after)
+        layer = self.backbone.gap_layer(*dims).to(before[0].tokens.device)
+        fit = LayerFit(layer, RIDGE, before[0].tokens.device)
+        for x, y in zip(before, after, strict=True):
+            fit.update(x, y)
+        fit.set_maps()
         total = number = 0.0
         for x, y in zip(before, after, strict=True):
             difference = layer.map_state(x).tokens - y.tokens
             total += difference.square().sum().item()
             number += difference[..., 0].numel()
         return layer, total / number
-
-    def _fitted(
-        self,
-        layer: nn.Module,
-        before: Sequence[TokenState],
-        after: Sequence[TokenState],
-    ) -> nn.Module:
-        device = before[0].tokens.device
-        fit = LayerFit(layer.to(device), RIDGE, device)
-        for x, y in zip(before, after, strict=True):
-            fit.update(x, y)
-        fit.set_maps()
-        return layer
 
     def _narrow(
         self,
@@ -182,12 +173,13 @@ class Sensitivities:
         fit = LeastSquares(branch.units * branch.group, dim, True, RIDGE, device, False)
         for x, y in zip(before, after, strict=True):
             fit.update(*whole.pair(x, y))
-        ranking = rank_units(tuple(s.cpu() for s in fit.sums), branch.group)
+        ranking = rank_units(fit.sums, branch.group)
         record.order = ranking.order
         record.errors |= ranking.errors
         order.index.copy_(torch.tensor(ranking.order))
         units = max(1, branch.units // MEASURED)
-        layer = self._fitted(NarrowBranch(branch, units, dim, order, i), before, after)
+        layer = NarrowBranch(branch, units, dim, order, i).to(device)
+        layer.set_map(*fit.x_to_y(channels_of(order.index[:units], branch.group)))
         states = [layer.map_state(state) for state in compared]
         record.divergence[units] = self._divergence(states, i)
 

@@ -68,3 +68,12 @@ def test_rank_units_of_singular_sums_is_a_whole_order():
     x, y = torch.cat([h, ones], 1).float(), torch.cat([h[:, :2], ones], 1).float()
     sums = (x.T @ x).double(), (x.T @ y[:, :2]).double(), (y.T @ y).double()
     assert sorted(rank_units(sums).order) == [*range(12)]
+
+
+def test_rank_units_stays_on_the_device_of_the_sums():
+    h, y = activations(6, 4)
+    wanted = ranked(h, y, 4)
+    fit = LeastSquares(h.shape[1], y.shape[1])
+    fit.update(h, y)
+    with torch.device('meta'):  # where a tensor of no stated device would be
+        assert rank_units(fit.sums, 4) == wanted

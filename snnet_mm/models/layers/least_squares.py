@@ -93,9 +93,15 @@ class LeastSquares:
         xx, xy, yy = self._seen()
         return xx, xy, yy
 
-    def x_to_y(self) -> tuple[Tensor, Tensor]:
-        """Return weight ``(y_dim, x_dim)`` and bias ``(y_dim,)`` from x to y."""
+    def x_to_y(self, channels: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return weight ``(y_dim, x_dim)`` and bias ``(y_dim,)`` from x to y.
+
+        ``channels`` of x, if given, are the only inputs, in their order.
+        """
         xx, xy, *_ = self._seen()
+        if channels is not None:
+            used = torch.cat([channels, channels.new_tensor([self.x_dim])])
+            xx, xy = xx[used][:, used], xy[used]
         return solve_affine(xx, xy[:, :-1], self.ridge)
 
     def y_to_x(self) -> tuple[Tensor, Tensor]:
@@ -184,9 +190,23 @@ def solve_affine(gram: Tensor, cross: Tensor, ridge: float) -> tuple[Tensor, Ten
     guard = torch.zeros_like(gram.diagonal())
     # The floor keeps the system solvable if a channel is always zero.
     guard[:-1] = (ridge * gram.diagonal()[:-1]).clamp(min=1e-30)
-    factor = torch.linalg.cholesky(gram + guard.diag())
-    solution = torch.cholesky_solve(cross, factor)
+    solution = torch.cholesky_solve(cross, factor_with_ridge(gram, guard))
     return solution[:-1].T, solution[-1]
+
+
+def factor_with_ridge(gram: Tensor, ridge: Tensor) -> Tensor:
+    """Return the Cholesky factor of a Gram matrix with a ridge on its diagonal.
+
+    The ridge grows tenfold until there is a factor: sums of few tokens, or of channels
+    whose mean is far above their variance, are singular to rounding.
+    """
+    failed = True
+    while failed:
+        total = gram.clone()
+        total.diagonal().add_(ridge)
+        factor, failed = torch.linalg.cholesky_ex(total)
+        ridge = 10 * ridge
+    return factor
 
 
 @torch.no_grad()

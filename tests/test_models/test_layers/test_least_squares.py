@@ -87,6 +87,18 @@ def test_dependent_activations_give_a_finite_map_that_fits(spoil):
     assert all(part.isfinite().all() for part in (weight, bias, *fit.y_to_x()))
 
 
+def test_sums_that_are_singular_to_rounding_give_a_finite_map_that_fits():
+    """As of hidden channels whose means are far above their variances."""
+    x = 100 + paired_activations(x_dim=200)[0].float() / 1000
+    y = paired_activations()[1].float()
+    fit = LeastSquares(200, 7, both_ways=False, ridge=1e-7, exact=False)
+    fit.update(x, y)
+    _, failed = torch.linalg.cholesky_ex(fit._sums[0] * (1 + 1e-7 * torch.eye(201)))
+    assert failed
+    weight, bias = fit.x_to_y()
+    assert_close((x.double() @ weight.T + bias).mean(0), y.double().mean(0), 1e-2)
+
+
 @pytest.mark.parametrize('which, value', [(0, float('nan')), (1, float('inf'))])
 def test_activations_that_are_not_finite_are_refused(which, value):
     x, y = paired_activations()

@@ -35,11 +35,6 @@ def parse_args() -> argparse.Namespace:
     which.add_argument('--plan', action='append', default=[], help=what)
     what = 'blocks to keep, one list per sub-network, such as: 0,1,2,4,5 1,4'
     which.add_argument('--blocks', nargs='+', default=[], help=what)
-    what = """train the fitted layers for so many iterations to reproduce the model's
-        predictions, without labels (default: %(default)s)"""
-    add('--iters', type=int, default=0, help=what)
-    what = 'peak learning rate of tuning (default: %(default)s)'
-    add('--rate', type=float, default=1e-5, help=what)
     what = 'write one checkpoint that also contains the weights of the model'
     add('--whole', action='store_true', help=what)
     add('--seed', type=int, default=0, help='seed (default: %(default)s)')
@@ -71,8 +66,6 @@ def main() -> None:
         budgets=args.budgets,
         plans=args.plan,
         blocks=[numbers(text) for text in args.blocks],
-        iters=args.iters,
-        rate=args.rate,
         num_images=args.num_images,
         whole=args.whole,
         seed=args.seed,

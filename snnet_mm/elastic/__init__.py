@@ -5,4 +5,3 @@ from .images import ImageBatches, unlabelled_dataset
 from .make_elastic import make_elastic
 from .sensitivity import Sensitivities, StepRecord
 from .stitch_models import stitch_models
-from .tuning import ElasticTuningWrapper, tuning_config

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
@@ -51,18 +50,3 @@ def given_output(backbone: StitchedBackbone, output: object) -> Iterator[None]:
         yield
     finally:
         del backbone.forward
-
-
-def alignment_loss(found: object, target: object) -> Tensor:
-    """Return 1 minus the mean cosine over channels of two backbone outputs."""
-    pairs = zip(_maps(found), _maps(target), strict=True)
-    losses = [
-        1 - torch.cosine_similarity(a, b, dim=dim).mean() for (a, dim), (b, _) in pairs
-    ]
-    return sum(losses) / len(losses)
-
-
-def _maps(output: object) -> list[tuple[Tensor, int]]:
-    """Return the tensors of an output, each with its channel dimension."""
-    found = [t for t in tree_leaves(output) if isinstance(t, Tensor)]
-    return [(t, 1 if t.ndim in (2, 4) else -1) for t in found]

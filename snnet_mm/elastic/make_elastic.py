@@ -1,9 +1,7 @@
 """Convert a trained model into its elastic version."""
 
 import copy
-import json
 import os
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -11,7 +9,7 @@ from pathlib import Path
 
 import torch
 from mmengine.config import Config
-from mmengine.runner import Runner, find_latest_checkpoint
+from mmengine.runner import Runner
 from torch import Tensor
 
 from snnet_mm.anchors import BranchView, Unit
@@ -28,9 +26,7 @@ from snnet_mm.utils import (
     atomic_path,
     check,
     check_writable,
-    digest,
     guard_checkpoints,
-    is_whole,
     load_config,
     load_weights_only,
     read_json,
@@ -44,7 +40,7 @@ from snnet_mm.utils.registered_names import name_types
 
 from .budgets import KNOWN, chosen_plans, reachable
 from .convert import Conversion, check_equal, convert_model
-from .images import ImageBatches, unlabelled_dataset
+from .images import ImageBatches
 from .report import (
     draw_predictions,
     drawn_budgets,
@@ -55,7 +51,6 @@ from .report import (
 from .sensitivity import TOKENS, Sensitivities, StepRecord
 from .step_costs import StepCosts, probe_chains
 from .token_weights import RareClassWeights
-from .tuning import tuning_config
 
 # Images on which steps are measured and, as accuracy gains by more, chains are fitted;
 # see docs/explanation/tried_and_left.md. Classifiers need more for both: each of their
@@ -74,8 +69,6 @@ def make_elastic(
     budgets: str | Sequence[str] | None = None,
     plans: Sequence[str] = (),
     blocks: Sequence[Sequence[int]] = (),
-    iters: int = 0,
-    rate: float = 1e-5,
     num_images: int | None = None,
     whole: bool = False,
     seed: int = 0,
@@ -109,15 +102,13 @@ def make_elastic(
         plans: Plans of the chains instead of budgets, such as ``'0:3/768 1:0/768'``:
             heads and neurons of every block that does not run whole.
         blocks: Blocks that each chain keeps whole, instead of budgets and plans.
-        iters: Tuning iterations of maps and projections. The network stays frozen.
-        rate: Peak learning rate of tuning.
         num_images: Number of images that maps are fitted on. Default: 200, or 500 for
             classifiers, whose images have one cls token and few patches. While widths
             are chosen, no more of them are used than the widest branch needs, ten
             tokens per channel of its output projection, but at least 24.
         whole: Whether ``elastic.pth`` includes the network. Otherwise it records the
             path and digest of the checkpoint, and loading checks both.
-        seed: Seed of the choice of images and of training.
+        seed: Seed of the choice of images.
         device: Device, such as ``'cpu'`` or ``'cuda'``. Default: the best available.
         cfg_options: Settings to override in the config.
         say: Called with one line of progress per step.
@@ -140,16 +131,12 @@ def make_elastic(
     check_local(checkpoint)
     given = isinstance(config, Config)
     cfg = name_types(config) if given else load_config(config, cfg_options)
-    check(is_whole(iters, 0), '--iters', iters, '0 or more')
-    check(rate > 0, '--rate', rate, 'more than 0')
     folder = check_writable(work_dir, 'option: --work-dir')
     with guard_checkpoints(), work_dir_lock(folder):
         job = _Job(cfg, Path(checkpoint), folder, images, seed, device, say)
         plans = [*plans, *map(job.plan_of, blocks)]
         chains = job.choose(budgets, plans, num_images)
         job.fit(chains, num_images, whole)
-        if iters:
-            job.tune(iters, whole, rate)
         return job.evaluate()
 
 
@@ -315,7 +302,7 @@ class _Job:
         with atomic_path(self.folder / 'elastic.py') as temporary:
             self.config.dump(temporary)
         meta = dict(self.meta, **{FITS: self.fits})
-        self.fitted = self._save(self.model.state_dict(), whole, meta)
+        self._save(self.model.state_dict(), whole, meta)
 
     @property
     def _by_class(self) -> bool:
@@ -378,8 +365,8 @@ class _Job:
             own[name].copy_(value)
         return known
 
-    def _save(self, state: Mapping[str, Tensor], whole: bool, meta: dict) -> str:
-        """Write the checkpoint; return a digest of what it adds to the network."""
+    def _save(self, state: Mapping[str, Tensor], whole: bool, meta: dict) -> None:
+        """Write the checkpoint."""
         path = self.folder / 'elastic.pth'
         added = {k: v for k, v in state.items() if k not in self.names}
         if whole:
@@ -388,39 +375,6 @@ class _Job:
         else:
             base = self.checkpoint, self.digest, self.conversion.renames
             save_added(path, added, *base, meta)
-        return weights_digest(added)
-
-    def tune(self, iters: int, whole: bool, rate: float) -> None:
-        """Train the maps, and write the checkpoint; resume an interrupted training."""
-        data = None
-        if self.images is not None:
-            data = unlabelled_dataset(self.cfg, self.images)
-        start, work_dir = self.folder / 'elastic.pth', self.folder / 'tuning'
-        cfg = tuning_config(self.config, str(start), iters, rate, data)
-        cfg.randomness = dict(seed=self.seed)
-        read = 'model', 'train_dataloader', 'optim_wrapper', 'param_scheduler'
-        identity = dict(
-            network=self.digest,
-            start=self.fitted,
-            seed=self.seed,
-            config=json.dumps([cfg.get(key) for key in read], default=str),
-        )
-        # mmengine would reuse an earlier visualizer of the same name, whose folder may
-        # no longer exist.
-        words = digest([str(work_dir), json.dumps(identity)])
-        cfg.experiment_name = f'tuning_{words}'
-        (cfg.get('visualizer') or {}).pop('name', None)
-        begun = work_dir / 'begun.json'
-        same = begun.exists() and json.loads(begun.read_text()) == identity
-        if last := find_latest_checkpoint(work_dir) if same else None:
-            cfg.load_from, cfg.resume = last, True
-        elif work_dir.exists():
-            shutil.rmtree(work_dir)
-        write_json(begun, identity)
-        self.say(f'Tuning the maps for {iters} iterations; the network is frozen')
-        run.train(cfg, work_dir, plain_hooks=True)
-        tuned = load_weights_only(find_latest_checkpoint(work_dir))
-        self._save(weights_of(tuned), whole, self.meta)
 
     def evaluate(self) -> StitchTable:
         """Test the network and all chains in one pass; measure milliseconds."""

@@ -206,13 +206,11 @@ def _check_model(model: Mapping) -> None:
 
     Its training would start from random weights, and train the network alone.
     """
-    is_tuned = model.get('type') == 'ElasticTuningWrapper'
     for part in dicts_in(model):
         key = f'config key: init_cfg.checkpoint; {SOURCES}'
         check_file(part.get('checkpoint'), key)
         kind = getattr(part.get('type'), '__name__', part.get('type'))
-        right = kind != 'ElasticBackbone' or is_tuned
-        check(right, 'model.backbone.type', kind, INSTEAD)
+        check(kind != 'ElasticBackbone', 'model.backbone.type', kind, INSTEAD)
 
 
 class _ShortLogRunner(Runner):

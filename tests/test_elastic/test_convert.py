@@ -137,11 +137,10 @@ def test_what_cannot_be_converted(tmp_path):
 
 
 @pytest.mark.parametrize('package, stock, family, backbone, parts', [*cases()])
-def test_chains_of_a_stock_model_are_tuned_in_batches_of_one(
+def test_chains_of_a_stock_model_are_fitted_beside_the_network(
     package, stock, family, backbone, parts, data, tmp_path, monkeypatch
 ):
     cfg = read_stock(package, stock, backbone, parts, data, tmp_path)
-    cfg.train_dataloader.batch_size = 1
     network = init_model(cfg, None, device='cpu')
     meta = dict(dataset_meta=network.dataset_meta)
     state = dict(meta=meta, state_dict=network.state_dict())
@@ -150,7 +149,6 @@ def test_chains_of_a_stock_model_are_tuned_in_batches_of_one(
     monkeypatch.setattr(job, 'evaluate', lambda self: self)
     monkeypatch.setattr(job, '_check_tokens', lambda *_: None)  # these are few
     options = dict(plans=chains_of(convert_model(cfg, network))[:1], num_images=2)
-    options |= dict(iters=2, device='cpu')
-    make_elastic(cfg, tmp_path / 'network.pth', tmp_path, **options)
+    make_elastic(cfg, tmp_path / 'network.pth', tmp_path, device='cpu', **options)
     elastic = init_model(tmp_path / 'elastic.py', tmp_path / 'elastic.pth', stitch=0)
     check_equal(network, elastic, torch.randn(1, 3, 64, 64))

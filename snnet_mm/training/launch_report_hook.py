@@ -26,6 +26,11 @@ class LaunchReportHook(Hook):
 
     def before_train(self, runner: Runner) -> None:
         """Log the lines."""
+        if runner.iter >= runner.max_iters:
+            runner.logger.warning(
+                f'Nothing is left to train: the resumed checkpoint has {runner.iter} '
+                f'iterations of {runner.max_iters} (--resume; config key: load_from)'
+            )
         self._report_batch(runner)
         self._report_disk(runner)
 

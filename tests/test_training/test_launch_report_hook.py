@@ -45,6 +45,15 @@ def test_launch_report_accumulation_counts(tmp_path, capsys):
     assert 'The config is made for' not in out
 
 
+def test_launch_report_says_that_nothing_is_left_to_train(tmp_path, capsys):
+    _, out = lines_of(tmp_path, capsys)
+    assert 'Nothing is left' not in out
+    again = dict(resume=True, experiment_name='again')
+    _, out = lines_of(tmp_path, capsys, **again)
+    words = 'Nothing is left to train: the resumed checkpoint has 1 iterations of 1'
+    assert words in ' '.join(out.split())
+
+
 @pytest.mark.parametrize(('kind', 'moments'), [('AdamW', 2), ('SGD', 1)])
 def test_checkpoint_bytes_are_weights_and_moments(kind, moments):
     model = nn.Sequential(nn.Linear(10, 5), nn.BatchNorm1d(5))

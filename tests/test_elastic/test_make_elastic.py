@@ -184,6 +184,24 @@ def weights_in(folder):
     return load_weights_only(folder / 'elastic.pth')['state_dict']
 
 
+@pytest.mark.parametrize(
+    'task, tokens, enough',
+    [('depth', 1024, 30), ('depth', 2000, 24), ('classification', 1024, 500)],
+)
+def test_images_to_measure_have_ten_tokens_per_channel(
+    monkeypatch, task, tokens, enough
+):
+    class View(list):
+        widths = [12, 3072, 1]  # the last step cannot be narrow
+
+    module = sys.modules[make_elastic.__module__]
+    monkeypatch.setattr(module, 'task_of', lambda model: SimpleNamespace(name=task))
+    job = object.__new__(module._Job)
+    job.view = View(SimpleNamespace(group=n) for n in (64, 1, 9999))
+    job.model, job.tokens = None, [tokens] * 3
+    assert job._enough_images(module.NUM_IMAGES) == enough
+
+
 def test_an_interrupted_measurement_goes_on(trained, quick, tmp_path):
     files, lines, again = trained(), [], []
     quick(*files, tmp_path / 'a', budgets='75%', say=lines.append)

@@ -190,7 +190,7 @@ class Sensitivities:
             for n, (state, target) in enumerate(zip(states, self.targets, strict=True))
         ]
         value = float(np.mean(found))
-        wanted = 'weights and images that give finite predictions'
+        wanted = 'weights that give finite predictions that are not all equal'
         check(np.isfinite(value), 'checkpoint', value, wanted)
         return value
 

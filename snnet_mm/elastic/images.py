@@ -56,7 +56,7 @@ class ImageBatches:
         if folder is None:
             config = _training_images(cfg)
         else:
-            config = unlabelled_dataset(cfg, folder)
+            config = _unlabelled_dataset(cfg, folder)
         self._source = config if folder is None else digest_of_images(folder)
         with DATASETS.switch_scope_and_registry(cfg.get('default_scope')):
             self._items = DATASETS.build(config)
@@ -144,7 +144,7 @@ def digest_of_images(folder: str | os.PathLike) -> str:
     return digest([repr(listed)])
 
 
-def unlabelled_dataset(cfg: Config, folder: str | os.PathLike) -> dict:
+def _unlabelled_dataset(cfg: Config, folder: str | os.PathLike) -> dict:
     """Return the dataset config of a folder of images, with the test pipeline."""
     pipeline = inference_pipeline(cfg)
     return dict(type='UnlabelledImages', folder=str(folder), pipeline=pipeline)

@@ -1,5 +1,6 @@
 """Backbones of the mm packages, run block by block."""
 
+import re
 from copy import deepcopy
 
 import pytest
@@ -52,8 +53,16 @@ def test_blocks_one_by_one_are_the_forward_to_the_bit(family, kind, settings, re
         assert found in ({(wanted, anchor.depth + 2)}, set())
 
 
+# Some of each family; slow tests trace the others.
+QUICK = re.compile(r'.*(VisionTransformer|mmseg\.Swin.*|mmseg\.ResNet|ConvNeXt)')
+TRACED = [
+    pytest.param(*case, marks=[] if QUICK.fullmatch(case[1]) else pytest.mark.slow)
+    for case in PLAIN_CASES + STAGED_CASES
+]
+
+
 @torch.no_grad()
-@pytest.mark.parametrize('family, kind, settings, read', PLAIN_CASES + STAGED_CASES)
+@pytest.mark.parametrize('family, kind, settings, read', TRACED)
 def test_any_number_of_images_is_traced(family, kind, settings, read):
     anchor = MODELS.build(dict(type=family, net=dict(type=kind, **deepcopy(settings))))
     make_traceable(disturb(anchor).eval())

@@ -15,7 +15,7 @@ from toy import TOY, without_weights
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.utils.torchvision_ops import EXTENSION
 
-pytestmark = pytest.mark.ops
+pytestmark = [pytest.mark.ops, pytest.mark.slow]
 STITCHED = 'mask-rcnn_snnetv2-fast-slow_1xb8-300_toy-scenes-64x64.py'
 PLAIN = 'mask-rcnn_vit-{}_1xb8-300_toy-scenes-64x64.py'
 # Runs a tool as where mmcv has no compiled operators.
@@ -38,7 +38,6 @@ TOOLS = {
     'make_elastic.py': (*ELASTIC, '--work-dir', '{1}'),
     'stitch_models.py': (*PAIR, '--out', '{1}/both.py'),
 }
-FAST_TOOLS = ('analysis_tools/stitch_table.py',)
 
 
 @pytest.fixture(scope='module')
@@ -68,13 +67,7 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize(
-    'tool',
-    [
-        pytest.param(tool, marks=[pytest.mark.slow] * (tool not in FAST_TOOLS))
-        for tool in TOOLS
-    ],
-)
+@pytest.mark.parametrize('tool', TOOLS)
 def test_operators_need_no_import(tool, folder, tmp_path):
     out = tmp_path / 'out'
     out.mkdir()

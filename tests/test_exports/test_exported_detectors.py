@@ -186,12 +186,13 @@ def test_objects_are_those_of_mm(build, stock):
     assert seen > 10
 
 
-FILES = [('onnx', stock) for stock in ALL]
+# A quick one first.
+ONNX, *FILES = [('onnx', stock) for stock in ALL]
 FILES += [('openvino', stock) for stock in DENSE | DETRS | MASKS]
+FILES = [ONNX, *(pytest.param(*file, marks=pytest.mark.slow) for file in FILES)]
 
 
 @writes_onnx
-@pytest.mark.slow
 @pytest.mark.parametrize(('kind', 'stock'), FILES)
 def test_a_file_predicts_as_mm(build, kind, stock, tmp_path):
     pytest.importorskip(f'{kind}runtime' if kind == 'onnx' else kind)

@@ -252,7 +252,7 @@ def depth_config(kind, test_cfg):
 @pytest.fixture(scope='module')
 def exported_depth(build, tmp_path_factory):
     cfg, folder = depth_config(*DEPTHS[0][:2]), tmp_path_factory.mktemp('depth')
-    StitchExporter(cfg, build(cfg), folder).export_bundle((0,))
+    StitchExporter(cfg, build(cfg), folder).export_stitch(0, ['onnx'])
     return folder
 
 
@@ -304,6 +304,7 @@ def exported_detector(detector, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_boxes_and_masks_are_those_of_mm(detector, exported_detector):
     runtime, seen = StitchRuntime(exported_detector), []
     assert runtime.manifest['input']['shape'][0] == 1
@@ -319,6 +320,7 @@ def test_boxes_and_masks_are_those_of_mm(detector, exported_detector):
     assert_batches(runtime, [6], partial(assert_allclose, rtol=1e-4, atol=1e-4))
 
 
+@pytest.mark.slow
 def test_a_video_of_a_detector_is_drawn(exported_detector, run_here, tmp_path):
     (frames := tmp_path / 'frames').mkdir()
     images = [*smooth_images([(64, 96)] * 3)]

@@ -73,7 +73,7 @@ def config(root, channels):
     return cfg
 
 
-@pytest.fixture(scope='module', params=[1, 4, 6])
+@pytest.fixture(scope='module', params=[pytest.param(1, marks=pytest.mark.slow), 4, 6])
 def trained(request, tmp_path_factory):
     """Channels, folder, config and model after a training."""
     channels, root = request.param, tmp_path_factory.mktemp('channels')

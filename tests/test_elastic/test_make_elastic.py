@@ -130,8 +130,8 @@ def test_files_work_in_the_tools_and_one_file_in_the_package_itself(
         by_mmseg(*(str(tmp_path / 'a' / f'elastic.{e}') for e in ('py', 'pth')))
     paths = [tmp_path / 'a' / f'elastic.{end}' for end in ('py', 'pth')]
     out, routes = tmp_path / 'out', {}
-    for ids, formats in (('0,2', ['mm']), ('1', ['mm', 'onnx'])):
-        args = '--stitch-id', ids, '--out', out, '--format', *formats
+    for ids in ('0,2', '1'):
+        args = '--stitch-id', ids, '--out', out, '--format', 'mm'
         run_here('export_stitch.py', *paths, *args)
         manifest = json.loads((out / 'manifest.json').read_text())
         routes |= {s['id']: s['route'] for s in manifest['stitches']}
@@ -311,7 +311,6 @@ def reading(read):
 @pytest.mark.parametrize(
     'constructor, key, number, kind',
     [
-        ('LearningRateDecayOptimizerConstructor', 'decay_rate', DEPTH, 'layer_wise'),
         ('LearningRateDecayOptimizerConstructor', 'decay_rate', 1, 'stage_wise'),
         ('LayerDecayOptimizerConstructor', 'layer_decay_rate', DEPTH, None),
     ],

@@ -17,21 +17,19 @@ def lines_of(tmp_path, capsys, **settings):
     return runner, capsys.readouterr().out
 
 
-def test_launch_report_batch_of_the_config_is_not_warned_of(tmp_path, capsys):
-    size = tiny_config().train_dataloader.batch_size
-    settings = dict(auto_scale_lr=dict(base_batch_size=size))
+def test_launch_report_other_batch_names_three_ways_out(tmp_path, capsys):
+    """And the disk space of as many checkpoints as are kept."""
+    size, hook = tiny_config().train_dataloader.batch_size, 'default_hooks.checkpoint.'
+    settings = dict(auto_scale_lr=dict(base_batch_size=8 * size))
+    settings |= {f'{hook}max_keep_ckpts': 2, f'{hook}save_best': None}
+    settings['train_cfg.max_iters'] = 3
     _, out = lines_of(tmp_path, capsys, **settings)
     assert f'Device: CPU; 1 process x {size} images = batch of {size}' in out
-    assert 'The config is made for' not in out
-
-
-def test_launch_report_other_batch_names_three_ways_out(tmp_path, capsys):
-    size = tiny_config().train_dataloader.batch_size
-    settings = dict(auto_scale_lr=dict(base_batch_size=8 * size))
-    _, out = lines_of(tmp_path, capsys, **settings)
     words = f'made for batches of {8 * size} images, and these have {size}: '
     words += 'start 8 processes, or pass --auto-scale-lr, or set '
     assert words + 'optim_wrapper.accumulative_counts=8' in ' '.join(out.split())
+    words = rf'Checkpoints: 2 x 0\.0001\d GB in {tmp_path}, which has \d+ GB free'
+    assert re.search(words, out)
 
 
 def test_launch_report_accumulation_counts(tmp_path, capsys):
@@ -62,15 +60,6 @@ def test_checkpoint_bytes_are_weights_and_moments(kind, moments):
     optimizer = getattr(torch.optim, kind)(model.parameters(), lr=1, **momentum)
     norm = 4 * 5 * 4 + 8  # with the number of batches
     assert checkpoint_bytes(model, optimizer) == 55 * 4 * (1 + moments) + norm
-
-
-def test_launch_report_disk_of_kept_checkpoints(tmp_path, capsys):
-    hook = 'default_hooks.checkpoint.'
-    settings = {f'{hook}max_keep_ckpts': 2, f'{hook}save_best': None}
-    settings['train_cfg.max_iters'] = 3
-    _, out = lines_of(tmp_path, capsys, **settings)
-    words = rf'Checkpoints: 2 x 0\.0001\d GB in {tmp_path}, which has \d+ GB free'
-    assert re.search(words, out)
 
 
 def test_train_scale_lr_scales_with_the_batch(tmp_path, capsys):

@@ -311,6 +311,10 @@ def reading(read):
 @pytest.mark.parametrize(
     'constructor, key, number, kind',
     [
+        pytest.param(
+            *('LearningRateDecayOptimizerConstructor', 'decay_rate', DEPTH, 'layer_wise'),
+            marks=pytest.mark.slow,
+        ),
         ('LearningRateDecayOptimizerConstructor', 'decay_rate', 1, 'stage_wise'),
         ('LayerDecayOptimizerConstructor', 'layer_decay_rate', DEPTH, None),
     ],

@@ -24,6 +24,7 @@ from snnet_mm.utils import load_weights_only
 SLOW = pytest.mark.slow
 OTHERS = 'depth', 'det', 'cls', 'dino', 'mask2former', 'eomt'
 TASKS = ['seg', *(pytest.param(t, marks=SLOW) for t in OTHERS)]
+BY_KIND = 'LearningRateDecayOptimizerConstructor'
 OPTIONS = dict(device='cpu', num_images=6)
 # Two chains of the network of four blocks, 2 heads and 128 neurons.
 PLANS = '0:2/128 1:0/64 2:1/128 3:2/128', '0:0/0 1:1/16 2:0/0 3:2/0'
@@ -312,10 +313,10 @@ def reading(read):
     'constructor, key, number, kind',
     [
         pytest.param(
-            *('LearningRateDecayOptimizerConstructor', 'decay_rate', DEPTH, 'layer_wise'),
+            *(BY_KIND, 'decay_rate', DEPTH, 'layer_wise'),
             marks=pytest.mark.slow,
         ),
-        ('LearningRateDecayOptimizerConstructor', 'decay_rate', 1, 'stage_wise'),
+        (BY_KIND, 'decay_rate', 1, 'stage_wise'),
         ('LayerDecayOptimizerConstructor', 'layer_decay_rate', DEPTH, None),
     ],
 )

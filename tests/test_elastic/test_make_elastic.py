@@ -203,9 +203,13 @@ def test_images_to_measure_have_ten_tokens_per_channel(
     assert job._enough_images(module.NUM_IMAGES) == enough
 
 
-def test_an_interrupted_measurement_goes_on(trained, quick, tmp_path):
+def test_an_interrupted_measurement_goes_on(trained, quick, tmp_path, monkeypatch):
+    job = sys.modules[make_elastic.__module__]._Job
+    monkeypatch.setattr(job, '_enough_images', lambda self, at_least: 5)
     files, lines, again = trained(), [], []
     quick(*files, tmp_path / 'a', budgets='75%', say=lines.append)
+    assert f'Measuring {2 * DEPTH} steps of the network on 5 images' in lines
+    assert any(line.endswith('chains on 6 images') for line in lines)
     wanted = json.loads((tmp_path / 'a' / 'search.json').read_text())
     (tmp_path / 'b').mkdir()
     some = dict(wanted, steps=wanted['steps'][:5])

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs on one GPU what was never run on one: the tests marked gpu, and the benchmark.
+# Runs the tests marked gpu, and the benchmark, on one GPU.
 #
 #   tools/research/gpu_check.sh [FOLDER]
 #

@@ -4,15 +4,16 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from mmengine.logging import print_log
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only
 
 from snnet_mm.models import (
     NarrowBranch,
@@ -203,16 +204,9 @@ def _count_whole(
 
 def _counted(run: Callable[[], T]) -> tuple[T, int, set[int]]:
     """Return the result of a call, its FLOPs and the ids of all tensors it reads."""
-    # Imported here, because it loads a kernel compiler that training does not need.
-    from torch.utils.flop_counter import FlopCounterMode
-
-    with (
-        _countable_attention(),
-        FlopCounterMode(display=False) as counter,
-        _UsedTensors() as used,
-    ):
+    with _countable_attention(), _Counter() as counter:
         result = run()
-    return result, counter.get_total_flops() // 2, used.ids
+    return result, counter.flops // 2, counter.ids
 
 
 @contextmanager
@@ -227,17 +221,69 @@ def _countable_attention() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(fast_path)
 
 
-class _UsedTensors(TorchDispatchMode):
-    """Records the ids of all tensors that operations read, in modules or not."""
+class _Counter(TorchDispatchMode):
+    """Counts FLOPs by torch's formulas, and records the ids of all tensors read.
+
+    Most of the time would go into shapes of results on meta, so these are remembered.
+    """
+
+    results: ClassVar[dict[tuple, tuple]] = {}
 
     def __init__(self) -> None:
         super().__init__()
-        self.ids: set[int] = set()
+        # Imported here, because it loads a kernel compiler that training does not need.
+        from torch.utils.flop_counter import flop_registry
+
+        self.formulas, self.flops, self.ids = flop_registry, 0, set[int]()
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        read = tree_leaves((args, kwargs))
-        self.ids |= {id(x) for x in read if isinstance(x, Tensor)}
-        return func(*args, **(kwargs or {}))
+        kwargs = kwargs or {}
+        leaves, structure = tree_flatten((args, kwargs))
+        self.ids |= {id(x) for x in leaves if isinstance(x, Tensor)}
+        key = func, structure, *map(_described, leaves)
+        if key in self.results:
+            result, flops = self.results[key]
+            self.flops += flops
+            return tree_map_only(_OnMeta, _OnMeta.empty, result)
+        if func.overloadpacket not in self.formulas:
+            with self:  # in inference mode, linear layers arrive here whole
+                result = func.decompose(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        result, flops = func(*args, **kwargs), 0
+        if func.overloadpacket in self.formulas:
+            flops = self.formulas[func.overloadpacket](*args, **kwargs, out_val=result)
+        self.flops += flops
+        tensors = [x for x in (*leaves, *tree_leaves(result)) if isinstance(x, Tensor)]
+        schema = func._schema
+        aliases = schema.is_mutable or any(r.alias_info for r in schema.returns)
+        if not aliases and all(x.is_meta for x in tensors):
+            self.results[key] = tree_map_only(Tensor, _OnMeta.of, result), flops
+        return result
+
+
+@dataclass(frozen=True)
+class _OnMeta:
+    """All that a tensor on meta is."""
+
+    size: torch.Size
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> '_OnMeta':
+        return cls(tensor.shape, tensor.stride(), tensor.dtype)
+
+    def empty(self) -> Tensor:
+        size, stride = self.size, self.stride
+        return torch.empty_strided(size, stride, dtype=self.dtype, device='meta')
+
+
+def _described(argument: object) -> object:
+    """Return what decides the result of an operation, to be compared and hashed."""
+    if isinstance(argument, Tensor):
+        return _OnMeta.of(argument) if argument.is_meta else id(argument)
+    return type(argument), argument
 
 
 class ParameterCount(NamedTuple):

@@ -43,6 +43,14 @@ def test_costs_in_closed_form(build_snnet, layer, outputs, maps):
         assert counts(table[stitch.id]) == wanted, stitch
 
 
+def test_cost_table_in_inference_mode_is_the_same(build_snnet):
+    net = build_snnet(DEPTHS, out='end')
+    with torch.inference_mode():
+        inside = cost_table(net, SIZE)
+    assert counts(inside[0]) == cost_by_hand(net.space[0], [], False)
+    assert inside == cost_table(net, SIZE)
+
+
 def test_costs_of_windows_in_closed_form(build_snnet):
     """24 patches in windows of 3x3: 6x6 places with the padding; block 1 is global."""
     windows = dict(

@@ -12,13 +12,7 @@ from typing import Any, NamedTuple
 from snnet_mm.runtime.budgets import UNITS, drop_nan, pareto_front
 from snnet_mm.utils import check, is_number, is_whole, read_json, require, write_json
 
-from .metrics import (
-    HIGHER,
-    LOWER,
-    NONE,
-    key_metric,
-    metric_directions,
-)
+from .metrics import HIGHER, LOWER, NONE, key_metric, metric_directions
 from .space import StitchingSpace
 
 # Values of rows that a file holds once if all rows share them.
@@ -109,28 +103,24 @@ class StitchRow:
     @classmethod
     def read(cls, data: Mapping) -> StitchRow:
         """Return a validated row from JSON data."""
-        data = dict(params=None) | dict(data)
-        if data.get('setup') is not None:
-            data['setup'] = Setup(**data['setup'])
-        size, metrics, of = data['input_size'], data.get('metrics') or {}, data['id']
-        right = isinstance(size, list | tuple) and len(size) == 2
-        right = right and all(is_whole(side, 1) for side in size)
-        require(right, 'input_size', size, 'height and width in pixels')
+        size, of, setup = data['input_size'], data['id'], data.get('setup')
+        sides = isinstance(size, list | tuple) and len(size) == 2
+        sides = sides and all(is_whole(side, 1) for side in size)
+        require(sides, 'input_size', size, 'height and width in pixels')
+        require(is_whole(of, 0), 'id', of, 'a whole number from 0')
+        metrics = data.get('metrics') or {}
         for name, value in metrics.items():
             wanted = 'a finite number, or null where the metric is undefined'
             right = value is None or is_number(value)
             require(right, f'{name} of stitch {of}', value, wanted)
-        metrics = {n: math.nan if v is None else v for n, v in metrics.items()}
-        row = cls(**data | dict(input_size=tuple(size), metrics=metrics))
-        require(is_whole(of, 0), 'id', of, 'a whole number from 0')
+        values = {n: math.nan if v is None else v for n, v in metrics.items()}
+        read = dict(input_size=tuple(size), setup=setup and Setup(**setup))
+        row = cls(**dict(params=None) | dict(data) | read | dict(metrics=values))
         for name in UNITS:
             value, least = getattr(row, name), int(name == 'flops')
-            right = is_number(value) if name == 'latency' else is_whole(value)
             # Published figures lack parameters.
-            right = right and value >= least or value is None and name != 'flops'
+            right = value is None and not least or is_number(value) and value >= least
             require(right, f'{name} of stitch {of}', value, f'numbers from {least}')
-        right = row.num_images is None or is_whole(row.num_images, 1)
-        require(right, f'num_images of stitch {of}', row.num_images, '1 or more')
         return row
 
 
@@ -284,7 +274,8 @@ class StitchTable:
         """Return this table ranked by another metric; see :meth:`with_metrics`."""
         if self.metric is None:
             return self
-        metric, names = metric or self.metric, [*self._evaluated()[0].metrics]
+        metric = metric or self.metric
+        names = next([*row.metrics] for row in self.rows if row.metrics)
         check(metric in names, '--metric', metric, names)
         directions = metric_directions(names, lower_is_better, self.directions)
         return replace(self, metric=metric, directions=directions)
@@ -306,7 +297,7 @@ class StitchTable:
 
     def ranked(self) -> list[StitchRow]:
         """Return the evaluated rows whose ranking metric is not NaN."""
-        found = {row.key: self.score(row) for row in self._evaluated()}
+        found = {row.key: self.score(row) for row in self.rows if row.metrics}
         known = drop_nan(found, self.metric)
         return [row for row in self.rows if row.key in known]
 
@@ -352,25 +343,20 @@ class StitchTable:
         """Return a validated table from the output of :meth:`to_dict`."""
         shared = {name: data[name] for name in SHARED if name in data}
         rows = [StitchRow.read(shared | row) for row in data['stitches']]
-        keys = [row.key for row in rows]
-        once = 0 < len({*keys}) == len(keys)
-        require(once, 'ids of stitches', [key.id for key in keys], 'each once')
-        for name in ('space', 'scope', 'digest'):
-            value = data.get(name)
-            require(isinstance(value, str | None), name, value, 'text, or null')
-        size, metric = data.get('data_size'), data.get('metric')
-        require(size is None or is_whole(size, 1), 'data_size', size, '1 or more')
+        once = 0 < len({row.key for row in rows}) == len(rows)
+        require(once, 'ids of stitches', [row.id for row in rows], 'each once')
         of_rows = {frozenset(row.metrics) for row in rows if row.metrics}
         names = set().union(*of_rows)
         require(len(of_rows) < 2, 'metrics', sorted(names), 'the same for all stitches')
+        metric = data.get('metric')
         right = metric in names if names else metric is None
         require(right, 'metric', metric, f'one of {sorted(names)}')
         directions = data.get('directions', metric_directions(names))
         right = directions.keys() <= names and {*directions.values()} <= {HIGHER, LOWER}
         wanted = f'{HIGHER!r} or {LOWER!r} by metric'
         require(right, 'directions', directions, wanted)
-        about = data.get('space'), data.get('scope'), metric, directions, size
-        return cls(rows, *about, data.get('digest'))
+        about = {n: data.get(n) for n in ('space', 'scope', 'data_size', 'digest')}
+        return cls(rows, metric=metric, directions=directions, **about)
 
     def save(self, path: str | os.PathLike, **more: Any) -> None:
         """Write a JSON file atomically, with ``more`` entries for human readers."""
@@ -389,9 +375,6 @@ class StitchTable:
         if space is not None:
             table.check_space(space, str(path))
         return table.ranked_by(lower_is_better=lower_is_better)
-
-    def _evaluated(self) -> list[StitchRow]:
-        return [row for row in self.rows if row.metrics]
 
 
 def cost_column(rows: Iterable[StitchRow], name: str) -> dict[Key, float]:

@@ -1,5 +1,6 @@
 """Plans: how many hidden units each branch of a network runs, in one line of text."""
 
+import re
 from collections.abc import Sequence
 
 from snnet_mm.utils import check
@@ -47,32 +48,25 @@ def read_plan(
         >>> read_plan('1:0/768', (6, 1536, 6, 1536), (0, 0, 1, 1), 'chains')
         (6, 1536, 0, 768)
     """
-    plan, seen = list(widths), set()
-    steps: dict[int, list[int]] = {}
+    plan, steps = list(widths), {}
     for step, block in enumerate(blocks):
         if block is not None:
             steps.setdefault(block, []).append(step)
+    last = max(steps)
     wanted = "words such as '0:3/768': a block, and the units of its branches"
-    again = f'{wanted}; if it has blocks, as in an earlier version, run '
-    again += 'tools/make_elastic.py again'
-    check(isinstance(text, str), key, text, again)
-    check(text.split(), key, text, wanted)
+    check(isinstance(text, str) and text.split(), key, text, wanted)
     for word in text.split():
-        number, _, units = word.partition(':')
-        values = units.split('/')
-        right = number.isdecimal() and all(v.isdecimal() for v in values)
-        check(right, key, word, wanted)
-        block = int(number)
-        known = block in steps and block not in seen
-        check(known, key, word, f'blocks 0 to {max(steps)}, each once')
-        seen.add(block)
-        whole = [widths[step] for step in steps[block]]
+        match = re.fullmatch(r'(\d+):(\d+(?:/\d+)*)', word)
+        check(match, key, word, wanted)
+        block, units = int(match[1]), [int(n) for n in match[2].split('/')]
+        check(block in steps, key, word, f'blocks 0 to {last}, each once')
+        own = steps.pop(block)
+        whole = [widths[step] for step in own]
         limits = '/'.join(f'0 to {n}' if n > 1 else '0 or 1' for n in whole)
         what = 'units of each branch' if max(whole) > 1 else 'the block has no units'
-        numbers = [int(value) for value in values]
-        right = len(numbers) == len(whole)
-        right = right and all(n <= w for n, w in zip(numbers, whole, strict=True))
-        check(right, key, word, f'{number}:{limits} ({what})')
-        for step, n in zip(steps[block], numbers, strict=True):
+        right = len(units) == len(whole)
+        right = right and all(n <= w for n, w in zip(units, whole, strict=True))
+        check(right, key, word, f'{block}:{limits} ({what})')
+        for step, n in zip(own, units, strict=True):
             plan[step] = n
     return tuple(plan)

@@ -1,7 +1,6 @@
 """The space of a network stitched to itself, branch by branch."""
 
 from collections.abc import Collection, Iterator, Sequence
-from itertools import pairwise
 
 from snnet_mm.utils import check
 
@@ -34,6 +33,12 @@ class SkipSpace(StitchingSpace):
         ids: See :class:`StitchingSpace`.
         key: Config key or option of the chains, for messages.
 
+    Attributes:
+        narrow: Step and hidden units of every narrow branch, by stitching layer.
+
+    Raises:
+        ValueError: If a plan is the whole network, or skips what cannot be skipped.
+
     Examples:
         >>> space = SkipSpace((4, 64, 4, 64), [(4, 32, 0, 0)], (0, 0, 1, 1), read=[1])
         >>> space.describe(space[1]), space[1].layers
@@ -62,17 +67,23 @@ class SkipSpace(StitchingSpace):
         self.plans: dict[int, Plan] = {0: self.widths}
         stitches = [Stitch(0, ANCHOR_KIND, (Segment(0, 0, depth),))]
         layers: dict[str, StitchingLayerSpec] = {}
-        self._narrow: dict[str, tuple[int, int]] = {}
+        narrow: dict[str, tuple[int, int]] = {}
         read = {self._ends[block] for block in read}
         substitutes = {Position(0, step): [] for step in sorted(read)}
         for n, chain in enumerate(chains, start=1):
-            plan = self._checked(chain, skippable, f'{key}[{n - 1}]')
+            plan, place = tuple(chain), f'{key}[{n - 1}]'
+            text = write_plan(plan, self.blocks)
+            wanted = 'a plan with fewer units than the network'
+            check(plan != self.widths, place, text, wanted)
+            fixed = {i for i, units in enumerate(plan) if not units} - skippable
+            wanted = f'all of blocks {sorted(self.blocks[i] for i in fixed)}, which '
+            check(not fixed, place, text, wanted + 'change the width or the stride')
             segments, names, begin = [], [], 0
             for first, end, units in changes_of(plan, self.widths, read):
                 name = f'skip{n}_{first}to{end}'
                 if units:
                     name = f'narrow{n}_{first}_{units}'
-                    self._narrow[name] = first, units
+                    narrow[name] = first, units
                 source, target = Position(0, first - 1), Position(0, end - 1)
                 layers[name] = StitchingLayerSpec(source, target)
                 segments.append(Segment(0, begin, first))
@@ -89,13 +100,7 @@ class SkipSpace(StitchingSpace):
         super().__init__((depth,), stitches, layers, ids, substitutes)
         used = {name for stitch in self for name in stitch.layers}
         self.layers = {name: layers[name] for name in layers if name in used}
-
-    @property
-    def narrow(self) -> dict[str, tuple[int, int]]:
-        """Step and hidden units of every narrow branch, by stitching layer."""
-        return {
-            name: self._narrow[name] for name in self.layers if name in self._narrow
-        }
+        self.narrow = {name: narrow[name] for name in self.layers if name in narrow}
 
     @property
     def fingerprint(self) -> str:
@@ -122,27 +127,6 @@ class SkipSpace(StitchingSpace):
             return 'network'
         return write_plan(self.plans[stitch.id], self.blocks)
 
-    def _checked(self, plan: Plan, skippable: Collection[int], key: str) -> Plan:
-        """Return a plan after checks.
-
-        Raises:
-            ValueError: If it is the whole network, has units that do not exist, or
-                skips what cannot be skipped.
-        """
-        plan = tuple(plan)
-        pairs = zip(plan, self.widths, strict=False)
-        right = len(plan) == len(self.widths) and all(0 <= n <= w for n, w in pairs)
-        check(right, key, plan, f'units of all steps, at most {self.widths}')
-        text = write_plan(plan, self.blocks)
-        check(
-            plan != self.widths, key, text, 'a plan with fewer units than the network'
-        )
-        fixed = sorted(i for i, n in enumerate(plan) if not n and i not in skippable)
-        blocks = [self.blocks[i] for i in fixed]
-        wanted = f'all of blocks {blocks}, which change the width or the stride'
-        check(not fixed, key, text, wanted)
-        return plan
-
 
 def changes_of(
     plan: Plan, widths: Sequence[int], read: Collection[int] = ()
@@ -152,15 +136,12 @@ def changes_of(
     Each is ``(first, end, units)``: its steps ``[first, end)``, and its number of
     hidden units, 0 for a gap. A gap ends after steps in ``read``.
     """
-    skipped = [i for i, units in enumerate(plan) if not units]
-    starts = [
-        i for i in skipped if i - 1 not in skipped or (i - 1 in read and i - 1 >= 0)
-    ]
-    gaps = {}
-    for first, following in pairwise([*starts, len(plan)]):
-        gaps[first] = max(i for i in skipped if first <= i < following) + 1
+    begin = None  # of the current gap
     for i, (units, width) in enumerate(zip(plan, widths, strict=True)):
-        if i in gaps:
-            yield i, gaps[i], 0
-        elif 0 < units < width:
+        if not units:
+            begin = i if begin is None else begin
+            if i in read or i + 1 == len(plan) or plan[i + 1]:
+                yield begin, i + 1, 0
+                begin = None
+        elif units < width:
             yield i, i + 1, units

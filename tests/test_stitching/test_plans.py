@@ -33,10 +33,8 @@ def test_write_plan_is_read_again():
         ('3:0/0', "='3:0/0' is .* blocks 0 to 2"),
         ('0:0/0 0:6/0', "='0:6/0' is invalid"),
         ('0:-1/3', "='0:-1/3' is invalid"),
-        ('0', "='0' is invalid"),
-        ('0:1/2.5', "='0:1/2.5' is invalid"),
         (' ', "=' ' is invalid"),
-        ([0, 1, 3], r'=\[0, 1, 3\] is .*tools/make_elastic.py again'),
+        ([0, 1, 3], r'=\[0, 1, 3\] is invalid'),
     ],
 )
 def test_read_plan_bad_words_raise(text, words):

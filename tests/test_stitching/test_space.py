@@ -20,7 +20,6 @@ from snnet_mm.stitching import (
 
 SPACES = [
     TwoWaySpace((3, 7)),
-    TwoWaySpace((3, 3, 5)),
     SlidingWindowSpace((4, 4, 4)),
     StagedSpace([(1, 2, 1), (2, 3, 1)]),
 ]
@@ -49,10 +48,10 @@ def staged(*depths, **settings):
 PAIR = (2, 2), (2, 4)
 REFUSED = [
     (lambda: TwoWaySpace((12, 24))[13], r'id 13 .* 0-12, 14-134 \('),
-    *((lambda i=i: TwoWaySpace((12, 24))[i], 'stitch id') for i in ('5', True, [1])),
+    (lambda: TwoWaySpace((12, 24))[True], 'stitch id True'),
     *(
         (lambda depths=depths: TwoWaySpace(depths), 'anchors=.*backbone.anchors')
-        for depths in ((5, 3), [12], [], (0, 5))
+        for depths in ((5, 3), [12], (0, 5))
     ),
     (lambda: TwoWaySpace((3, 6), ['SS']), "kinds=.*'SS'.* is invalid"),
     (lambda: TwoWaySpace((3, 6), ids=[4]), 'id 4 is not .* 0-3, 5-8 .*stitch_ids'),
@@ -157,16 +156,8 @@ def test_records_of_other_stitches(record, space, words):
         check_space_record(record, space, exact=space is FEWER)
 
 
-@pytest.mark.parametrize(
-    ('change', 'message'),
-    [
-        (dict(version=2), 'a newer snnet_mm wrote it: ValueError version 2, not 1'),
-        (dict(stitches=[]), "'list' object has no attribute 'items'"),
-        *[(text, 'damaged') for text in ('{}', b'\xff\xfe\x00', '3')],
-    ],
-)
-def test_a_record_that_cannot_be_read(change, message):
-    if isinstance(change, dict):
-        change = json.dumps(json.loads(write_space_record(SPACES[0])) | change)
-    with pytest.raises(ValueError, match=f'record of the stitching space .*{message}'):
-        check_space_record(change, SPACES[0])
+def test_a_record_that_cannot_be_read():
+    newer = write_space_record(SPACES[0]).replace('"version":1', '"version":2')
+    for record, words in ((newer, 'version 2, not 1'), (b'\xff', ''), ('{}', '')):
+        with pytest.raises(ValueError, match=f'the record of the stitchi.*{words}'):
+            check_space_record(record, SPACES[0])

@@ -16,9 +16,8 @@ from .parts import as_shipped, empty_images
 
 # Raised by layers, and by necks and heads that count or index their maps.
 MISFITS = RuntimeError, AssertionError, IndexError
-# Arguments of necks and heads for the channels of their maps.
+# Settings of necks and heads for the channels of their maps.
 WIDTHS = 'in_channels', 'embed_dim', 'embed_dims'
-Parts = Sequence[tuple[str, nn.Module]]
 
 
 @torch.no_grad()
@@ -60,15 +59,36 @@ def explained(
 ) -> ValueError:
     """Return the error to raise if a model does not run at a size.
 
-    If a neck or head expects other channels than its maps have, it contains these
-    channels and the config key of those expected. ``root`` is the copy of the model
-    that raised the error. Default: the outermost module in its traceback.
+    If a neck or head takes other channels than its maps have, the error contains these
+    channels and the config key of those that it takes. ``root`` is the copy of the
+    model that raised the error. Default: the outermost module in its traceback.
     """
-    parts = modules_in(error, root)
-    if (misfit := _misfit(parts, model, input_size)) is not None:
-        return misfit
-    allowed = 'a size the model can run, fitting in_channels, backbone.out and '
-    allowed += f'backbone.maps_of: {reason_of(error)}'
+    parts, backbone = modules_in(error, root), getattr(model, 'backbone', None)
+    readers = [
+        (path, part, name)
+        for path, part in parts
+        if path and not path.startswith('backbone') and (name := _width_key(part))
+    ]
+    stitched = isinstance(backbone, StitchedBackbone)
+    if readers and stitched and (backbone.out, backbone.maps_of) == ('maps', 'slowest'):
+        # A head may hold others; necks and heads may also hold parts of such settings.
+        heads = [r for r in readers if type(r[1]).__name__.endswith('Head')]
+        path, part, name = heads[-1] if heads else readers[0]
+        has_neck = path != 'neck' and getattr(model, 'neck', None) is not None
+        widths = _map_widths(model, input_size, has_neck)
+        places = getattr(part, 'in_index', None)
+        places = [places] if isinstance(places, int) else places or range(len(widths))
+        read = [widths[i] for i in places if i < len(widths)]
+        found = getattr(part, name)
+        taken = {*found} if isinstance(found, Sequence) else {found}
+        # mmsegmentation sums the channels of maps that it joins.
+        if not taken <= {*read, sum(read)}:
+            allowed = f'{", ".join(map(str, read))}, the channels of the maps of the '
+            allowed += 'neck' if has_neck else 'backbone'
+            key = 'model.' + re.sub(r'\.(\d+)', r'[\1]', path)
+            return refusal(f'{key}.{name}', found, allowed)
+    allowed = 'a size the model can run, fitting in_channels, in_index, backbone.out '
+    allowed += f'and backbone.maps_of: {reason_of(error)}'
     for path, part in parts[-1:]:
         allowed += f' (in model.{path}, {type(part).__name__}({part.extra_repr()}))'
     return refusal('input_size', input_size, allowed)
@@ -79,7 +99,9 @@ def reason_of(error: Exception) -> str:
     return f'{type(error).__name__}: {error}'.partition('\n')[0]
 
 
-def modules_in(error: Exception, root: nn.Module | None = None) -> Parts:
+def modules_in(
+    error: Exception, root: nn.Module | None = None
+) -> list[tuple[str, nn.Module]]:
     """Return the paths and modules of all calls in the traceback of an error."""
     frames = (frame.f_locals.get('self') for frame, _ in walk_tb(error.__traceback__))
     parts = [part for part in frames if isinstance(part, nn.Module)]
@@ -88,62 +110,20 @@ def modules_in(error: Exception, root: nn.Module | None = None) -> Parts:
     return [(paths.get(part, ''), part) for part in parts]
 
 
-def _misfit(
-    parts: Parts, model: nn.Module, input_size: tuple[int, int]
-) -> ValueError | None:
-    """Return the error of a neck or head that expects other channels, if it is one."""
-    backbone = getattr(model, 'backbone', None)
-    if not isinstance(backbone, StitchedBackbone) or backbone.out != 'maps':
-        return None
-    readers = ((path, part, _width_key(part)) for path, part in parts)
-    readers = [r for r in readers if r[2] and r[0] and not r[0].startswith('backbone')]
-    if not readers or readers[0][0].startswith('neck.'):
-        return None
-    # A head may hold others; necks and heads may also hold parts of equal arguments.
-    heads = [r for r in readers if type(r[1]).__name__.endswith('Head')]
-    path, part, name = heads[-1] if heads else readers[0]
-    inner = getattr(parts[-1][1], 'in_channels', None)
-    found, widths = getattr(part, name, inner), _map_widths(model, input_size, path)
-    place = getattr(part, 'in_index', None)
-    key = 'model.' + re.sub(r'\.(\d+)', r'[\1]', path)
-    source = 'backbone' if path == 'neck' or not _has_neck(model) else 'neck'
-    places = [place] if isinstance(place, int) else place or ()
-    if not all(-len(widths) <= i < len(widths) for i in places):
-        allowed = f'0 to {len(widths) - 1}, as the {source} returns {len(widths)} maps'
-        return refusal(f'{key}.in_index', place, allowed)
-    listed = isinstance(found, Sequence)
-    found = [*found] if listed else found
-    wanted = [widths[i] for i in places or (range(len(widths)) if listed else (-1,))]
-    if found in (wanted, sum(wanted)):  # mmsegmentation sums those that it joins
-        return None
-    wanted = wanted if listed or len(wanted) > 1 else wanted[0]
-    allowed = f'{wanted}, the channels of the maps of the {source} that it reads'
-    return refusal(f'{key}.{name}', found, allowed)
-
-
 def _width_key(part: nn.Module) -> str | None:
-    """Return the argument of a neck's or head's class for the channels of its maps."""
+    """Return the setting of a neck or head for the channels of its maps."""
     if type(part).__module__.startswith(('torch.', 'mmcv.')):
         return None
-    classes = [kind for kind in type(part).__mro__ if '__init__' in vars(kind)]
-    names = {name for kind in classes for name in signature(kind.__init__).parameters}
-    return next((name for name in WIDTHS if name in names), None)
+    return next((name for name in WIDTHS if getattr(part, name, None)), None)
 
 
-def _map_widths(model: nn.Module, input_size: tuple[int, int], path: str) -> list[int]:
-    """Return the channels of the maps that the part of a model at a path receives."""
+def _map_widths(
+    model: nn.Module, input_size: tuple[int, int], has_neck: bool
+) -> list[int]:
+    """Return the channels of all maps of a model's backbone, or of its neck."""
     copy = copy_on_meta(model, model)
     copy.backbone.eval_maps = tuple(range(len(copy.backbone.out_indices)))
-    ids = copy.backbone.space.anchor_ids
-    own = re.search(r'\.parts\.(\d+)', path)  # one part for each end anchor
     with as_shipped(copy):
-        set_stitch(copy, ids[min(int(own[1]), len(ids) - 1)] if own else ids[-1])
-        images = empty_images(copy, input_size, batch=1)
-        maps = copy.backbone(images)
-        maps = copy.neck(maps) if path != 'neck' and _has_neck(copy) else maps
-    first = (m if isinstance(m, Tensor) else m[0] for m in maps)
-    return [x.shape[1] for x in first]
-
-
-def _has_neck(model: nn.Module) -> bool:
-    return getattr(model, 'neck', None) is not None
+        maps = copy.backbone(empty_images(copy, input_size, batch=1))
+        maps = copy.neck(maps) if has_neck else maps
+    return [(m if isinstance(m, Tensor) else m[0]).shape[1] for m in maps]

@@ -32,13 +32,10 @@ def checked(package, stock, model, folder, key, value):
 @pytest.mark.parametrize(
     ('package', 'stock', 'model', 'key', 'value', 'words'),
     [
-        ('mmseg', SETR, PLAIN, 'decode_head.in_channels', 48, '48 .* 32, '),
+        ('mmseg', SETR, PLAIN, 'decode_head.in_channels', 48, '=48 .* 32, '),
         ('mmseg', SETR, PLAIN, 'auxiliary_head.1.in_channels', 48, '=48 .* 32, '),
-        ('mmseg', SETR, PLAIN, 'auxiliary_head.2.in_index', 4, '=4 .* 0 to 3, '),
-        ('mmseg', UPERNET, PLAIN, 'neck.in_channels', [32] * 3, r' .*\[32, 32'),
-        ('mmseg', UPERNET, PLAIN, 'auxiliary_head.in_channels', 8, 'of the neck that'),
-        ('mmdet', RETINANET, STAGES, 'neck.in_channels', [32, 48], 'of the backbone '),
-        ('mmdet', MASK_RCNN, STAGES, 'rpn_head.in_channels', 48, '48 .* of the neck'),
+        ('mmseg', UPERNET, PLAIN, 'auxiliary_head.in_channels', 8, '=8 .* of the neck'),
+        ('mmdet', RETINANET, STAGES, 'neck.in_channels', [32, 48], 'of the backbone'),
         ('mmdet', MASK_RCNN, STAGES, 'roi_head.mask_head.in_channels', 48, '48 .* 32,'),
     ],
 )
@@ -47,7 +44,7 @@ def test_the_width_and_the_key_are_named(
     package, stock, model, key, value, words, tmp_path
 ):
     """Also of auxiliary heads, which only training runs, and of heads in heads."""
-    named = 'model.' + key.replace('.1.', r'\[1\].').replace('.2.', r'\[2\].')
+    named = 'model.' + key.replace('.1.', r'\[1\].')
     with pytest.raises(ValueError, match=rf'{words}.*\(config key: {named}\)'):
         checked(package, stock, model, tmp_path, f'model.{key}', value)
 
@@ -74,6 +71,5 @@ def test_a_head_for_each_anchor(tmp_path):
     wrong = dict(own, parts=[dict(head, **p) for p in parts])
     built = MODELS.build(dict(model, auxiliary_head=[wrong]))
     set_stitch(built, 0)
-    key = r'model.auxiliary_head\[0\].parts\[0\].in_channels'
-    with pytest.raises(ValueError, match=f'=32 .* 16, .*{key}'):
+    with pytest.raises(ValueError, match='in model.auxiliary_head.0.parts.0.*Conv2d'):
         check_auxiliary_heads(built, SIZE)

@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from torch import nn
 from snnet_mm.models import find_stitched_backbone, set_stitch, unwrapped
 from snnet_mm.runtime.device import processor
 from snnet_mm.stitching import Setup, middle_stitches
-from snnet_mm.utils import check, refusal
+from snnet_mm.utils import check
 
 from .counting import cost_table
 from .parts import (
@@ -22,9 +22,11 @@ from .parts import (
     T,
     as_shipped,
     empty_images,
+    ends,
     forward_of,
     parts_by_stitch,
-    run_parts,
+    returning,
+    run_backbone_parts,
 )
 
 WARM_UP = 2  # discarded rounds
@@ -43,14 +45,6 @@ class LatencyCheck(NamedTuple):
     predicted: float
     measured: float
     spread: float
-
-    @classmethod
-    def of(
-        cls, stitch_id: int, predicted: float, rounds: Sequence[float]
-    ) -> 'LatencyCheck':
-        """Compare a prediction with the median of timed rounds."""
-        low, median, high = np.percentile(rounds, [25, 50, 75]).tolist()
-        return cls(stitch_id, predicted, median, (high - low) / median)
 
     @property
     def error(self) -> float:
@@ -96,10 +90,8 @@ def measure_latency(
         progress: Whether to show a progress bar.
     """
     model = unwrapped(model)
-    for option, number in (('--batch', batch), ('--rounds', rounds)):
-        if number < 1:
-            raise refusal(option, number, '1 or more')
-    space = find_stitched_backbone(model).space
+    backbone = find_stitched_backbone(model)
+    space = backbone.space
     forward = forward_of(model, cost_table(model, input_size).scope)
     ids = middle_stitches(space) if check is None else [space[i].id for i in check]
     images = empty_images(model, input_size, batch)
@@ -108,22 +100,30 @@ def measure_latency(
     timed = []
     with as_shipped(model):
         parts = parts_by_stitch(model)
-        for n in _track(range(rounds + WARM_UP), 'Timing', progress):
+        turns = range(rounds + WARM_UP)
+        for n in track(turns, 'Timing', disable=not progress, transient=True):
             watch = _Stopwatch(images.device)
             # None means all parts.
             for i in [None, *ids][:: -1 if n % 2 else 1]:
-                if i is None:
-                    run_parts(model, images, watch.time, forward)
-                else:
+                if i is not None:
                     set_stitch(model, i)
                     watch.time(i, partial(forward, model, images))
+                    continue
+                run_backbone_parts(backbone, images, watch.time)
+                for part, output in ends(model, images):
+                    with returning(backbone, output):
+                        watch.time(part, partial(forward, model, images))
             timed.append(watch.milliseconds())
     timed = timed[WARM_UP:]
     used = set().union(*parts.values())
     by_part = {p: statistics.median(times[p] for times in timed) for p in used}
     by_stitch = {i: sum(by_part[p] for p in of) for i, of in parts.items()}
-    whole = {i: [times[i] for times in timed] for i in ids}
-    checks = [LatencyCheck.of(i, by_stitch[i], of) for i, of in whole.items()]
+    checks = []
+    for i in ids:
+        rounds_of = [times[i] for times in timed]
+        low, median, high = np.percentile(rounds_of, [25, 50, 75]).tolist()
+        spread = (high - low) / median
+        checks.append(LatencyCheck(i, by_stitch[i], median, spread))
     return Latencies(by_stitch, checks, by_part)
 
 
@@ -152,7 +152,7 @@ def measure_memory(
         for stitch_id in find_stitched_backbone(model).space.anchor_ids:
             set_stitch(model, stitch_id)
             forward(model, images)
-        for stitch_id in _track(params, 'Memory', progress):
+        for stitch_id in track(params, 'Memory', disable=not progress, transient=True):
             set_stitch(model, stitch_id)
             torch.cuda.reset_peak_memory_stats(images.device)
             before = torch.cuda.memory_allocated(images.device)
@@ -181,10 +181,6 @@ def measuring_setup(model: nn.Module, batch: int) -> Setup:
     return Setup(device, batch, PRECISIONS.get(dtype, dtype))
 
 
-def _track(items: Collection[int], title: str, progress: bool):
-    return track(items, title, disable=not progress, transient=True)
-
-
 class _Stopwatch:
     """Times calls; on a GPU with events, without synchronising between calls."""
 
@@ -192,8 +188,7 @@ class _Stopwatch:
         self.device, self.marks = device, {}
 
     def time(self, key: object, run: Callable[[], T]) -> T:
-        start = self._mark()
-        result = run()
+        start, result = self._mark(), run()
         self.marks[key] = start, self._mark()
         return result
 
@@ -206,6 +201,5 @@ class _Stopwatch:
     def _mark(self) -> float | torch.cuda.Event:
         if self.device.type != 'cuda':
             return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)
-        event.record(torch.cuda.current_stream(self.device))
-        return event
+        stream = torch.cuda.current_stream(self.device)
+        return stream.record_event(torch.cuda.Event(enable_timing=True))

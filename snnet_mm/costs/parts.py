@@ -52,29 +52,18 @@ Part = Step | FeatureMap | Heads
 Measure = Callable[[Part, Callable[[], T]], T]
 
 
-def run_parts(model: nn.Module, images: Tensor, measure: Measure, run: Forward) -> None:
-    """Run every part of a model once, in the order of its anchors.
-
-    Args:
-        model: A stitched backbone, or an mm model that contains one.
-        images: Images ``(B, 3, H, W)``.
-        measure: Callable that runs a part.
-        run: Callable that runs the model; see :func:`forward_of`.
-    """
-    backbone = find_stitched_backbone(model)
-    run_backbone_parts(backbone, images, measure)
-    for part, output in ends(model, images):
-        with returning(backbone, output):
-            measure(part, partial(run, model, images))
-
-
 def run_backbone_parts(
     backbone: StitchedBackbone, images: Tensor, measure: Measure
 ) -> None:
-    """Run the parts of a backbone; see :func:`run_parts`.
+    """Run every part of a backbone once, in the order of its anchors.
 
     Every anchor runs block by block, so the device and its caches are in the same state
     as in a real forward. Stitching layers and maps run as soon as their input exists.
+
+    Args:
+        backbone: The backbone.
+        images: Images ``(B, 3, H, W)``.
+        measure: Callable that runs a part.
     """
     maps = defaultdict(list)
     for j, a in product(backbone.wanted_maps(), backbone.map_anchors):

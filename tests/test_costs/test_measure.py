@@ -129,13 +129,10 @@ def test_the_end_output_has_a_head_for_every_end(build_snnet, clock):
     set_times(clock, net)
     for head, milliseconds in zip(model.heads, (20, 50), strict=True):
         clock.takes(head, milliseconds)
-    found, costs = measure_latency(model, SIZE, rounds=1), cost_table(model, SIZE)
-    alone = cost_table(net, SIZE)
+    found = measure_latency(model, SIZE, rounds=1)
     for stitch in net.space:
         expected = latency_by_hand(stitch, ()) + (20, 50)[stitch.end_anchor]
         assert found.by_stitch[stitch.id] == pytest.approx(expected), stitch
-        params = 2 * (8, 12)[stitch.end_anchor] + 2
-        assert costs[stitch.id].params - alone[stitch.id].params == params
 
 
 def test_the_model_is_run_as_shipped_on_what_was_asked_for(build_snnet, monkeypatch):

@@ -11,7 +11,7 @@ from mmengine.hooks import EMAHook, Hook
 from mmengine.model import BaseModel
 from mmengine.registry import HOOKS
 from mmengine.runner import Runner
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from snnet_mm.costs.counting import cost_table
@@ -28,11 +28,9 @@ from snnet_mm.models import (
     without_wrappers,
 )
 from snnet_mm.models.layers.stitch_batch_norm import KEYS
-from snnet_mm.stitching import Stitch, visiting_order
+from snnet_mm.stitching import visiting_order
 from snnet_mm.tasks import task_of
 from snnet_mm.utils import check, is_whole, isolated_rng
-
-Norms = Mapping[str, _BatchNorm]
 
 
 @torch.no_grad()
@@ -42,13 +40,13 @@ def recalibrate_bn(
     """Estimate mean and variance of every batch norm that each stitch runs.
 
     The model is restored afterwards. Statistics are averaged over the batches of all
-    ranks, with the same number of batches on each. ``mode`` is the mode of mm's forward
+    ranks, with the same number of batches on each. Norms that a stitch does not reach,
+    such as those of another anchor, have none. ``mode`` is the mode of mm's forward
     that reaches all batch norms: ``'predict'`` if some of them run on detections.
     """
     model = without_wrappers(model)
     backbone, norms = find_stitched_backbone(model), batch_norms(model)
-    wanted = 'a model with batch norms'
-    check(norms, 'model', type(model).__name__, wanted)
+    check(norms, 'model', type(model).__name__, 'a model with batch norms')
     share = nullcontext if batch_norms(backbone) else backbone.sharing_prefixes
     stitches = visiting_order(backbone.space[i] for i in ids)
     # Sums of mean, variance and 1 over batches: a detector's heads may skip batches.
@@ -75,37 +73,19 @@ def recalibrate_bn(
                             found.append(found[0].new_ones(1))
                             totals[stitch.id][name] += torch.cat(found)
     check(num_batches, 'train_dataloader', num_batches, 'images to recalibrate with')
-    idle = {s.id: _norms_of_some_stitches(model, norms, s) for s in stitches}
-    return {s.id: _average(totals[s.id], s, idle[s.id]) for s in stitches}
-
-
-def _average(
-    totals: Mapping[str, Tensor], stitch: Stitch, optional: set[str]
-) -> dict[str, Tensor]:
-    """Average each norm over the batches of all ranks that reached it."""
-    statistics = {}
-    for name, total in totals.items():
-        all_reduce(total)
-        reached, wanted = bool(total[-1]), 'more images or better weights: none reached'
-        wanted += f' {name} with stitch {stitch.id}, perhaps as nothing was detected'
-        check(reached or name in optional, 'num_images', 0, wanted)
-        if reached:
-            values = (total[:-1] / total[-1]).chunk(2)
-            for key, value in zip(KEYS, values, strict=True):
-                statistics[f'{name}.{key}'] = value.clone()
+    statistics: Statistics = {stitch.id: {} for stitch in stitches}
+    for stitch in stitches:
+        for name, total in totals[stitch.id].items():
+            all_reduce(total)
+            if total[-1]:
+                values = (total[:-1] / total[-1]).chunk(2)
+                for key, value in zip(KEYS, values, strict=True):
+                    statistics[stitch.id][f'{name}.{key}'] = value.clone()
     return statistics
 
 
-def _norms_of_some_stitches(model: nn.Module, norms: Norms, stitch: Stitch) -> set[str]:
-    """Return the norms that a stitch may skip: backbone norms and its idle norms."""
-    inside = set(find_stitched_backbone(model).modules())
-    asked = [m for m in model.modules() if hasattr(type(m), 'idle_parameters')]
-    idle = {id(p) for module in asked for p in module.idle_parameters(stitch)}
-    return {n for n, norm in norms.items() if norm in inside or id(norm.weight) in idle}
-
-
 @contextmanager
-def _observing(model: nn.Module, norms: Norms) -> Iterator[None]:
+def _observing(model: nn.Module, norms: Mapping[str, _BatchNorm]) -> Iterator[None]:
     """Set only the norms to training mode; restore the model afterwards."""
     momentum = {norm: norm.momentum for norm in norms.values()}
     states = {norm: deepcopy(norm.state_dict()) for norm in momentum}
@@ -149,8 +129,7 @@ class StitchStatisticsHook(Hook):
 
     def before_run(self, runner: Runner) -> None:
         """Convert norms before weights are loaded, also in averages of models."""
-        averages = [h.ema_model for h in runner.hooks if isinstance(h, EMAHook)]
-        for model in (runner.model, *averages):
+        for model in _models(runner):
             convert_batch_norms(model)
 
     def before_train(self, runner: Runner) -> None:
@@ -199,8 +178,7 @@ class StitchStatisticsHook(Hook):
             )
 
     def _forget(self, runner: Runner) -> None:
-        averages = [h.ema_model for h in runner.hooks if isinstance(h, EMAHook)]
-        for model in (runner.model, *averages):
+        for model in _models(runner):
             set_statistics(model, {})
         self.estimated = False
 
@@ -221,8 +199,9 @@ class StitchStatisticsHook(Hook):
                 batches = self._batches(runner)
                 if self.mode is None:
                     data = runner.train_dataloader, runner.seed
-                    costs = cost_table(model, size_of_images(model, *data))
-                    self.mode = _forward_mode(model, costs.scope)
+                    scope = cost_table(model, size_of_images(model, *data)).scope
+                    # Heads that need more than images get it in this mode alone.
+                    self.mode = 'predict' if scope else task_of(model).full_mode
                 set_statistics(model, recalibrate_bn(model, batches, ids, self.mode))
                 self.estimated = True
             except Exception as error:  # must not abort the training
@@ -242,10 +221,10 @@ class StitchStatisticsHook(Hook):
         return random_batches(loader, runner.seed, number * size * ranks)
 
 
-def _forward_mode(model: nn.Module, scope: str | None) -> str:
-    """Return the mode of mm's forward that reaches all norms, given a cost scope."""
-    # Heads that need more than images, such as texts, get it only in this mode.
-    return 'predict' if scope else task_of(model).full_mode
+def _models(runner: Runner) -> list[nn.Module]:
+    """Return the model that is trained, and averages of it."""
+    averages = [hook.ema_model for hook in runner.hooks if isinstance(hook, EMAHook)]
+    return [runner.model, *averages]
 
 
 def known_stitches(model: nn.Module) -> set[int]:

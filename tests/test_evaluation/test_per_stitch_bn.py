@@ -83,6 +83,8 @@ def test_statistics_are_those_of_each_stitch(model, batches, monkeypatch):
         torch.testing.assert_close(values, by_hand(model, batches, stitch_id))
     means = [values[MEAN] for values in statistics.values()]
     assert not torch.allclose(means[0], means[1], rtol=0.1)
+    model.auxiliary_head = nn.ModuleDict(dict(bn=nn.BatchNorm2d(3)))
+    assert_same(recalibrate_bn(model, batches, (7, 0, 1)), statistics)
 
 
 def test_stitch_batch_norm_follows_the_stitch_in_eval_mode(model, batches, monkeypatch):
@@ -127,12 +129,6 @@ def test_stitch_batch_norm_state_dict_round_trip(model, batches):
     model.load_state_dict({k: v for k, v in state.items() if '.stitch_' not in k})
     assert known_stitches(model) == set()
     assert model.head.bn.running_var.equal(state[VAR].double())
-
-
-def test_auxiliary_heads_have_no_statistics(model, batches):
-    own = recalibrate_bn(model, batches, (0, 7))
-    model.auxiliary_head = nn.ModuleDict(dict(bn=nn.BatchNorm2d(3)))
-    assert_same(recalibrate_bn(model, batches, (0, 7)), own)
 
 
 class Classifier(BaseModel):
@@ -226,21 +222,44 @@ def statistics_in(checkpoint):
     return {i: dict(zip(keys, both, strict=True)) for i, *both in rows}
 
 
-@pytest.fixture
-def cfg(tmp_path):
-    """Two iterations, each with a validation of the anchors."""
+class Watch(Hook):
+    """Notes of which stitches a checkpoint that is written now has statistics."""
+
+    priority = 'LOWEST'
+
+    def __init__(self):
+        self.seen = []
+
+    def after_val_epoch(self, runner, metrics=None):
+        found = statistics_in(dict(state_dict=runner.model.state_dict()))
+        self.seen.append(sorted(found))
+
+
+def two_iterations(folder):
+    """Each has a validation of stitches 1 and 2."""
     cfg = tiny_config()
-    cfg.work_dir = str(tmp_path)
+    cfg.work_dir = str(folder)
     cfg.train_cfg.update(max_iters=2, val_interval=1)
+    cfg.val_cfg.stitches = [1, 2]
+    cfg.test_cfg = dict(type='StitchTestLoop', stitches='all')
     cfg.default_hooks.checkpoint.max_keep_ckpts = -1
     return cfg
 
 
-def trained(cfg, name='first', **changes):
+def trained(cfg, name, *hooks, **changes):
     """Train in a folder of its own; give the runner and its checkpoints."""
     cfg = in_folder(cfg, name, **changes)
-    runner, _ = train(cfg)
+    runner, _ = train(cfg, *hooks)
     return runner, [load_weights_only(f'{cfg.work_dir}/iter_{i}.pth') for i in (1, 2)]
+
+
+@pytest.fixture(scope='module')
+def training(tmp_path_factory):
+    """Checkpoints without random augmentation, test results, and stitches seen."""
+    cfg, watch = two_iterations(tmp_path_factory.mktemp('training')), Watch()
+    cfg.train_dataloader.dataset.pipeline = [dict(type='PackSegInputs')]
+    runner, checkpoints = trained(cfg, 'own', watch)
+    return runner, checkpoints, runner.test(), watch.seen
 
 
 @torch.no_grad()
@@ -262,27 +281,7 @@ def moments_of_the_head(runner, state_dict, stitch_id):
     return {f'{name}.running_mean': mean, f'{name}.running_var': variance}
 
 
-@pytest.fixture
-def steady(cfg):
-    """Without random augmentation."""
-    cfg.train_dataloader.dataset.pipeline = [dict(type='PackSegInputs')]
-    return cfg
-
-
-@pytest.mark.parametrize(
-    'average',
-    [
-        {},
-        dict(type='EMAHook'),
-        # After a validation it runs another one, on the weights that are trained.
-        dict(type='mmpretrain.EMAHook', evaluate_on_origin=True),
-    ],
-)
-def test_the_last_checkpoint_holds_those_of_all_stitches(steady, average):
-    if average:
-        steady.custom_hooks = [dict(average, momentum=0.5, update_buffers=True)]
-        steady.val_cfg = steady.val_dataloader = steady.val_evaluator = None
-    runner, (before, last) = trained(steady)
+def check_statistics(runner, before, last):
     assert statistics_in(before) == {}
     found = statistics_in(last)
     assert sorted(found) == [*runner.model.backbone.space.ids]
@@ -291,10 +290,28 @@ def test_the_last_checkpoint_holds_those_of_all_stitches(steady, average):
         torch.testing.assert_close(found[stitch_id], wanted)
 
 
-def test_training_does_not_see_them(cfg):
+def test_checkpoints_hold_those_of_validated_and_the_last_those_of_all(training):
+    runner, checkpoints, _, seen = training
+    check_statistics(runner, *checkpoints)
+    assert seen == [[1, 2], [0, 1, 2, 4]]
+
+
+def test_averaged_models_have_statistics_of_their_own(tmp_path):
+    """mmpretrain's hook validates the trained weights after those of the average."""
+    cfg = two_iterations(tmp_path)
+    cfg.train_dataloader.dataset.pipeline = [dict(type='PackSegInputs')]
+    average = dict(type='mmpretrain.EMAHook', evaluate_on_origin=True)
+    cfg.custom_hooks = [dict(average, momentum=0.5, update_buffers=True)]
+    cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
+    runner, checkpoints = trained(cfg, 'own')
+    check_statistics(runner, *checkpoints)
+
+
+def test_training_does_not_see_them(tmp_path):
     """With a validation in between, and augmentation."""
+    cfg = two_iterations(tmp_path)
     cfg.custom_hooks = [dict(type='EMAHook', momentum=0.5, update_buffers=True)]
-    _, own = trained(cfg)
+    _, own = trained(cfg, 'own')
     _, mixed = trained(cfg, 'mixed', **{OFF: 0})
     for with_own, without in zip(own, mixed, strict=True):
         rows = [k for k in with_own['state_dict'] if k.endswith(ROWS)]
@@ -306,14 +323,13 @@ def test_training_does_not_see_them(cfg):
     assert statistics_in(mixed[1]) == {}
 
 
-def test_tests_and_models_of_a_checkpoint_have_them(cfg, tmp_path):
-    cfg.test_cfg = dict(type='StitchTestLoop', stitches='all')
-    runner, (_, last) = trained(cfg)
-    wanted, own = runner.test(), statistics_in(last)
-    path = cfg.load_from = str(tmp_path / 'first/iter_2.pth')
+def test_tests_and_models_of_a_checkpoint_have_them(training):
+    runner, (_, last), wanted, _ = training
+    cfg, own = runner.cfg.copy(), statistics_in(last)
+    path = cfg.load_from = f'{cfg.work_dir}/iter_2.pth'
     assert Runner.from_cfg(cfg.copy()).test() == wanted
     cfg.merge_from_dict({OFF: 0})
-    cfg.experiment_name = f'{tmp_path}_without'
+    cfg.experiment_name += '_without'
     assert Runner.from_cfg(cfg.copy()).test() != wanted
     images, plain = torch.randn(2, 3, 32, 32), init_model(cfg, path)
     assert plain.state_dict().keys() == {
@@ -323,27 +339,9 @@ def test_tests_and_models_of_a_checkpoint_have_them(cfg, tmp_path):
     model = init_model(cfg, path)
     assert_same(dict(model.state_dict()), dict(last['state_dict']))
     (norm,) = (m for m in plain.modules() if isinstance(m, nn.BatchNorm2d))
-    for stitch_id in (0, 2, 4, 1):
+    for stitch_id in (0, 4):
         for each in (model, plain):
             set_stitch(each, stitch_id)
         assert not model(images).equal(plain(images))
         norm.running_mean, norm.running_var = own[stitch_id].values()
         assert model(images).equal(plain(images))
-
-
-class Watch(Hook):
-    """Notes of which stitches a checkpoint that is written now has statistics."""
-
-    priority = 'LOWEST'
-    seen = []
-
-    def after_val_epoch(self, runner, metrics=None):
-        found = statistics_in(dict(state_dict=runner.model.state_dict()))
-        self.seen.append(sorted(found))
-
-
-def test_the_best_checkpoint_holds_those_of_validated_stitches(cfg):
-    cfg.val_cfg.stitches = [1, 2]
-    cfg.custom_hooks = [dict(type=Watch)]
-    trained(cfg)
-    assert Watch.seen == [[1, 2], [0, 1, 2, 4]]

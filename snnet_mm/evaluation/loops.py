@@ -158,7 +158,10 @@ class StitchTestLoop(TestLoop):
             finally:
                 set_input_size(runner.model, None)
             if main and self.table is not None:
-                self._report(self.table)
+                report_stitches(self.table, self.out_dir, self.quiet)
+                space = find_stitched_backbone(runner.model).space
+                if self.resize is None and len(self.table) == len(space):
+                    link_latest(self.out_dir / RESULTS, runner.work_dir)
             metrics = {
                 f'stitch_{row.id}/{name}': value
                 for row in (self.table.rows if self.table else ())
@@ -179,12 +182,9 @@ class StitchTestLoop(TestLoop):
         return cost_table(model, size or size_of_images(model, self.dataloader, seed))
 
     def _tested(self, costs: StitchTable) -> StitchTable | None:
-        """Test the stitches, those aside that a resumed test has."""
-        runner, loader, total = (
-            self.runner,
-            self.dataloader,
-            len(self.dataloader.dataset),
-        )
+        """Test the stitches, except those that a resumed test has."""
+        runner, loader = self.runner, self.dataloader
+        total = len(loader.dataset)
         space = find_stitched_backbone(runner.model).space
         ids = self.selection.select(space, costs, runner.logger.info)
         check_saved(self.evaluator, 'test_evaluator', len(ids))
@@ -193,7 +193,6 @@ class StitchTestLoop(TestLoop):
         if self.limit is not None:
             check_partial(self.evaluator, '--limit')
             loader = spread(loader, self.limit)
-        total = len(self.dataloader.dataset)
         about = runner, loader.dataset, total, self.metric, self.lower_is_better
         written = WrittenResults(costs, self.out_dir, *about)
         if self.resume:
@@ -218,14 +217,7 @@ class StitchTestLoop(TestLoop):
         )
         return None
 
-    def _report(self, table: StitchTable) -> None:
-        report_stitches(table, self.out_dir, self.quiet)
-        whole = find_stitched_backbone(self.runner.model).space
-        if self.resize is None and len(table) == len(whole):
-            link_latest(self.out_dir / RESULTS, self.runner.work_dir)
-
     def _drawer(self, folder: Path) -> PredictionDrawer:
-        """Return what draws predictions."""
         paths = [p for p in image_paths(self.dataloader.dataset) if p]
         folders = {os.path.dirname(os.path.abspath(path)) for path in paths}
         root = os.path.commonpath(folders) if folders else None

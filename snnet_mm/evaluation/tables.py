@@ -34,11 +34,12 @@ def as_text(table: Table) -> str:
 
 def stitch_table(table: StitchTable) -> Table:
     """Return known costs and metrics as a table to print, in the order of the rows."""
-    columns = {
-        UNITS[name].heading: [_cell(name, getattr(row, name)) for row in table.rows]
-        for name in UNITS
-        if any(getattr(row, name) is not None for row in table.rows)
-    }
+    columns = {}
+    for name, unit in UNITS.items():
+        costs = [getattr(row, name) for row in table.rows]
+        if {*costs} != {None}:
+            cells = ['' if cost is None else unit.cell(cost) for cost in costs]
+            columns[unit.heading] = cells
     if table.shared('input_size') is None:
         columns['size'] = [size_name(row.input_size) for row in table.rows]
     if table.metric is not None:
@@ -62,10 +63,6 @@ def stitch_table(table: StitchTable) -> Table:
         style = 'bold' if row.kind == 'anchor' else None
         printed.add_row(str(row.id), row.kind, row.route, *cells, style=style)
     return printed
-
-
-def _cell(cost: str, value: float | None) -> str:
-    return '' if value is None else UNITS[cost].cell(value)
 
 
 def _title(table: StitchTable) -> str:

@@ -62,13 +62,10 @@ def evaluate_whole_model(runner: Runner) -> None:
     except ValueError as error:  # such as images in several views
         runner.logger.warning(f'No results.json: costs cannot be counted: {error}')
         return
-    row = StitchRow(
-        0, 'whole', type(unwrapped(model)).__name__, *cost[:2], size, metrics
-    )
-    row = replace(row, num_images=len(names))
+    name, number = type(unwrapped(model)).__name__, len(names)
+    row = StitchRow(0, 'whole', name, *cost[:2], size, metrics, num_images=number)
     about = scope, key_metric(metrics), metric_directions(metrics)
-    table = StitchTable([row], 'no stitches', *about)
-    table = replace(table, digest=identity)
+    table = StitchTable([row], 'no stitches', *about, digest=identity)
     path, images = (Path(runner.log_dir, n) for n in ('results.json', IMAGE_SCORES))
     if scores is not None:
         replace(scores, digest=table.digest).save(images)

@@ -55,16 +55,20 @@ def test_the_interval_of_a_difference_is_paired():
     assert high - low == pytest.approx(2 * 1.96 * np.sqrt(0.25 / 400), rel=0.1)
 
 
-def test_scores_of_images_belong_to_results(tmp_path):
+def test_read_returns_what_was_saved_of_the_same_test(tmp_path):
     path, images = tmp_path / 'per_image.npz', np.random.rand(2, 1, 3, 1)
     parts = [ImageScores('acc', (i,), *images, names='a') for i in (0, 1)]
-    replace(ImageScores.stack(parts), digest='a test').save(path)
+    joined = replace(ImageScores.stack(parts), digest='a test')
+    joined.save(path)
     table = replace(table_of({0: 1}), digest='a test')
     read = ImageScores.read(path, table)
-    assert (read.ids, read.names) == ((0, 1), 'a')
-    for digest in ('another', None):
-        with pytest.raises(ValueError, match='belongs to another test than'):
-            ImageScores.read(path, replace(table, digest=digest))
+    assert (read.metric, read.ids, read.names) == ('acc', (0, 1), 'a')
+    np.testing.assert_array_equal(read.numerators, joined.numerators)
+    with pytest.raises(ValueError, match='belongs to another test than'):
+        ImageScores.read(path, replace(table, digest='another'))
+    path.write_text('no arrays')
+    with pytest.raises(ValueError, match='not a file of per-image statistics'):
+        ImageScores.read(path)
 
 
 def test_names_of_several_ranks_are_those_of_the_results(monkeypatch):
@@ -75,15 +79,3 @@ def test_names_of_several_ranks_are_those_of_the_results(monkeypatch):
     assert gathered([], 5) == ['a', 'b', 'c', 'd', 'e']
     sample = BaseDataElement(metainfo=dict(img_path='/data/x/val/1/2.png'))
     assert image_names([sample, BaseDataElement()]) == ['val/1/2.png', '']
-
-
-def test_files_are_read_as_written_or_refused(tmp_path):
-    images = ImageScores('acc', (0, 1), *np.random.rand(2, 2, 3, 1))
-    images.save(tmp_path / 'per_image.npz')
-    read = ImageScores.read(tmp_path / 'per_image.npz')
-    assert (read.metric, read.ids, read.scale) == ('acc', (0, 1), 1)
-    np.testing.assert_array_equal(read.numerators, images.numerators)
-    (tmp_path / 'text.npz').write_text('no arrays')
-    for name in ('text.npz', 'missing.npz'):
-        with pytest.raises(ValueError, match='per-image statistics'):
-            ImageScores.read(tmp_path / name)

@@ -13,6 +13,7 @@ from snnet_mm.evaluation.image_scores import ImageScores
 from snnet_mm.evaluation.testing import identify
 from snnet_mm.stitching import StitchTable
 
+pytestmark = pytest.mark.usefixtures('without_plot')
 SETTINGS = dict(stitches=[0, 2, 4], stitches_per_pass=1)
 
 
@@ -58,8 +59,7 @@ def test_resume_finds_results_of_other_runs_in_the_work_dir(toy_cfg, tmp_path, p
     other = copy.deepcopy(toy_cfg)
     other.model.data_preprocessor.mean = [900.0] * 3
     runner_of(other, [2], resume=True).test()
-    runner_of(toy_cfg, [2], resume=False).test()
-    assert passes == [2, 0, 2, 2]
+    assert passes == [2, 0, 2]
 
 
 CHANGES = [

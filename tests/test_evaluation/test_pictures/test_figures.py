@@ -40,7 +40,7 @@ def test_very_tall_images_fit_into_a_figure(tmp_path):
     assert 3 < height / width < 5
 
 
-@pytest.mark.parametrize('channels', [1, 2, 3, 4, 6])
+@pytest.mark.parametrize('channels', [2, 4])
 def test_images_as_pictures(channels):
     image = np.arange(2 * 2 * channels, dtype=np.uint8).reshape(2, 2, channels)
     shown = as_picture(image)

@@ -179,16 +179,14 @@ def test_the_best_pair_of_a_stitch_and_a_size_within_a_budget():
         for row in RESULTS.rows
     ]
     small = replace(RESULTS, rows=rows)
-    for tables in ((RESULTS, small), (small, RESULTS)):
-        both = StitchTable.merge(*tables)
-        # Stitch 7 has mIoU 60 at 8 GFLOPs, 45 at 2; stitch 3 has 40 at 4.
-        for budget, pair in {'8G': (7, (48, 64)), '25%': (7, (24, 32))}.items():
-            choice = pick_stitch(SPACE, budget, both)
-            assert choice[:2] == pair
-            assert 'on images of {}x{}, mIoU'.format(*pair[1]) in choice.reason
-        # Of the counted size, if there are any.
-        assert Selection('4G', both).select(SPACE, COUNTED) == (3,)
-        assert Selection('2G', both).select(SPACE, COUNTED) == (1,)
+    both = StitchTable.merge(RESULTS, small)
+    # Stitch 7 has mIoU 60 at 8 GFLOPs, 45 at 2; stitch 3 has 40 at 4.
+    for budget, pair in {'8G': (7, (48, 64)), '25%': (7, (24, 32))}.items():
+        choice = pick_stitch(SPACE, budget, both)
+        assert choice[:2] == pair
+        assert 'on images of {}x{}, mIoU'.format(*pair[1]) in choice.reason
+    # Of the counted size, if there are any.
+    assert Selection('4G', both).select(SPACE, COUNTED) == (3,)
     assert Selection('2G', small).select(SPACE, COUNTED) == (7,)
 
 
@@ -196,7 +194,7 @@ def test_the_best_pair_of_a_stitch_and_a_size_within_a_budget():
     ('device', 'on', 'words'),
     [
         (f'{processor()}, 2 threads', None, None),
-        ('a board', None, f'milliseconds of {processor()}, not of a board'),
+        ('a board', None, 'not of a board'),
         ('a board', ['H100', 'A100'], 'of H100 or A100, not of a board'),
     ],
 )
@@ -206,7 +204,5 @@ def test_milliseconds_of_another_device_are_refused(device, on, words):
     if words is None:
         assert pick_stitch(SPACE, '6ms', measured, on).id == 1
         return
-    with pytest.raises(ValueError) as error:  # noqa: PT011
+    with pytest.raises(ValueError, match=f"budget='6ms' .*{words}"):
         pick_stitch(SPACE, '6ms', measured, on)
-    assert words in str(error.value)
-    assert "budget='6ms'" in str(error.value)

@@ -73,18 +73,11 @@ def test_other_images_metrics_and_directions_are_not_compared():
     run = make_run([1, 2], np.ones((2, 4)))
     others = [
         (replace(run.images, names='b'), 'results of different images'),
-        (make_run([1, 2], np.ones((2, 5))).images, 'results of different images'),
-        (
-            replace(run.images, metric='delta1'),
-            r"metric=\['acc', 'delta1'\] is invalid",
-        ),
+        (replace(run.images, metric='delta1'), r"metric=\['acc', 'delta1'\] is inv"),
     ]
     for images, words in others:
-        other = replace(run, images=images)
         with pytest.raises(ValueError, match=words):
-            compare(a=run, b=other)
-        with pytest.raises(ValueError, match=words):
-            Run.joined([run, other])
+            Run.joined([run, replace(run, images=images)])
     with pytest.raises(ValueError, match='one direction'):
         Run.joined([run, replace(run, sign=-1)])
 

@@ -15,10 +15,16 @@ TOOL = 'analysis_tools/stitch_table.py'
 CONFIG = 'configs/toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
 
 
+def groups_in(printed):
+    """Number of stitches, share of all and rate of draws of every printed group."""
+    rows = re.findall(r'(?<![\d.])(\d+) \W+([\d.]+)% \W+([\d.]+)%', printed)
+    return [(int(number), float(share), float(drawn)) for number, share, drawn in rows]
+
+
 def test_costs_are_printed_and_saved(run_here, tmp_path):
     options = ('--latency', '--batch', 2, '--shape', '64x96', '--rounds', 2)
     options += ('--check', 0, 9, '--sort', 'params', '--kind', 'FS', 'SF')
-    printed = run_here(TOOL, CONFIG, *options, '--out', tmp_path)
+    printed = run_here(TOOL, CONFIG, *options, '--groups', 0.005, '--out', tmp_path)
     table = StitchTable.read(tmp_path / 'costs.json')
     assert len(table) == 14
     assert table.input_size == (64, 96)
@@ -34,49 +40,28 @@ def test_costs_are_printed_and_saved(run_here, tmp_path):
     assert [c['stitch_id'] for c in checks] == [0, 9]
     assert checks[0]['predicted'] == table[0].latency
     assert 'slow[0:2] > fast[1:4]' in printed
-    assert 'measured (ms)' in printed
+    groups, found = group_by_cost(table.column('flops'), 5e6), groups_in(printed)
+    assert [number for number, *_ in found] == [len(ids) for ids in groups]
+    for number, share, drawn in found:
+        assert share == pytest.approx(100 * number / 14, abs=0.05)
+        assert drawn == pytest.approx(100 / len(groups) / number, abs=0.005)
 
 
-def test_groups_of_the_sampler(run_here, tmp_path):
-    printed = run_here(TOOL, CONFIG, '--groups', 0.005, '--out', tmp_path)
-    flops = StitchTable.read(tmp_path / 'costs.json').column('flops')
-    groups = group_by_cost(flops, 5e6)
-    assert len(groups) > 2
-    rows = re.findall(r'(\d+) \W+([\d.]+)% \W+([\d.]+)%', printed)
-    assert [int(number) for number, *_ in rows] == [len(ids) for ids in groups]
-    for (_, share, drawn), ids in zip(rows, groups, strict=True):
-        assert float(share) == pytest.approx(100 * len(ids) / 14, abs=0.05)
-        assert float(drawn) == pytest.approx(100 / len(groups) / len(ids), abs=0.005)
-    assert sum(float(d) * int(n) for n, _, d in rows) == pytest.approx(100, abs=0.1)
-
-
-def test_the_groups_of_the_sampler_without_a_step(run_here, tmp_path):
-    printed = run_here(TOOL, CONFIG, '--groups', '--out', tmp_path)
-    flops = StitchTable.read(tmp_path / 'costs.json').column('flops')
-    groups = group_by_cost(flops, default_step(flops))
-    rows = re.findall(r'(\d+) \W+[\d.]+% \W+[\d.]+%', printed)
-    assert [int(number) for number in rows] == [len(ids) for ids in groups]
-    assert len(groups) > 4
-
-
-def test_stitches_on_a_front_are_shown(run_here, tmp_path):
-    run_here(TOOL, CONFIG, '--out', tmp_path)
-    costs = StitchTable.read(tmp_path / 'costs.json')
-    scores = {0: 10, 9: 5, 2: 20, 1: 30}  # 9 costs more than 0 and is worse
-    results = costs.with_metrics({i: {'mIoU': s} for i, s in scores.items()})
-    results.save(tmp_path / 'stitches.json')
-    options = '--results', tmp_path / 'stitches.json'
+def test_several_sizes_are_rows_of_one_file(run_here, untrained, tmp_path):
+    results = StitchTable.read(untrained[1])
+    options = '--shape', '64x64', '32x64', '--results', untrained[1], '--groups'
     printed = run_here(TOOL, CONFIG, *options, '--out', tmp_path)
-    rows = re.findall(r'^\W*(\d+) \W+(?:anchor|[FS]+) ', printed, re.MULTILINE)
-    assert rows == ['0', '2', '1']
-
-
-def test_several_sizes_are_rows_of_one_file(run_here, tmp_path):
-    run_here(TOOL, CONFIG, '--shape', '64x64', '32x64', '--out', tmp_path)
     table = StitchTable.read(tmp_path / 'costs.json')
     small, large = table.at((32, 64)), table.at((64, 64))
     assert len(small) == len(large) == 14
     assert all(small[i].flops < large[i].flops for i in small)
+    rows = re.findall(r'^\W*(\d+) \W+(?:anchor|[FS]+) ', printed, re.MULTILINE)
+    assert [int(i) for i in rows] == 2 * [row.id for row in results.front()]
+    flops = [large.column('flops'), small.column('flops')]
+    groups = [
+        g for column in flops for g in group_by_cost(column, default_step(column))
+    ]
+    assert [number for number, *_ in groups_in(printed)] == [len(g) for g in groups]
 
 
 def test_options_are_checked_before_measuring(run_here, tmp_path, monkeypatch):
@@ -84,25 +69,13 @@ def test_options_are_checked_before_measuring(run_here, tmp_path, monkeypatch):
         raise AssertionError('measured')
 
     monkeypatch.setattr('snnet_mm.costs.cost_table', measure)
-    space = TwoWaySpace((3, 7))
-    costs = StitchTable.counted({0: Cost(1, 1)}, (8, 8), space)
+    costs = StitchTable.counted({0: Cost(1, 1)}, (8, 8), TwoWaySpace((3, 7)))
     foreign = costs.with_metrics({0: dict(mIoU=1.0)})
     foreign.save(tmp_path / 'stitches.json')
     for options, words in (
-        (('--sort', 'latency'), "sort='latency' is invalid"),
         (('--sort', 'memory'), "sort='memory' is invalid"),
         (('--groups', 0), 'groups=0.0 is invalid'),
         (('--results', tmp_path / 'stitches.json'), 'of another stitching space'),
     ):
         with pytest.raises(ValueError, match=words):
             run_here(TOOL, CONFIG, *options, '--out', tmp_path)
-
-
-def test_costs_are_saved_before_they_are_printed(run_here, tmp_path, monkeypatch):
-    def report(costs):
-        assert {*StitchTable.read(tmp_path / 'costs.json')} == {*costs}
-        raise InterruptedError
-
-    monkeypatch.setattr('snnet_mm.evaluation.stitch_table', report)
-    with pytest.raises(InterruptedError):
-        run_here(TOOL, CONFIG, '--out', tmp_path)

@@ -78,7 +78,7 @@ def explained(
         widths = _map_widths(model, input_size, has_neck)
         places = getattr(part, 'in_index', None)
         places = [places] if isinstance(places, int) else places or range(len(widths))
-        read = [widths[i] for i in places if i < len(widths)]
+        read = [widths[i] for i in places if -len(widths) <= i < len(widths)]
         found = getattr(part, name)
         taken = {*found} if isinstance(found, Sequence) else {found}
         # mmsegmentation sums the channels of maps that it joins.

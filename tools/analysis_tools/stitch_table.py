@@ -78,7 +78,7 @@ def parse_args() -> argparse.Namespace:
 
 def measure(
     model: torch.nn.Module, args: argparse.Namespace, shape: Sequence[int] | None
-) -> StitchTable:
+) -> tuple[StitchTable, Sequence[LatencyCheck]]:
     from snnet_mm.costs import (
         cost_table,
         measure_latency,
@@ -86,17 +86,15 @@ def measure(
         measuring_setup,
     )
 
-    costs, latency, memory, args.checks = cost_table(model, shape), None, None, ()
+    costs, latency, memory, checks = cost_table(model, shape), None, None, ()
     if args.latency:
-        measured = measure_latency(
-            model, shape, args.batch, args.rounds, args.check, progress=True
-        )
-        latency, args.checks = measured.by_stitch, measured.checks
+        given = args.batch, args.rounds, args.check
+        latency, checks, _ = measure_latency(model, shape, *given, progress=True)
     if args.memory:
         memory = measure_memory(model, shape, args.batch, progress=True)
     if latency or memory:
         costs = costs.measured(measuring_setup(model, args.batch), latency, memory)
-    return costs
+    return costs, checks
 
 
 def check_table(
@@ -157,20 +155,20 @@ def main() -> None:
     if args.results:
         front = {row.id for row in StitchTable.read(args.results, space).front()}
         ids = [i for i in ids if i in front]
-    console, tables, checks = wide_console(), [], []
+    console, tables, timed = wide_console(), [], []
     for size in args.shape or [(cfg.get('test_cfg') or {}).get('input_size')]:
-        tables.append(costs := measure(model, args, size and tuple(size)))
-        checks += [c._asdict() for c in args.checks]
-        StitchTable.merge(*tables).save(out / 'costs.json', checks=checks)
+        costs, checks = measure(model, args, size and tuple(size))
+        tables.append(costs)
+        timed += [c._asdict() for c in checks]
+        StitchTable.merge(*tables).save(out / 'costs.json', checks=timed)
         if args.sort != 'id':
             column = costs.column(args.sort)
             ids.sort(key=lambda i: (column[i], i))
-        shown = replace(costs, rows=[costs[i] for i in ids])
-        console.print(stitch_table(shown))
+        console.print(stitch_table(replace(costs, rows=[costs[i] for i in ids])))
         if args.groups is not None:
             console.print(group_table(costs, args.groups))
-        if args.checks:
-            console.print(check_table(space, args.checks, str(costs.shared('setup'))))
+        if checks:
+            console.print(check_table(space, checks, str(costs.shared('setup'))))
     console.print(f'Wrote costs.json to {out}', soft_wrap=True)
 
 

@@ -63,7 +63,7 @@ def evaluate_whole_model(runner: Runner) -> None:
         runner.logger.warning(f'No results.json: costs cannot be counted: {error}')
         return
     name, number = type(unwrapped(model)).__name__, len(names)
-    row = StitchRow(0, 'whole', name, *cost[:2], size, metrics, num_images=number)
+    row = StitchRow(0, 'whole', name, *cost, size, metrics, num_images=number)
     about = scope, key_metric(metrics), metric_directions(metrics)
     table = StitchTable([row], 'no stitches', *about, digest=identity)
     path, images = (Path(runner.log_dir, n) for n in ('results.json', IMAGE_SCORES))

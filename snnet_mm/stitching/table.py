@@ -20,18 +20,10 @@ SHARED = 'input_size', 'setup', 'num_images'
 
 
 class Cost(NamedTuple):
-    """Cost of one stitch.
-
-    ``flops`` are multiply-accumulates per image, as in the papers. ``params`` counts
-    the parameters that the stitch uses, with low-rank updates merged. ``latency``
-    (milliseconds) and ``memory`` (peak bytes) refer to one forward of a batch and are
-    None if not measured.
-    """
+    """FLOPs and parameters of one stitch; see :class:`StitchRow`."""
 
     flops: int
     params: int | None
-    latency: float | None = None
-    memory: int | None = None
 
 
 class Key(NamedTuple):
@@ -56,11 +48,14 @@ class Setup:
 
 @dataclass(frozen=True)
 class StitchRow:
-    """Costs and metrics of one stitch; see :class:`Stitch` and :class:`Cost`.
+    """Costs and metrics of one stitch; see :class:`Stitch`.
 
-    ``input_size`` is the height and width in pixels for which they hold, ``setup`` that
-    of measured costs, ``num_images`` the number of images evaluated, if known.
-    ``metrics`` are empty before an evaluation.
+    ``flops`` are multiply-accumulates per image, as in the papers. ``params`` counts
+    the parameters that the stitch uses, with low-rank updates merged. ``latency``
+    (milliseconds) and ``memory`` (peak bytes) refer to one forward of a batch in the
+    ``setup`` and are None if not measured. ``input_size`` is the height and width in
+    pixels for which costs and metrics hold, ``num_images`` the number of images
+    evaluated, if known. ``metrics`` are empty before an evaluation.
     """
 
     id: int
@@ -162,16 +157,11 @@ class StitchTable:
         scope: str | None = None,
     ) -> StitchTable:
         """Return a table of the costs of stitches of a space, by stitch id."""
-        rows = [
-            StitchRow(
-                i,
-                space[i].kind,
-                space.describe(space[i]),
-                input_size=tuple(input_size),
-                **cost._asdict(),
-            )
-            for i, cost in costs.items()
-        ]
+        rows = []
+        for i, cost in costs.items():
+            stitch = space[i]
+            about = i, stitch.kind, space.describe(stitch), *cost
+            rows.append(StitchRow(*about, tuple(input_size)))
         return cls(rows, space.fingerprint, scope)
 
     @classmethod

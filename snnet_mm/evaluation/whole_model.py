@@ -10,13 +10,7 @@ from mmengine.runner import Runner
 from snnet_mm.costs.counting import whole_model_cost
 from snnet_mm.costs.parts import size_of_images
 from snnet_mm.models import unwrapped
-from snnet_mm.stitching import (
-    UNITS,
-    StitchRow,
-    StitchTable,
-    key_metric,
-    metric_directions,
-)
+from snnet_mm.stitching import UNITS, StitchRow, StitchTable
 from snnet_mm.utils import link_latest
 
 from .image_scores import gathered, image_names, image_scores
@@ -63,9 +57,9 @@ def evaluate_whole_model(runner: Runner) -> None:
         runner.logger.warning(f'No results.json: costs cannot be counted: {error}')
         return
     name, number = type(unwrapped(model)).__name__, len(names)
-    row = StitchRow(0, 'whole', name, *cost, size, metrics, num_images=number)
-    about = scope, key_metric(metrics), metric_directions(metrics)
-    table = StitchTable([row], 'no stitches', *about, digest=identity)
+    row = StitchRow(0, 'whole', name, *cost, size)
+    table = StitchTable([row], 'no stitches', scope, digest=identity)
+    table = table.with_metrics({0: metrics}, number)
     path, images = (Path(runner.log_dir, n) for n in ('results.json', IMAGE_SCORES))
     if scores is not None:
         replace(scores, digest=table.digest).save(images)

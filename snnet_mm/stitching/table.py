@@ -354,17 +354,14 @@ class StitchTable:
 
     @classmethod
     def read(
-        cls,
-        path: str | os.PathLike,
-        space: StitchingSpace | None = None,
-        lower_is_better: Collection[str] | None = None,
+        cls, path: str | os.PathLike, space: StitchingSpace | None = None
     ) -> StitchTable:
         """Read a file written by :meth:`save`, and check its space if given."""
         made_by = 'tools/test.py or tools/analysis_tools/stitch_table.py'
         table = read_json(path, cls.from_dict, 'table of stitches', made_by)
         if space is not None:
             table.check_space(space, str(path))
-        return table.ranked_by(lower_is_better=lower_is_better)
+        return table
 
 
 def cost_column(rows: Iterable[StitchRow], name: str) -> dict[Key, float]:

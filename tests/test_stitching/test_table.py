@@ -136,7 +136,7 @@ def test_an_unknown_direction_is_asked_for_and_kept(tmp_path):
     assert not read.ranked_by('energy').higher_is_better
     table.save(path)
     for said, front in (('none', [0, 7]), ('kappa', [0, 2])):
-        assert ids(StitchTable.read(path, lower_is_better=[said]).front()) == front
+        assert ids(StitchTable.read(path).ranked_by(None, [said]).front()) == front
 
 
 def test_ranked_by_another_metric():

@@ -84,7 +84,7 @@ def test_all_stitches_equal_one_at_a_time(toy_cfg, task, mode, batch_size):
     assert len(runs) == (2 // batch_size) * num_crops * count_blocks(
         backbone.space, shared=True
     )
-    some = (0, 1, 3, 9, 14)
+    some = (0, 3, 9)
     alone = one_at_a_time(toy_cfg, runner.model.state_dict(), ids=some)
     assert {name: metrics[name] for name in alone} == alone
     key = dict(seg='mIoU', depth='RMSE', cls='first_score')[task]

@@ -235,10 +235,12 @@ class Watch(Hook):
         self.seen.append(sorted(found))
 
 
-def two_iterations(folder):
-    """Each has a validation of stitches 1 and 2."""
+@pytest.fixture(scope='module')
+def cfg(tmp_path_factory):
+    """Two iterations without random augmentation, each with a validation."""
     cfg = tiny_config()
-    cfg.work_dir = str(folder)
+    cfg.work_dir = str(tmp_path_factory.mktemp('training'))
+    cfg.train_dataloader.dataset.pipeline = [dict(type='PackSegInputs')]
     cfg.train_cfg.update(max_iters=2, val_interval=1)
     cfg.val_cfg.stitches = [1, 2]
     cfg.test_cfg = dict(type='StitchTestLoop', stitches='all')
@@ -254,10 +256,9 @@ def trained(cfg, name, *hooks, **changes):
 
 
 @pytest.fixture(scope='module')
-def training(tmp_path_factory):
-    """Checkpoints without random augmentation, test results, and stitches seen."""
-    cfg, watch = two_iterations(tmp_path_factory.mktemp('training')), Watch()
-    cfg.train_dataloader.dataset.pipeline = [dict(type='PackSegInputs')]
+def training(cfg):
+    """Runner, checkpoints, test results, and stitches with statistics when seen."""
+    watch = Watch()
     runner, checkpoints = trained(cfg, 'own', watch)
     return runner, checkpoints, runner.test(), watch.seen
 
@@ -296,29 +297,26 @@ def test_checkpoints_hold_those_of_validated_and_the_last_those_of_all(training)
     assert seen == [[1, 2], [0, 1, 2, 4]]
 
 
-def test_averaged_models_have_statistics_of_their_own(tmp_path):
+def test_averaged_models_have_statistics_of_their_own(cfg):
     """mmpretrain's hook validates the trained weights after those of the average."""
-    cfg = two_iterations(tmp_path)
-    cfg.train_dataloader.dataset.pipeline = [dict(type='PackSegInputs')]
     average = dict(type='mmpretrain.EMAHook', evaluate_on_origin=True)
-    cfg.custom_hooks = [dict(average, momentum=0.5, update_buffers=True)]
-    cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
-    runner, checkpoints = trained(cfg, 'own')
+    changes = dict(custom_hooks=[dict(average, momentum=0.5, update_buffers=True)])
+    for name in ('val_cfg', 'val_dataloader', 'val_evaluator'):
+        changes[name] = None
+    runner, checkpoints = trained(cfg, 'averaged', **changes)
     check_statistics(runner, *checkpoints)
 
 
-def test_training_does_not_see_them(tmp_path):
-    """With a validation in between, and augmentation."""
-    cfg = two_iterations(tmp_path)
-    cfg.custom_hooks = [dict(type='EMAHook', momentum=0.5, update_buffers=True)]
-    _, own = trained(cfg, 'own')
+def test_training_does_not_see_them(cfg, training):
+    _, own, *_ = training
     _, mixed = trained(cfg, 'mixed', **{OFF: 0})
     for with_own, without in zip(own, mixed, strict=True):
-        rows = [k for k in with_own['state_dict'] if k.endswith(ROWS)]
+        states = [dict(found['state_dict']) for found in (with_own, without)]
+        rows = [key for key in states[0] if key.endswith(ROWS)]
         for key in rows:
-            del with_own['state_dict'][key]
-        for key in ('state_dict', 'optimizer', 'ema_state_dict'):
-            assert_same(with_own[key], without[key])
+            del states[0][key]
+        assert_same(*states)
+        assert_same(with_own['optimizer'], without['optimizer'])
     assert len(rows) == 3  # of the last one
     assert statistics_in(mixed[1]) == {}
 

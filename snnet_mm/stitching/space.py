@@ -233,17 +233,13 @@ def check_space_record(
 @lru_cache(maxsize=1)  # a record is checked after reading and on loading
 def _read_record(text: str | bytes) -> tuple[tuple[int, ...], str, dict[str, list]]:
     """Return the depths, the fingerprint and the routes by stitch id."""
-    try:
-        record = json.loads(text)
-        if record['version'] != RECORD_VERSION:
-            raise ValueError(f'version {record["version"]!r}, not {RECORD_VERSION}')
-        depths, stitches = tuple(record['depths']), dict(record['stitches'].items())
-        return depths, record['fingerprint'], stitches
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    record = json.loads(text)
+    if record['version'] != RECORD_VERSION:
         raise ValueError(
-            'the record of the stitching space in the weights is damaged, or a newer '
-            f'snnet_mm wrote it: {type(error).__name__} {error}'
-        ) from None
+            'a newer snnet_mm wrote the weights: their record of the stitching space '
+            f'has version {record["version"]!r}, expected {RECORD_VERSION}'
+        )
+    return tuple(record['depths']), record['fingerprint'], record['stitches']
 
 
 def _describe(route: Sequence | None, num_anchors: int) -> str:

@@ -156,8 +156,7 @@ def test_records_of_other_stitches(record, space, words):
         check_space_record(record, space, exact=space is FEWER)
 
 
-def test_a_record_that_cannot_be_read():
+def test_a_record_of_a_newer_version_is_refused():
     newer = write_space_record(SPACES[0]).replace('"version":1', '"version":2')
-    for record, words in ((newer, 'version 2, not 1'), (b'\xff', ''), ('{}', '')):
-        with pytest.raises(ValueError, match=f'the record of the stitchi.*{words}'):
-            check_space_record(record, SPACES[0])
+    with pytest.raises(ValueError, match='has version 2, expected 1'):
+        check_space_record(newer, SPACES[0])

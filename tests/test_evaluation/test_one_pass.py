@@ -140,7 +140,7 @@ def test_a_second_test_in_a_work_dir_is_not_begun(toy_cfg, tmp_path):
 
 
 def test_few_images_are_spread_over_the_data(toy_cfg, tmp_path):
-    dataset, ids = toy_cfg.test_dataloader.dataset, [0, 12, 14]
+    dataset, ids = toy_cfg.test_dataloader.dataset, [0, 12]
     dataset.num_scenes = 10
     runner = runner_of(toy_cfg, ids, limit=3, show_dir=str(tmp_path / 'show'))
     few = runner.test()
@@ -151,7 +151,7 @@ def test_few_images_are_spread_over_the_data(toy_cfg, tmp_path):
     pictures = {str(p.relative_to(tmp_path)): p for p in tmp_path.glob('show/*/*')}
     names = '000000', '000003', '000006'
     assert set(pictures) == {f'show/stitch_{i}/{n}.png' for i in ids for n in names}
-    assert len({p.read_bytes() for p in pictures.values()}) > 5
+    assert len({p.read_bytes() for p in pictures.values()}) > 3
 
 
 def test_pictures_keep_the_folders_of_images(toy_cfg, tmp_path, monkeypatch):

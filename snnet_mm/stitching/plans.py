@@ -54,7 +54,10 @@ def read_plan(
             steps.setdefault(block, []).append(step)
     last = max(steps)
     wanted = "words such as '0:3/768': a block, and the units of its branches"
-    check(isinstance(text, str) and text.split(), key, text, wanted)
+    again = f'{wanted}; if it has blocks, as in an earlier version, run '
+    again += 'tools/make_elastic.py again'
+    check(isinstance(text, str), key, text, again)
+    check(text.split(), key, text, wanted)
     for word in text.split():
         match = re.fullmatch(r'(\d+):(\d+(?:/\d+)*)', word)
         check(match, key, word, wanted)

@@ -15,12 +15,7 @@ from states import states_of
 from snnet_mm.anchors import BranchView
 from snnet_mm.costs import cost_table
 from snnet_mm.exports import single_stitch
-from snnet_mm.models import (
-    ChainAnchor,
-    ElasticBackbone,
-    find_stitched_backbone,
-    set_stitch,
-)
+from snnet_mm.models import ElasticBackbone, set_stitch
 from snnet_mm.models.backbones.walk import walk
 from snnet_mm.stitching import Position, write_plan
 
@@ -187,8 +182,13 @@ def leaves(output):
     return torch.utils._pytree.tree_leaves(output)
 
 
+# One for every kind of branch; slow tests run the others.
+QUICK = 'PlainViT', 'mmseg.BEiT', 'mmseg.SwinTransformer', 'mmseg.ResNet'
+QUICK += 'mmseg.MixVisionTransformer', 'mmpretrain.ConvNeXt'
+
+
 @torch.no_grad()
-@pytest.mark.parametrize('anchor', families())
+@pytest.mark.parametrize('anchor', families(QUICK))
 def test_every_family_is_itself_at_stitch_0_and_small_as_one_stitch(anchor):
     pytest.importorskip('mmdet.models')
     pytest.importorskip('mmpretrain.models')
@@ -214,6 +214,8 @@ def test_every_family_is_itself_at_stitch_0_and_small_as_one_stitch(anchor):
         assert not torch.equal(b, c)
     assert sum(p.numel() for p in single.parameters()) == cost.params
     anchor = single.backbone
+    ends = {str(net.space.layers[k].target.block) for k in net.space[1].layers}
+    assert {*anchor.layers.keys()} == ends
     taps = {i: where_block_ends(net, i) for i in range(anchor.depth)}
     steps = net.space[1].steps
     _, states = walk(net.runners, net.stitching_layers, steps, images, taps.values())
@@ -223,9 +225,6 @@ def test_every_family_is_itself_at_stitch_0_and_small_as_one_stitch(anchor):
     _, same = single_stitch(cfg, model, 0)
     for a, b in zip(leaves(same(images)), whole, strict=True):
         assert torch.equal(a, b)
-    set_stitch(model, 0)
-    for found, wanted in zip(leaves(model(images)), whole, strict=True):
-        assert torch.equal(found, wanted)
 
 
 @torch.no_grad()
@@ -287,29 +286,6 @@ def test_blocks_that_lead_into_a_stage_stay(build):
         ValueError, match=r"chains\[0\]='1:2' is .*1:0 or 1 \(the block"
     ):
         build(net, ['1:2'])
-
-
-@torch.no_grad()
-def test_a_whole_model_is_switched_counted_and_exported(randomise):
-    pytest.importorskip('mmseg.models')
-    head = dict(type='FCNHead', in_channels=8, channels=4, num_classes=3, in_index=1)
-    head |= dict(num_convs=1, norm_cfg=None)
-    backbone = dict(type='ElasticBackbone', anchors=[VIT], chains=[*CHAINS])
-    model = dict(type='EncoderDecoder', backbone=dict(backbone, out_indices=[1, 3]))
-    model |= dict(decode_head=head, test_cfg=dict(mode='whole'))
-    cfg = Config(dict(model=model, default_scope='mmseg'))
-    model = randomise(MODELS.build(dict(cfg.model, _scope_='mmseg'))).eval()
-    images, net = torch.randn(1, 3, 32, 32), shuffled(find_stitched_backbone(model))
-    costs = cost_table(model, (32, 32))
-    for n in range(1, 5):
-        set_stitch(model, n)
-        assert net.active_stitch.id == n
-        _, single = single_stitch(cfg, model, n)
-        ends = {str(net.space.layers[k].target.block) for k in net.space[n].layers}
-        assert isinstance(single.backbone, ChainAnchor)
-        assert {*single.backbone.layers.keys()} == ends
-        assert torch.equal(single._forward(images), model._forward(images))
-        assert costs[n].params == sum(p.numel() for p in single.parameters())
 
 
 SEG_VIT = dict(img_size=32, patch_size=8, embed_dims=8, num_layers=3, num_heads=2)

@@ -1,6 +1,5 @@
 import runpy
 import sys
-from itertools import product
 from pathlib import Path
 
 import torch
@@ -9,6 +8,7 @@ from mmengine.registry import MODELS
 from torch import nn
 
 from snnet_mm.models import convert_ziplab, fit_stitching_layers
+from snnet_mm.stitching import visiting_order
 
 CONVERTER = Path(__file__).parents[3] / 'tools/model_converters/ziplab2snnet.py'
 
@@ -29,14 +29,16 @@ def rounding(wanted):
 @torch.no_grad()
 def assert_golden_outputs(backbone, golden, stitch_ids):
     inputs = [name for name in ('x', 'x2') if name in golden.tensors]
-    for i, name in product(stitch_ids, inputs):
-        backbone.set_stitch(i)
-        out = f'{name.replace("x", "out")}.{i}'
-        found = backbone(golden.tensors[name])
-        for j in range(4):
-            wanted = golden.output(f'{out}.{j}')
-            close = dict(rtol=1e-5, atol=rounding(wanted), msg=f'{out}.{j}')
-            torch.testing.assert_close(found[j], wanted, **close)
+    with backbone.sharing_prefixes():
+        for stitch in visiting_order(backbone.space[i] for i in stitch_ids):
+            backbone.set_stitch(stitch.id)
+            for name in inputs:
+                out = f'{name.replace("x", "out")}.{stitch.id}'
+                found = backbone(golden.tensors[name])
+                for j in range(4):
+                    wanted = golden.output(f'{out}.{j}')
+                    close = dict(rtol=1e-5, atol=rounding(wanted), msg=f'{out}.{j}')
+                    torch.testing.assert_close(found[j], wanted, **close)
 
 
 def load(golden):

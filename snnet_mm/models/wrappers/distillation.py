@@ -19,8 +19,6 @@ from snnet_mm.utils.timm_models import create_timm_model
 from ..part_per_anchor import PartPerAnchor
 from .model_wrapper import ModelWrapper
 
-LABELS = ('hard', 'soft')
-
 
 @dataclass(frozen=True)
 class Distillation:
@@ -35,7 +33,8 @@ class Distillation:
     alpha: float = 0.5
 
     def __post_init__(self) -> None:
-        check(self.labels in LABELS, 'model.labels', self.labels, LABELS)
+        labels = 'hard', 'soft'
+        check(self.labels in labels, 'model.labels', self.labels, labels)
         check(0 <= self.alpha <= 1, 'model.alpha', self.alpha, 'a number from 0 to 1')
 
     def loss(self, student: Tensor, teacher: Tensor) -> Tensor:
@@ -53,41 +52,53 @@ class Distillation:
 
     def add_to(self, losses: dict, student: Tensor, teacher: Tensor) -> dict:
         """Return the weighted task losses and the weighted ``loss_distill``."""
-        distilled = self.alpha * self.loss(student, teacher)
-        return weighted(losses, 1 - self.alpha) | dict(loss_distill=distilled)
+        weighted, weight = dict(losses), 1 - self.alpha
+        for name, value in losses.items():
+            if 'loss' in name and isinstance(value, list):
+                weighted[name] = [weight * v for v in value]
+            elif 'loss' in name:
+                weighted[name] = weight * value
+        return weighted | dict(loss_distill=self.alpha * self.loss(student, teacher))
 
 
-def weighted(losses: dict, weight: float) -> dict:
-    """Multiply losses and lists of losses by a weight; keep other values."""
-    weighed = dict(losses)
-    for name, value in losses.items():
-        if 'loss' in name:
-            listed = isinstance(value, list)
-            weighed[name] = [weight * v for v in value] if listed else weight * value
-    return weighed
+@MODELS.register_module()
+class DistillationWrapper(ModelWrapper):
+    """A classifier or segmentor that also learns from a teacher (SN-Netv1, 3.2).
 
-
-class TeacherWrapper(ModelWrapper):
-    """A model that learns from a frozen teacher, which is not a submodule.
-
-    The teacher is excluded from checkpoints and the optimizer, and built only for
-    training.
+    The frozen teacher sees the student's augmented images, normalised by its own data
+    preprocessor if it has one. It is no submodule: checkpoints and the optimizer
+    exclude it, and it is built only for training.
 
     Args:
-        model, data_preprocessor: See :class:`ModelWrapper`.
-        teacher: Config of the teacher, an mm model.
+        model: Config of the student, any mm model that outputs class logits.
+        teacher: Config of the teacher: a :class:`TimmTeacher` (default) or an mm model
+            with the same classes.
         teacher_checkpoint: File of the teacher's weights. Default: the weights of
             ``pretrained`` or ``init_cfg`` in its config.
+        labels, alpha: See :class:`Distillation`.
+        logits_from: Name of the student's part that outputs logits. Default:
+            ``'head'`` or ``'decode_head'``.
+        data_preprocessor: See :class:`ModelWrapper`.
     """
 
     def __init__(
         self,
         model: dict | BaseModel,
-        teacher: dict,
+        teacher: dict | None = None,
         teacher_checkpoint: str | None = None,
+        labels: str = 'hard',
+        alpha: float = 0.5,
+        logits_from: str | None = None,
         data_preprocessor: dict | None = None,
     ) -> None:
         super().__init__(model, data_preprocessor)
+        teacher = dict(type='TimmTeacher') if teacher is None else teacher
+        pretrained = teacher.get('pretrained', teacher['type'] == 'TimmTeacher')
+        known = teacher_checkpoint or pretrained or teacher.get('init_cfg')
+        wanted = 'a teacher with weights: teacher_checkpoint, pretrained or init_cfg'
+        check(known, 'model.teacher', teacher['type'], wanted)
+        find_head(self.wrapped, logits_from)
+        self._distillation, self._logits_from = Distillation(labels, alpha), logits_from
         self._teacher_cfg, self._teacher_checkpoint = teacher, teacher_checkpoint
         # A tuple hides it from the optimizer and from checkpoints.
         self._teacher: tuple[BaseModel, ...] = ()
@@ -109,44 +120,6 @@ class TeacherWrapper(ModelWrapper):
             teacher.to(device)
         return teacher
 
-
-@MODELS.register_module()
-class DistillationWrapper(TeacherWrapper):
-    """A classifier or segmentor that also learns from a teacher (SN-Netv1, 3.2).
-
-    The teacher sees the student's augmented images, normalised by its own data
-    preprocessor if it has one.
-
-    Args:
-        model: Config of the student, any mm model that outputs class logits.
-        teacher: Config of the teacher: a :class:`TimmTeacher` (default) or an mm model
-            with the same classes.
-        teacher_checkpoint, data_preprocessor: See :class:`TeacherWrapper`.
-        labels, alpha: See :class:`Distillation`.
-        logits_from: Name of the student's part that outputs logits. Default:
-            ``'head'`` or ``'decode_head'``.
-    """
-
-    def __init__(
-        self,
-        model: dict | BaseModel,
-        teacher: dict | None = None,
-        teacher_checkpoint: str | None = None,
-        labels: str = 'hard',
-        alpha: float = 0.5,
-        logits_from: str | None = None,
-        data_preprocessor: dict | None = None,
-    ) -> None:
-        teacher = dict(type='TimmTeacher') if teacher is None else teacher
-        super().__init__(model, teacher, teacher_checkpoint, data_preprocessor)
-        self._distillation = Distillation(labels, alpha)
-        pretrained = teacher.get('pretrained', teacher['type'] == 'TimmTeacher')
-        known = teacher_checkpoint or pretrained or teacher.get('init_cfg')
-        wanted = 'a teacher with weights: teacher_checkpoint, pretrained or init_cfg'
-        check(known, 'model.teacher', teacher['type'], wanted)
-        find_head(self.wrapped, logits_from)
-        self._logits_from = logits_from
-
     def loss(self, inputs: Tensor, data_samples: list | None) -> dict:
         """Return the losses of preprocessed images, including ``loss_distill``."""
         with recorded_logits(find_head(self.wrapped, self._logits_from)) as logits:
@@ -159,9 +132,8 @@ class DistillationWrapper(TeacherWrapper):
         teacher = self.teacher_on(inputs.device)
         # A teacher whose config has no preprocessor is assumed to share the student's:
         # mmpretrain configs have it at the top level.
-        if self._teacher_cfg.get('data_preprocessor') or isinstance(
-            teacher, TimmTeacher
-        ):
+        own = self._teacher_cfg.get('data_preprocessor')
+        if own or isinstance(teacher, TimmTeacher):
             preprocessors = self.data_preprocessor, teacher.data_preprocessor
             inputs = renormalise(inputs, *preprocessors)
         logits = teacher(inputs, mode='tensor')

@@ -31,13 +31,8 @@ class ModelWrapper(BaseModel):
         if isinstance(model, dict) and data_preprocessor is not None:
             model = {'data_preprocessor': data_preprocessor, **model}
         model = MODELS.build(model) if isinstance(model, dict) else model
-        kind = type(model).__name__
-        check(
-            isinstance(model, BaseModel),
-            'model.model',
-            kind,
-            'an mm model (BaseModel)',
-        )
+        right, kind = isinstance(model, BaseModel), type(model).__name__
+        check(right, 'model.model', kind, 'an mm model (BaseModel)')
         self.wrapped = model
         self.register_state_dict_post_hook(_name_as_in_model)
 

@@ -9,10 +9,15 @@ from .base import (
     check_tokens_correspond,
     layer_depth_among,
 )
-from .blockwise import BlockwiseAnchor, NetworkFamily, family_of, register_family
+from .blockwise import (
+    BlockwiseAnchor,
+    NetworkFamily,
+    family_of,
+    image_channels,
+    register_family,
+)
 from .branch_view import BranchView, Unit
 from .branches import Branch
-from .channels import image_channels
 from .low_rank import LowRankUpdate
 from .plain_vit import PlainViT
 from .timm_anchor import TimmAnchor

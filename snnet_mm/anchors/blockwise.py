@@ -210,18 +210,33 @@ def family_of(net: nn.Module) -> NetworkFamily:
     Raises:
         ValueError: If there is none; the message lists the supported backbones.
     """
-    owner = next(c for c in type(net).__mro__ if 'forward' in vars(c))
-    name = f'{owner.__module__.partition(".")[0]}.{owner.__name__}'
-    if name not in FAMILIES:
+    family = FAMILIES.get(_owner_of_forward(net))
+    if family is None:
         allowed = 'an anchor of snnet_mm, or a network with the forward of one of '
         allowed += ', '.join(sorted(FAMILIES))
         raise refusal('model.backbone.type', type(net).__name__, allowed)
-    return FAMILIES[name]
+    return family
 
 
-def has_family(net: nn.Module) -> bool:
-    """Return whether :func:`family_of` supports a backbone."""
-    try:
-        return bool(family_of(net))
-    except ValueError:
-        return False
+def image_channels(model: nn.Module) -> int:
+    """Return the number of channels of the images that a model takes.
+
+    It is that of the first convolution of the anchors, or of a backbone that
+    :func:`family_of` supports. Other networks take as many as the data preprocessor has
+    means, or 3.
+    """
+    parts = [m for m in model.modules() if isinstance(m, Anchor) and m.has_embedding]
+    backbone = getattr(model, 'backbone', None)
+    if backbone is not None and _owner_of_forward(backbone) in FAMILIES:
+        parts.append(backbone)
+    for module in (module for part in parts for module in part.modules()):
+        if isinstance(module, nn.Conv2d):
+            return module.in_channels
+    mean = getattr(getattr(model, 'data_preprocessor', None), 'mean', None)
+    return len(mean) if mean is not None and len(mean) > 1 else 3
+
+
+def _owner_of_forward(net: nn.Module) -> str:
+    """Return the class whose ``forward`` a network has, as ``'package.Class'``."""
+    owner = next((c for c in type(net).__mro__ if 'forward' in vars(c)), object)
+    return f'{owner.__module__.partition(".")[0]}.{owner.__name__}'

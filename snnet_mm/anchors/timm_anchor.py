@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from snnet_mm.utils import check
 from snnet_mm.utils.timm_models import (
-    check_flag,
     convert_timm_weights,
     create_timm_model,
     log_timm_licence,
+    timm_init_cfg,
 )
 
 from .base import TokenAnchor
@@ -34,9 +34,13 @@ _OWN_KEYS |= {'patch_drop_rate'}
 
 
 def _embed(anchor: 'TimmAnchor', images: Tensor, grid: Grid) -> Tensor:
-    """Return patches after timm's own layers before the blocks."""
-    patches = anchor.vit.patch_embed(images).flatten(1, 2)
-    return anchor.vit.norm_pre(anchor.to_tokens(patches, grid))
+    """Return patches with prefix tokens and positions, after timm's own layers."""
+    vit, names = anchor.vit, ('cls_token', 'dist_token', 'reg_token')
+    prefix = (getattr(vit, name, None) for name in names)
+    patches = vit.patch_embed(images).flatten(1, 2)
+    return vit.norm_pre(
+        vit.pos_drop(add_positions(patches, anchor.pos_embed(grid), *prefix))
+    )
 
 
 def _run(anchor: 'TimmAnchor', i: int, tokens: Tensor, grid: Grid) -> Tensor:
@@ -118,10 +122,7 @@ class TimmAnchor(TokenAnchor):
         init_cfg: dict | None = None,
         **kwargs,
     ) -> None:
-        check_flag(pretrained)
-        if pretrained:
-            check(init_cfg is None, 'init_cfg', init_cfg, 'None with pretrained=True')
-            init_cfg = dict(type='Pretrained', checkpoint=f'timm://{model}')
+        init_cfg = timm_init_cfg(model, pretrained, init_cfg)
         family, patch = _read_family(model, dict(model_args or {}))
         given = {**family.arguments, **(model_args or {})}
         if drop_path_rate:
@@ -129,10 +130,14 @@ class TimmAnchor(TokenAnchor):
         if img_size is not None:
             given['img_size'] = tuple(n * patch for n in grid_of(img_size, patch))
         vit = create_timm_model(model, num_classes=0, **given)
-        size = vit.embed_dim, len(vit.blocks), patch
         prefix = getattr(vit, 'num_prefix_tokens', 0)
-        prefix = prefix, getattr(vit, 'cls_token', None) is not None
-        super().__init__(*size, *prefix, drop_path_rate, init_cfg=init_cfg, **kwargs)
+        super().__init__(
+            *(vit.embed_dim, len(vit.blocks), patch),
+            *(prefix, getattr(vit, 'cls_token', None) is not None),
+            drop_path_rate,
+            init_cfg=init_cfg,
+            **kwargs,
+        )
         self.vit, self.kept, self.family = vit, TensorCache(), family
         self.grid: Grid = tuple(vit.patch_embed.grid_size)
         if not final_norm or not hasattr(vit, 'norm'):
@@ -178,12 +183,6 @@ class TimmAnchor(TokenAnchor):
     def embed_patches(self, images: Tensor, grid: Grid) -> Tensor:
         self._check_size(grid)
         return self.family.embed(self, images, grid)
-
-    def to_tokens(self, patches: Tensor, grid: Grid) -> Tensor:
-        """Add prefix tokens and positions to patches ``(B, h * w, C)``."""
-        names = 'cls_token', 'dist_token', 'reg_token'
-        prefix = (getattr(self.vit, name, None) for name in names)
-        return self.vit.pos_drop(add_positions(patches, self.pos_embed(grid), *prefix))
 
     def run_layers(self, i: int, tokens: Tensor, grid: Grid) -> Tensor:
         return self.family.run(self, i, tokens, grid)

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from snnet_mm.utils import check
 from snnet_mm.utils.timm_models import (
-    check_flag,
     convert_timm_weights,
     create_timm_model,
     timm_family,
+    timm_init_cfg,
 )
 
 from .base import Anchor, TokenState
@@ -158,10 +158,7 @@ class TimmStageAnchor(Anchor):
         init_cfg: dict | None = None,
         **kwargs,
     ) -> None:
-        check_flag(pretrained)
-        if pretrained:
-            check(init_cfg is None, 'init_cfg', init_cfg, 'None with pretrained=True')
-            init_cfg = dict(type='Pretrained', checkpoint=f'timm://{model}')
+        init_cfg = timm_init_cfg(model, pretrained, init_cfg)
         family, is_sized = timm_family(model, FAMILIES)
         settings = dict(model_args or {}, drop_path_rate=drop_path_rate)
         if is_sized and img_size is not None:

@@ -21,14 +21,18 @@ WEIGHTS = Path(__file__).parents[1] / '.mim' / 'configs' / 'weights.yml'
 _GATED = 'gated: accept it on Hugging Face before weights can be fetched'
 
 
-def check_flag(pretrained: object) -> None:
-    """Raise unless ``pretrained`` of an anchor is a flag."""
+def timm_init_cfg(model: str, pretrained: bool, init_cfg: dict | None) -> dict | None:
+    """Return the ``init_cfg`` of a timm network, for which ``pretrained`` may stand."""
     wanted = (
         'True or False; mmsegmentation passes model.pretrained on to the backbone, '
     )
     wanted += 'unless it is None'
     flag = isinstance(pretrained, bool)
     check(flag, 'model.pretrained, pretrained', pretrained, wanted)
+    if not pretrained:
+        return init_cfg
+    check(init_cfg is None, 'init_cfg', init_cfg, 'None with pretrained=True')
+    return dict(type='Pretrained', checkpoint=f'timm://{model}')
 
 
 def create_timm_model(name: str, **kwargs) -> nn.Module:

@@ -6,16 +6,15 @@ import pytest
 import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
-from mmengine.runner import Runner
 from mmengine.structures import PixelData
 from tiny import TOY, tiny_config
 from torch.testing import assert_close
+from toy import without_weights
 
 from snnet_mm.costs import cost_table
 from snnet_mm.evaluation import recalibrate_bn
 from snnet_mm.exports import single_stitch
-from snnet_mm.exports.single import _drop_pretrained, load_single, save_single
-from snnet_mm.inference.init_model import init_model
+from snnet_mm.exports.single import load_single, save_single
 from snnet_mm.models import set_stitch
 from snnet_mm.tasks.detection import samples_of
 
@@ -35,26 +34,15 @@ def config():
     return cfg
 
 
-def alone(cfg, a, out_indices):
-    """The segmentor of one anchor, as it was trained before."""
-    model = copy.deepcopy(cfg.model)
-    model.decode_head.update(model.decode_head.pop('parts')[a])
-    model.backbone = dict(model.backbone.anchors[a], out_indices=out_indices)
-    return MODELS.build(model)
-
-
-@pytest.fixture
-def segmentor(randomise):
-    init_default_scope('mmseg')
-    return randomise(MODELS.build(config().model)).eval()
-
-
 @torch.no_grad()
 def test_stitches_equal_models_alone_and_exports(randomise, tmp_path):
     cfg, images, wanted = config(), torch.randn(IMAGES), []
     init_default_scope('mmseg')
     for a, out_indices in enumerate([(0, 0, 1, 1), (0, 1, 2, 3)]):
-        trained = randomise(alone(cfg, a, out_indices)).eval()
+        alone = copy.deepcopy(cfg.model)  # as it was trained before
+        alone.decode_head.update(alone.decode_head.pop('parts')[a])
+        alone.backbone = dict(alone.backbone.anchors[a], out_indices=out_indices)
+        trained = randomise(MODELS.build(alone)).eval()
         path = str(tmp_path / f'{a}.pth')
         torch.save(dict(state_dict=trained.state_dict()), path)
         wanted.append(trained(images))
@@ -80,7 +68,9 @@ def test_stitches_equal_models_alone_and_exports(randomise, tmp_path):
         assert sum(p.numel() for p in read.parameters()) == costs[i].params
 
 
-def test_training_and_statistics_are_of_one_head(segmentor):
+def test_training_and_statistics_are_of_one_head(randomise):
+    init_default_scope('mmseg')
+    segmentor = randomise(MODELS.build(config().model)).eval()
     labels = PixelData(data=torch.zeros(1, 32, 32))
     batch = dict(inputs=[torch.randint(0, 256, (3, 32, 32))])
     batch['data_samples'] = [SegDataSample(gt_sem_seg=labels)]
@@ -97,38 +87,23 @@ def test_training_and_statistics_are_of_one_head(segmentor):
         assert ends == {str(stitch.end_anchor)}
 
 
-def test_a_run_from_training_to_a_stitch_in_a_plain_test(tmp_path):
-    """Costs, label checks, least squares, one pass; then mmengine's own loop."""
-    cfg = config()
-    cfg.work_dir, cfg.test_cfg.stitches = str(tmp_path), list(IDS)
-    runner = Runner.from_cfg(cfg)
-    runner.train()
-    metrics = runner.test()
-    # With the statistics of the stitch, as in the test.
-    model = init_model(cfg, str(tmp_path / 'iter_1.pth'), device='cpu')
-    set_stitch(model, 4)
-    exported, single = single_stitch(cfg, model, 4)
-    save_single(exported, single, tmp_path / 'one.pth')
-    exported.update(load_from=str(tmp_path / 'one.pth'), work_dir=str(tmp_path))
-    exported.experiment_name = 'alone'
-    assert Runner.from_cfg(exported).test()['mIoU'] == metrics['stitch_4/mIoU']
-
-
 @torch.no_grad()
 def test_pyramids_and_roi_heads_of_detectors(randomise):
     pytest.importorskip('mmdet')
     cfg = Config.fromfile(DET)
     init_default_scope('mmdet')
-    _drop_pretrained(cfg.model)
+    without_weights(cfg.model)
     cfg.model.backbone.maps_of = 'end'
-    pyramids = [dict(type=PYRAMID, in_channels=width) for width in (32, 96)]
+    for anchor, width in zip(cfg.model.backbone.anchors, WIDTHS, strict=True):
+        anchor.arch = dict(embed_dims=width, depth=width // 4, num_heads=2)
+    pyramids = [dict(type=PYRAMID, in_channels=width) for width in WIDTHS]
     cfg.model.neck.update(type='PartPerAnchor', parts=pyramids)
     cfg.model.roi_head.update(type='PartPerAnchor', parts=[dict(type=ROI)] * 2)
     model = randomise(MODELS.build(copy.deepcopy(cfg.model))).eval()
     images, costs = torch.randn(1, 3, 64, 64), cost_table(model)
     assert costs.scope is None
     assert len(model.predict(images, samples_of(images), rescale=False)) == 1
-    for i in (0, 1, 2, 6, 13):
+    for i in range(4):
         set_stitch(model, i)
         exported, single = single_stitch(cfg, model, i)
         kinds = exported.model.neck.type, exported.model.roi_head.type
@@ -136,6 +111,3 @@ def test_pyramids_and_roi_heads_of_detectors(randomise):
         assert sum(p.numel() for p in single.parameters()) == costs[i].params
         found = model.extract_feat(images)
         assert_close(single.extract_feat(images), found)
-        if i < 2:
-            wanted = single.neck(model.backbone.anchors[i](images))
-            assert all(x.equal(y) for x, y in zip(found, wanted, strict=True))

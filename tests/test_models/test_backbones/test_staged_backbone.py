@@ -19,12 +19,10 @@ from snnet_mm.costs import cost_table
 from snnet_mm.models import SNNetv1, SNNetv2, set_stitch
 
 PAIRS = dict(
-    swin=[swin(8), swin(12, (2, 2, 5, 2))],
-    resnet=[resnet(), resnet('resnet50')],
-    mixed=[resnet(), swin(12, (2, 2, 5, 2))],
-    convnext=[convnext(), convnext((12, 16, 20, 24), (2, 2, 4, 2))],
+    mixed=[resnet(), swin(12, (2, 2, 3, 2))],
+    convnext=[convnext(depths=(1, 1, 2, 1)), convnext((12, 16, 20, 24), (1, 2, 3, 1))],
     levit=[levit(), levit((24, 24, 32))],
-    three=[swin(8, (1, 1, 2, 1)), swin(8), swin(12, (2, 2, 3, 2))],
+    three=[swin(8, (1, 1, 2, 1)), swin(8, (1, 2, 2, 1)), swin(12, (1, 2, 3, 1))],
 )
 IMAGES = (2, 3, 64, 64)
 
@@ -51,7 +49,7 @@ def test_every_stitch_equals_its_blocks_by_hand(name):
 
 
 @pytest.mark.parametrize('maps_of', ['slowest', 'end'])
-@pytest.mark.parametrize('name', [n for n in PAIRS if n != 'levit'])
+@pytest.mark.parametrize('name', ['mixed', 'three'])
 @torch.no_grad()
 def test_maps_have_the_widths_and_strides_of_one_anchor(name, maps_of):
     slowest = len(PAIRS[name]) - 1

@@ -116,10 +116,9 @@ def test_activations_that_are_not_finite_are_refused(which, value):
 @pytest.fixture
 def networks(build_snnet, build_vit):
     """Builders of stitched networks of all spaces and layers."""
-    registers = dict(num_registers=2, rel_pos_bias=True)
+    registers = dict(num_registers=2, rel_pos_bias=True, drop_path_rate=0.9)
     plain = [build_vit(width, 4) for width in (8, 12, 16)]
     return dict(
-        lora=lambda: build_snnet(anchor=dict(drop_path_rate=0.9)),
         registers=lambda: build_snnet(
             stitching_layer=dict(type='StitchingLayer'), anchor=registers
         ),
@@ -127,18 +126,13 @@ def networks(build_snnet, build_vit):
         # Stitch 14 changes between the two slowest anchors.
         part=lambda: build_snnet((3, 4, 5), (8, 12, 16), out='end', stitch_ids=[14]),
         windows=lambda: SNNetv1(plain, out='end', direction='SF'),
-        stages=lambda: disturb(
-            SNNetv1([resnet(), swin(12, (2, 2, 3, 2))], out_indices=(1, 8))
-        ),
         shared=lambda: disturb(
             SNNetv1([swin(8), swin(12, (2, 2, 9, 2))], out='end', share_layers=True)
         ),
     )
 
 
-@pytest.mark.parametrize(
-    'name', ['lora', 'registers', 'chain', 'part', 'windows', 'stages', 'shared']
-)
+@pytest.mark.parametrize('name', ['registers', 'chain', 'part', 'windows', 'shared'])
 def test_layers_become_the_least_squares_maps(networks, name):
     training = name in ('registers', 'part')
     net, batch = networks[name]().eval(), torch.randn(12, 3, 64, 64)
@@ -258,12 +252,10 @@ def test_chains_fitted_alone_or_in_a_stream_get_equal_maps(elastic):
         fit_in_turn(net, iter(()))
 
 
-@pytest.mark.parametrize('seed', range(3))
-def test_a_prefix_token_that_is_constant_gets_an_offset_alone(seed):
+def test_a_prefix_token_that_is_constant_gets_an_offset_alone():
     """Such as a cls token before the first block, beside rounding errors of sums."""
-    generator = torch.Generator().manual_seed(seed)
-    x, y = torch.randn(2, 500, 6, 16, generator=generator)
-    x[:, 0] = torch.randn(16, generator=generator)
+    x, y = torch.randn(2, 500, 6, 16)
+    x[:, 0] = torch.randn(16)
     layer = PrefixStitchingLayer(16, 16, num_prefix=1)
     fit = LayerFit(layer, 1e-4, None)
     fit.update(TokenState(x, (1, 5)), TokenState(y, (1, 5)))
@@ -272,21 +264,12 @@ def test_a_prefix_token_that_is_constant_gets_an_offset_alone(seed):
     assert_close(found, y[:, 0].mean(0).expand_as(found), 1e-3)
 
 
-def test_prefix_tokens_get_the_map_of_a_fit_that_does_not_tell_them_apart():
-    layer, tokens = PrefixStitchingLayer(4, 4, num_prefix=2), torch.randn(3, 6, 4)
-    weight, bias = torch.randn(4, 4), torch.randn(4)
-    layer.set_map(weight, bias)
-    found = layer.map_state(TokenState(tokens, (2, 2))).tokens
-    torch.testing.assert_close(found, tokens @ weight.T + bias)
-
-
 def test_prefix_tokens_have_the_common_map_and_a_damped_difference():
     x, y = torch.randn(2, 30, 6, 4, dtype=torch.float64)
     layer = PrefixStitchingLayer(4, 4, num_prefix=2)
     fit = LayerFit(layer, 0, None)
-    for part in range(0, 30, 10):
-        pair = (TokenState(t[part : part + 10], (2, 2)) for t in (x, y))
-        fit.update(*pair)
+    for a, b in zip(x.split(10), y.split(10), strict=True):
+        fit.update(TokenState(a, (2, 2)), TokenState(b, (2, 2)))
     fit.set_maps()
     ones = torch.ones(180, 1).double()
     flat = torch.cat([x.flatten(0, 1), ones], 1)

@@ -58,6 +58,10 @@ class Branch:
         """Return the number of units and the hidden channels per unit."""
         return 1, 1
 
+    def fits(self) -> bool:
+        """Return whether this block computes what the family says."""
+        return True
+
     def run(self, x: Tensor, grid: Grid) -> Tensor:
         """Run the whole branch, ``x + branch(x)``, by the block's own modules.
 
@@ -122,9 +126,8 @@ class Branch:
         value = _find(self.block, name)
         if value is None or order is None:
             return value
-        key = _version_of(order)
         make = partial(_in_order, value, order, self.cuts[name])
-        return self._kept.get(name, key, value, make)
+        return self._kept.get(name, _version_of(order), value, make)
 
     def _read(self, name: str, order: Tensor | None, units: int) -> Tensor | None:
         value = self._sorted(name, order)
@@ -161,10 +164,6 @@ class Attention(Branch):
         qkv = getattr(self.heads_of, 'qkv', proj)
         plain = all(map(_is_plain, (proj, qkv))) and self.fits()
         return (heads, proj.in_features // heads) if plain else (1, 1)
-
-    def fits(self) -> bool:
-        """Return whether the attention of this block is as the family says."""
-        return True
 
     def windows(self, grid: Grid) -> tuple[int, int]:
         """Return the side and the shift of the windows; a side of 0 for no windows."""
@@ -206,10 +205,8 @@ class Attention(Branch):
         if side:
             normed = _into_windows(normed, grid, side, shift)
         q, k, v = self._project(normed, self.keys(normed, grid), weight, offset)
-        q, k = (
-            getattr(module, f'{n}_norm', nn.Identity())(t)
-            for n, t in (('q', q), ('k', k))
-        )
+        if hasattr(module, 'q_norm'):
+            q, k = module.q_norm(q), module.k_norm(k)
         added = self.scores((side, side) if side else grid, q, order, units)
         if shift:
             apart = _apart(grid, side, shift, q)[:, None]
@@ -259,10 +256,6 @@ class MLP(Branch):
         plain = _is_plain(first) and _is_plain(last) and self.fits()
         fits = plain and first.weight.shape[0] == last.weight.shape[1]
         return (first.weight.shape[0], 1) if fits else (1, 1)
-
-    def fits(self) -> bool:
-        """Return whether the MLP of this block is as the family says."""
-        return True
 
     def enter(self, x: Tensor, grid: Grid) -> Tensor:
         """Return the input of ``fc1`` for tokens ``(B, L, C)``."""

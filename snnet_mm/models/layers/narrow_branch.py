@@ -5,6 +5,8 @@ from torch import Tensor, nn
 
 from snnet_mm.anchors import Branch, TokenState
 
+from .stitching_layer import StitchingLayer
+
 
 class UnitOrder(nn.Module):
     """The nested order of the hidden units of a branch.
@@ -20,7 +22,7 @@ class UnitOrder(nn.Module):
         self.register_buffer('index', torch.arange(units))
 
 
-class NarrowBranch(nn.Linear):
+class NarrowBranch(StitchingLayer):
     """A branch with some of its hidden units, ``x + W h_K(x) + b``.
 
     The hidden units ``h_K`` are the network's own; only the output projection, ``W``
@@ -35,15 +37,8 @@ class NarrowBranch(nn.Linear):
         step: Step of the branch in its network.
     """
 
-    num_prefix = 0  # prefix tokens with a separate map
-
     def __init__(
-        self,
-        branch: Branch,
-        units: int,
-        dim: int,
-        order: UnitOrder | None,
-        step: int,
+        self, branch: Branch, units: int, dim: int, order: UnitOrder | None, step: int
     ) -> None:
         super().__init__(units * branch.group, dim)
         self.units, self.step = units, step
@@ -69,13 +64,3 @@ class NarrowBranch(nn.Linear):
         """Number of parameters of the network that the layer reads."""
         branch, order = self._shared
         return branch.num_parameters(order.index, self.units)
-
-    @torch.no_grad()
-    def set_map(self, weight: Tensor, bias: Tensor) -> None:
-        """Set weight ``(dim, units * group)`` and bias to a least-squares solution."""
-        self.weight.copy_(weight)
-        self.bias.copy_(bias)
-
-    def merged(self) -> 'NarrowBranch':
-        """Return the layer itself, which has no low-rank update."""
-        return self

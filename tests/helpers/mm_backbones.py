@@ -54,14 +54,9 @@ STAGED_CASES = [
         DEEP | dict(strides=(1, 2, 1, 1), dilations=(1, 1, 2, 4), out_indices=(2, 3)),
         (12, 15),
     ),
-    ('MMResNet', 'mmdet.ResNet', DEEP | dict(out_indices=(2,)), (12,)),
-    ('MMResNet', 'mmdet.ResNeXt', DEEP | dict(groups=2), (2, 6, 12, 15)),
+    ('MMResNet', 'mmdet.ResNeXt', DEEP | dict(groups=2, out_indices=(2,)), (12,)),
     ('MMResNet', 'mmpretrain.ResNet', DEEP | dict(expansion=4), (15,)),
-    (
-        *('MMConvNeXt', 'mmpretrain.ConvNeXt'),
-        CONVNEXT,
-        (5,),
-    ),
+    ('MMConvNeXt', 'mmpretrain.ConvNeXt', CONVNEXT, (5,)),
     (
         *('MMConvNeXt', 'mmpretrain.ConvNeXt'),
         dict(
@@ -70,11 +65,7 @@ STAGED_CASES = [
         ),
         (0, 2),
     ),
-    (
-        *('MMMiT', 'mmseg.MixVisionTransformer'),
-        MIT,
-        (1, 2, 4, 5),
-    ),
+    ('MMMiT', 'mmseg.MixVisionTransformer', MIT, (1, 2, 4, 5)),
 ]
 
 

@@ -136,8 +136,8 @@ def test_beit_tables_shared_by_all_blocks(tmp_path, own):
     assert_equal(ours, shared)
 
 
-@pytest.mark.parametrize('antialias', [False, True])
-def test_positions_of_a_given_grid_are_resampled_as_in_forward(antialias):
+def test_positions_of_a_given_grid_are_resampled_as_in_forward():
+    antialias = False  # timm's, above, are antialiased
     loaded = dict(cls_token=torch.randn(1, 1, 4), pos_embed=torch.randn(1, 16, 4))
     fitted = fit_pos_embed(loaded, (4, 4), 0, (2, 8), antialias)['pos_embed']
     image = loaded['pos_embed'][0].T.reshape(1, 4, 2, 8)

@@ -80,14 +80,10 @@ def test_missing_and_unexpected_keys_are_logged_by_name(build_vit, save, log):
     [
         (dict(embed_dims=12), r'has shape \(1, 1, 12\), expected \(1, 1, 8\)'),
         (dict(depth=2), 'it lacks blocks.2.norm1.weight and 0 others'),
-        (dict(num_heads=4), r'table has shape \(52, 4\), expected \(52, 2\)'),
         (dict(img_size=(24, 40)), 'pos_embed with 15 entries fits neither 4x4 patches'),
         (dict(cls_token=False, num_registers=0), 'table has 0 rows .* anchor has 3'),
         (dict(lora=dict(rank=2)), 'it has blocks.0.attn.qkv.lora_A'),
-        (
-            dict(layer_scale_init=None),
-            "layer_scale_init='a number' is invalid",
-        ),
+        (dict(layer_scale_init=None), "layer_scale_init='a number' is invalid"),
     ],
 )
 def test_other_geometries_are_refused(build_vit, save, kwargs, message):
@@ -98,13 +94,6 @@ def test_other_geometries_are_refused(build_vit, save, kwargs, message):
         load(vit, path)
     assert str(error.value).startswith(f'checkpoint {path} does not fit: ')
     assert_same(vit, before)
-
-
-def test_gammas_that_an_anchor_lacks_are_refused(build_vit, save):
-    vit, path = build_vit(layer_scale_init=None), save(build_vit().state_dict())
-    message = 'layer_scale_init=None is invalid'
-    with pytest.raises(ValueError, match=message + '.*' + KEY):
-        load(vit, path)
 
 
 def test_trust_reaches_weights_of_anchors(build_vit, save, tmp_path):
@@ -123,22 +112,17 @@ def test_trust_reaches_weights_of_anchors(build_vit, save, tmp_path):
         load(build_vit(), path)
 
 
-def test_init_cfgs_in_lists(build_vit, save):
+def test_init_cfg_is_one_pretrained_or_any_initialisers(build_vit, save):
     weights, vit = build_vit().state_dict(), build_vit()
-    init_cfg = dict(type='Pretrained', checkpoint=save(weights))
-    vit.init_cfg = [init_cfg]
+    pretrained = dict(type='Pretrained', checkpoint=save(weights))
+    other = dict(type='Constant', layer='Linear', val=0.5)
+    vit.init_cfg = [pretrained]
     vit.init_weights()
     assert_same(vit, weights)
-    other = dict(type='Constant', layer='Linear', val=0.5)
-    for wrong, message in (
-        ([init_cfg, other], 'init_cfg=.* is invalid'),
-        ([dict(init_cfg, map_location='cpu')], 'init_cfg=.* is invalid'),
-    ):
+    for wrong in ([pretrained, other], dict(pretrained, map_location='cpu')):
         vit.init_cfg = wrong
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(ValueError, match='init_cfg=.* is invalid'):
             vit.init_weights()
-    assert_same(vit, weights)
-    vit = build_vit()
     vit.init_cfg = [other]
     vit.init_weights()
     assert (vit.blocks[0].attn.qkv.weight == 0.5).all()
@@ -196,12 +180,9 @@ def test_weights_of_timm_are_loaded(save, log, monkeypatch):
         timm_models._log_once.cache_clear()
         anchor.init_weights()
         assert_same(anchor.vit, source.state_dict())
-    told = [text for text in log(0) if 'licence' in text]
-    assert told == 2 * [
-        'Weights of vit_small_patch14_reg4_dinov2.lvd142m: licence apache-2.0; trained '
-        'on images with mean [123.675, 116.28, 103.53] and std [58.395, 57.12, 57.375] '
-        '(config key: data_preprocessor)'
-    ]
+    told = [text for text in log(0) if 'licence apache-2.0' in text]
+    assert len(told) == 2
+    assert all('mean [123.675, 116.28, 103.53]' in text for text in told)
     # Of ours, from inside a stitched model.
     ours = {f'backbone.anchors.1.{k}': v for k, v in read.state_dict().items()}
     path = save(dict(state_dict=ours))

@@ -177,11 +177,3 @@ def test_low_rank_updates_of_convnext(tmp_path):
     trained = {k for k, p in anchor.named_parameters() if p.requires_grad}
     assert len(trained) == 7 * 2 * 2
     assert all('.mlp.fc' in k and '.lora_' in k for k in trained)
-    # With updates that are not zero it is the network of the merged weights.
-    updated = disturb(anchor)(images).tokens
-    plain.load_state_dict(anchor.state_dict(), strict=False)
-    for name, weight in plain.named_parameters():
-        if '.mlp.fc' in name and name.endswith('weight'):
-            layer = anchor.get_submodule(name.removesuffix('.weight'))
-            weight.add_(3 * layer.lora_B @ layer.lora_A)
-    assert_close(plain(images).tokens, updated, rtol=1e-4, atol=1e-4)

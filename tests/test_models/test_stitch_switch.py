@@ -5,11 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from snnet_mm.models import (
-    find_stitched_backbone,
-    set_input_size,
-    set_stitch,
-)
+from snnet_mm.models import find_stitched_backbone, set_input_size, set_stitch
 
 
 class Listener(nn.Module):
@@ -35,7 +31,7 @@ def test_every_listener_in_a_wrapped_model_hears_of_the_stitch_once(build_snnet)
     assert deep.heard == shallow.heard == [net.space[8], net.space[0]]
 
 
-@pytest.mark.parametrize('wrong', [4, True, [1], 1.5, 'x'])
+@pytest.mark.parametrize('wrong', [4, True, [1]])
 def test_nobody_hears_of_a_stitch_that_is_not_there(build_snnet, wrong):
     net = build_snnet()
     listener = Listener(net)

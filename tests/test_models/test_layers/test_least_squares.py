@@ -42,12 +42,11 @@ def solved_by_torch(x, y):
 @pytest.mark.parametrize(
     ('ridge', 'spread', 'tolerance'), [(1e-8, 0, 1e-6), (0, 2, 1e-8)]
 )
-@pytest.mark.parametrize('sizes', [(200,), (1, 2, 197)])
-def test_both_directions_equal_lstsq_in_a_stream(ridge, spread, tolerance, sizes):
+def test_both_directions_equal_lstsq_in_a_stream(ridge, spread, tolerance):
     x, y = paired_activations()
     x = x * torch.logspace(-spread, spread, 5, dtype=torch.float64) + spread
     fit, one_way = LeastSquares(5, 7, ridge=ridge), LeastSquares(5, 7, False, ridge)
-    for a, b in zip(x.split(sizes), y.split(sizes), strict=True):
+    for a, b in zip(x.split((1, 2, 197)), y.split((1, 2, 197)), strict=True):
         fit.update(a[None], b[None])
         one_way.update(a, b)
     assert fit.num_seen == 200
@@ -75,7 +74,6 @@ def test_weights_are_those_of_squared_errors(exact):
         lambda x: x[:, [0, 0, 1, 2, 3]],
         lambda x: x[:1],
         lambda x: x * torch.tensor([1.0, 1, 0, 1, 1]),
-        lambda x: x * 1e-12,
     ],
 )
 def test_dependent_activations_give_a_finite_map_that_fits(spoil):
@@ -222,14 +220,6 @@ def test_tokens_of_no_weight_have_no_part_in_the_fit(elastic):
     assert {*seen} == {0, 1}
     for name, value in net.stitching_layers.state_dict().items():
         assert_close(value, wanted[name], 1e-3)
-
-
-def test_sums_in_single_precision_are_close_to_exact_ones():
-    x, y = paired_activations(10000, 16, 8)
-    x, y = (5 * x + 20).float(), (y - 30).float()
-    exact, fast = (fitted(x, y, ridge=1e-4, exact=e).x_to_y() for e in (True, False))
-    assert_close(fast, exact, 1e-3)
-    assert not torch.equal(fast[0], exact[0])
 
 
 @torch.no_grad()

@@ -45,7 +45,7 @@ class SingleStitch(BaseModule):
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(init_cfg)
-        layers, route = stitching_layers or {}, tuple(Segment(*s) for s in segments)
+        route = tuple(Segment(*s) for s in segments)
         self.stitch = Stitch(0, 'single', route, tuple(joints))
         self.anchors = ModuleList()
         for a, config in enumerate(anchors):
@@ -55,10 +55,12 @@ class SingleStitch(BaseModule):
         self.stitching_layers = nn.ModuleDict(
             {
                 name: MODELS.build(c) if isinstance(c, dict) else StitchingLayer(*c)
-                for name, c in layers.items()
+                for name, c in (stitching_layers or {}).items()
             }
         )
-        self.maps = tuple(_read_map(m, self.stitch, layers) for m in maps)
+        self.maps: tuple[Tap | None, ...] = tuple(
+            m and (Position(*m[:2]), m[2]) for m in maps
+        )
         self.with_cls = with_cls
         self.map_anchor = self.stitch.end_anchor if map_anchor is None else map_anchor
 
@@ -82,13 +84,3 @@ class SingleStitch(BaseModule):
         """See :meth:`Anchor.fix_input_size`."""
         for anchor in filter(None, self.anchors):
             anchor.fix_input_size(size)
-
-
-def _read_map(source: Sequence | None, stitch: Stitch, layers: Mapping) -> Tap | None:
-    if source is None:
-        return None
-    *place, layer = source
-    position = Position(*place)
-    assert stitch.runs(position), source
-    assert layer in (None, *layers), source
-    return position, layer

@@ -154,8 +154,14 @@ class StitchedBackbone(BaseModule):
             width they have. With ``out='end'``, the end anchor's final state.
         """
         stitch, kept = self.active_stitch, None
-        if self.input_size not in (None, tuple(images.shape[-2:])):
-            images = self._resized(images)
+        (height, width), size = images.shape[-2:], self.input_size
+        if size not in (None, (height, width)):
+            allowed = (
+                f'up to {height}x{width}, the size of the images; for more, raise '
+            )
+            allowed += 'the scale in the test pipeline'
+            check(size[0] <= height and size[1] <= width, 'sizes', size, allowed)
+            images = F.interpolate(images, size, mode='bilinear', antialias=True)
         taps = {
             j: self.map_source(stitch, self.out_indices[j]) for j in self.wanted_maps()
         }
@@ -170,15 +176,6 @@ class StitchedBackbone(BaseModule):
             anchor = self.anchors[self.map_anchor(stitch)]
             maps[j] = anchor.to_output(states[tap], self.with_cls, j)
         return tuple(maps)
-
-    def _resized(self, images: Tensor) -> Tensor:
-        given, wanted = tuple(images.shape[-2:]), self.input_size
-        smaller = wanted[0] <= given[0] and wanted[1] <= given[1]
-        allowed = 'up to {}x{}, the size of the images; for more, raise the '.format(
-            *given
-        )
-        check(smaller, 'sizes', wanted, allowed + 'scale in the test pipeline')
-        return F.interpolate(images, wanted, mode='bilinear', antialias=True)
 
     @contextmanager
     def sharing_prefixes(self) -> Iterator[None]:

@@ -60,7 +60,9 @@ class ElasticBackbone(StitchedBackbone):
         read = {i % anchor.depth for i in out_indices} if out == 'maps' else ()
         space = space_of_chains(self.view, chains, read, stitch_ids)
         self._map = stitching_layer or dict(type='StitchingLayer')
-        if stitching_layer is None and (number := read_prefix(anchor, out)):
+        reads_prefix = out == 'end' or anchor.outputs_prefix
+        if stitching_layer is None and reads_prefix and anchor.num_prefix:
+            number = anchor.num_prefix
             self._map = dict(type='PrefixStitchingLayer', num_prefix=number)
         self._orders = {
             step: UnitOrder(self.view.widths[step])
@@ -163,8 +165,3 @@ def space_of_chains(
         for n, text in enumerate(chains)
     ]
     return SkipSpace(view.widths, plans, blocks, read, view.skippable, ids, key)
-
-
-def read_prefix(anchor: Anchor, out: str) -> int:
-    """Return the number of prefix tokens, or 0 if no output contains them."""
-    return anchor.num_prefix if out == 'end' or anchor.outputs_prefix else 0

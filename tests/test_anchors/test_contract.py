@@ -122,11 +122,12 @@ def family(request):
     return FAMILIES[request.param]
 
 
-@pytest.fixture
-def trained(family):
-    if not family.trains:
-        pytest.skip('trained as a whole')
-    return family
+# The others are trained as a whole.
+trained = pytest.mark.parametrize(
+    'family',
+    [name for name, family in FAMILIES.items() if family.trains],
+    indirect=True,
+)
 
 
 @torch.no_grad()
@@ -192,26 +193,28 @@ def loss_and_gradients(family, anchor):
     return loss.detach(), {n: p.grad for n, p in anchor.named_parameters()}
 
 
-def test_with_cp_changes_nothing(trained):
+@trained
+def test_with_cp_changes_nothing(family):
     plain, saving = (
-        trained.build(drop_path_rate=0.4, with_cp=cp).train() for cp in (False, True)
+        family.build(drop_path_rate=0.4, with_cp=cp).train() for cp in (False, True)
     )
     calls = []
     saving.trunk.blocks[1].register_forward_pre_hook(lambda *_: calls.append(1))
-    wanted_loss, wanted = loss_and_gradients(trained, plain)
-    loss, gradients = loss_and_gradients(trained, saving)
+    wanted_loss, wanted = loss_and_gradients(family, plain)
+    loss, gradients = loss_and_gradients(family, saving)
     assert loss.equal(wanted_loss)
     assert len(calls) == 2
     torch.testing.assert_close(gradients, wanted)
     with torch.no_grad():
-        saving(trained.images())
+        saving(family.images())
     assert len(calls) == 3
 
 
-def test_frozen_stages_get_no_gradient_and_keep_statistics(trained):
-    anchor = trained.build(frozen_stages=2, out_indices=(-1,)).train()
+@trained
+def test_frozen_stages_get_no_gradient_and_keep_statistics(family):
+    anchor = family.build(frozen_stages=2, out_indices=(-1,)).train()
     before = {k: v.clone() for k, v in anchor.state_dict().items()}
-    loss_and_gradients(trained, anchor)
+    loss_and_gradients(family, anchor)
     for name, parameter in anchor.named_parameters():
         frozen = anchor.layer_depth(name)[0] <= 2
         assert parameter.requires_grad != frozen, name
@@ -220,7 +223,7 @@ def test_frozen_stages_get_no_gradient_and_keep_statistics(trained):
     assert all(anchor.layer_depth(k)[0] > 2 for k in moved)
     modes = [{m.training for m in b.modules()} for b in anchor.trunk.blocks]
     assert modes == [{i >= 2} for i in range(anchor.depth)]
-    everything = trained.build(frozen_stages=anchor.depth)
+    everything = family.build(frozen_stages=anchor.depth)
     assert not any(p.requires_grad for p in everything.parameters())
 
 

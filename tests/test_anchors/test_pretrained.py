@@ -123,6 +123,7 @@ def test_init_cfg_is_one_pretrained_or_any_initialisers(build_vit, save):
         vit.init_cfg = wrong
         with pytest.raises(ValueError, match='init_cfg=.* is invalid'):
             vit.init_weights()
+    vit = build_vit()
     vit.init_cfg = [other]
     vit.init_weights()
     assert (vit.blocks[0].attn.qkv.weight == 0.5).all()

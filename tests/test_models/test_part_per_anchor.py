@@ -103,7 +103,7 @@ def test_pyramids_and_roi_heads_of_detectors(randomise):
     images, costs = torch.randn(1, 3, 64, 64), cost_table(model)
     assert costs.scope is None
     assert len(model.predict(images, samples_of(images), rescale=False)) == 1
-    for i in range(4):
+    for i in IDS:
         set_stitch(model, i)
         exported, single = single_stitch(cfg, model, i)
         kinds = exported.model.neck.type, exported.model.roi_head.type

@@ -1,8 +1,8 @@
 import pytest
 import torch
-from fits import maps_by_hand, maps_of
 from mmengine.registry import MODELS
 from staged_anchors import disturb, resnet, swin
+from states import states_of
 
 from snnet_mm.anchors import TokenState
 from snnet_mm.models import (
@@ -111,6 +111,22 @@ def test_activations_that_are_not_finite_are_refused(which, value):
         LeastSquares(2, 3).x_to_y()
 
 
+@torch.no_grad()
+def maps_by_hand(net, images):
+    """Return weight and bias of every stitching layer, fitted to all its joints."""
+    states, maps = {}, {}
+    for a, anchor in enumerate(net.anchors):
+        states[a, -1] = anchor.embed(images)
+        states |= {(a, i): s for i, s in enumerate(states_of(anchor, images))}
+    for name, joints in net.space.joints.items():
+        x, y = (
+            torch.cat([states[place].tokens for place in places])
+            for places in zip(*joints, strict=True)
+        )
+        maps[name] = tuple(t.float() for t in fitted(x, y).x_to_y())
+    return maps
+
+
 @pytest.fixture
 def networks(build_snnet, build_vit):
     """Builders of stitched networks of all spaces and layers."""
@@ -142,7 +158,8 @@ def test_layers_become_the_least_squares_maps(networks, name):
     batches = [batch] if training else iter(batch.split((5, 5, 2)))
     assert fit_stitching_layers(net.train(training), batches) == 12
     assert {m.training for m in net.modules()} == {training}
-    assert_close(maps_of(net), expected, 1e-4)
+    found = {n: (m.weight, m.bias) for n, m in net.stitching_layers.items()}
+    assert_close(found, expected, 1e-4)
     assert net.stitching_initialized
     for key, value in net.state_dict().items():
         fitted = key.startswith('stitching_') and 'lora' not in key

@@ -6,6 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from families import families
+from mm_backbones import PLAIN as SEG_VIT
+from mm_backbones import VIT as CLS_VIT
 from mmengine.config import Config
 from mmengine.model import BaseModel
 from mmengine.registry import MODELS
@@ -15,7 +17,7 @@ from states import states_of
 from snnet_mm.anchors import BranchView
 from snnet_mm.costs import cost_table
 from snnet_mm.exports import single_stitch
-from snnet_mm.models import ElasticBackbone, set_stitch
+from snnet_mm.models import ElasticBackbone
 from snnet_mm.models.backbones.walk import walk
 from snnet_mm.stitching import Position, write_plan
 
@@ -186,8 +188,12 @@ QUICK = 'PlainViT', 'mmseg.BEiT', 'mmseg.SwinTransformer', 'mmseg.ResNet'
 QUICK += 'mmseg.MixVisionTransformer', 'mmpretrain.ConvNeXt'
 
 
+# Blocks of one piece, some of layers alone.
+CHAIN = dict(type='ChainAnchor', net=VIT, chain='0:2/9 1:0/5 2:1/0')
+
+
 @torch.no_grad()
-@pytest.mark.parametrize('anchor', families(QUICK))
+@pytest.mark.parametrize('anchor', [*families(QUICK), CHAIN])
 def test_every_family_is_itself_at_stitch_0_and_small_as_one_stitch(anchor):
     pytest.importorskip('mmdet.models')
     pytest.importorskip('mmpretrain.models')
@@ -246,25 +252,6 @@ def test_a_stitch_alone_drops_kept_biases(randomise):
 
 
 @torch.no_grad()
-def test_a_chain_made_elastic_skips_whole_blocks(build):
-    """Also those that consist of layers alone."""
-    net = dict(type='ChainAnchor', net=VIT, chain='0:2/9 1:0/5 2:1/0')
-    backbone = dict(type='ElasticBackbone', anchors=[net], chains=['1:0 2:0'])
-    cfg = Config(dict(model=dict(type='Alone', backbone=backbone)))
-    model, images = disturb(MODELS.build(cfg.model)).eval(), torch.randn(2, 3, 32, 32)
-    set_stitch(model, 1)
-    (anchor,) = model.backbone.anchors
-    x = anchor.run_block(anchor.embed(images), 0)
-    x = x.mapped(model.backbone.stitching_layers['skip1_1to3'])
-    wanted = anchor.to_feature_map(anchor.run_block(x, 3))
-    cost = cost_table(model.backbone, (32, 32))[1]
-    _, single = single_stitch(cfg, model, 1)
-    for (found,) in (model(images), single(images)):
-        assert torch.equal(found, wanted)
-    assert sum(p.numel() for p in single.parameters()) == cost.params
-
-
-@torch.no_grad()
 def test_out_end_is_the_final_state_of_the_network(build):
     net, images = build(out='end'), torch.randn(2, 3, 32, 32)
     wanted = states_of(net.anchors[0], images)[-1].tokens
@@ -276,37 +263,27 @@ def test_blocks_that_lead_into_a_stage_stay(build):
     resnet = dict(type='mmseg.ResNet', depth=18, base_channels=4, stem_channels=4)
     net = dict(type='MMResNet', net=resnet)
     assert build(net, ['1:0 3:0']).space[1].layers == ('skip1_1to2', 'skip1_3to4')
-    for chain, fixed in (('0:0', 0), ('1:0 2:0', 2)):
-        with pytest.raises(
-            ValueError, match=rf'all of blocks \[{fixed}\], which change'
-        ):
-            build(net, [chain])
-    with pytest.raises(
-        ValueError, match=r"chains\[0\]='1:2' is .*1:0 or 1 \(the block"
+    for chain, message in (
+        ('0:0', r'all of blocks \[0\], which change'),
+        ('1:0 2:0', r'all of blocks \[2\], which change'),
+        ('1:2', r"chains\[0\]='1:2' is .*1:0 or 1 \(the block"),
     ):
-        build(net, ['1:2'])
-
-
-SEG_VIT = dict(img_size=32, patch_size=8, embed_dims=8, num_layers=3, num_heads=2)
-SEG_VIT |= dict(type='mmseg.VisionTransformer')
-ARCH = dict(embed_dims=8, num_layers=3, num_heads=2, feedforward_channels=16)
-CLS_VIT = dict(type='mmpretrain.VisionTransformer', arch=ARCH, img_size=32)
-CLS_VIT |= dict(patch_size=8)
+        with pytest.raises(ValueError, match=message):
+            build(net, [chain])
 
 
 @pytest.mark.parametrize(
-    'family, net, number',
+    'family, kind, net, number',
     [
-        ('MMSegViT', SEG_VIT, 0),
-        ('MMSegViT', SEG_VIT | dict(output_cls_token=True), 1),
-        ('MMPretrainViT', CLS_VIT, 1),
-        ('MMPretrainViT', CLS_VIT | dict(out_type='featmap'), 0),
+        ('MMSegViT', 'mmseg', SEG_VIT, 0),
+        ('MMSegViT', 'mmseg', SEG_VIT | dict(output_cls_token=True), 1),
+        ('MMPretrainViT', 'mmpretrain', CLS_VIT, 1),
     ],
 )
-def test_prefix_tokens_in_outputs_have_their_own_map(build, family, net, number):
-    pytest.importorskip('mmpretrain')
-    built = build(dict(type=family, net=net), ['1:0/0'])
-    (layer,) = built.stitching_layers.values()
+def test_prefix_tokens_in_outputs_have_their_own_map(build, family, kind, net, number):
+    pytest.importorskip(kind)
+    net = dict(net, type=f'{kind}.VisionTransformer')
+    (layer,) = build(dict(type=family, net=net), ['1:0/0']).stitching_layers.values()
     assert layer.num_prefix == number
 
 

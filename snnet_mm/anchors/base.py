@@ -73,8 +73,10 @@ class Anchor(BaseModule, metaclass=ABCMeta):
             ``'all'`` targets every linear layer and the patch convolution.
     """
 
-    # Image height and width that the anchor is built for, if any.
+    # Image height and width that the anchor is built for, if any, and whether it takes
+    # no others.
     input_size: tuple[int, int] | None = None
+    one_size = False
     # ``context_fn`` of checkpointing: contexts of a block's forward and recomputation.
     checkpoint_context = staticmethod(noop_context_fn)
     # Pattern of keys that pretrained weights must match exactly; see load_into.
@@ -177,6 +179,12 @@ class Anchor(BaseModule, metaclass=ABCMeta):
     @abstractmethod
     def fix_input_size(self, size: tuple[int, int]) -> None:
         """Permanently resample everything that depends on the image size (pixels)."""
+
+    def check_size(self, size: Sequence[int]) -> None:
+        """Raise for images of a height and width that the anchor does not take."""
+        right = not self.one_size or tuple(size) == self.input_size
+        allowed = f'{self.input_size}, the only size that the network is built for'
+        check(right, 'anchors.img_size', tuple(size), allowed)
 
     def adapt_weights(self, weights: Weights) -> Weights:
         """Rename pretrained weights; overrides add ``init_cfg`` keys as arguments."""

@@ -27,7 +27,7 @@ from .position import (
     resize_pos_embed,
 )
 from .pretrained import Weights
-from .vit_block import AttentionBias, Block
+from .vit_block import Block
 
 # Width, depth and heads.
 ARCHITECTURES = {
@@ -132,10 +132,13 @@ class PlainViT(TokenAnchor):
         rates = torch.linspace(0, drop_path_rate, depth, device='cpu').tolist()
         self.blocks = nn.ModuleList(nn.Identity() for _ in rates)
         for i in sorted(self.kept_blocks):
-            window = 0 if i in global_blocks else window_size
-            bias = self._new_bias(num_heads, window, rel_pos_bias, decomposed_rel_pos)
-            drawn = rates[i], bias, window
-            self.blocks[i] = Block(dim, num_heads, *drawn, **settings)
+            window, bias = 0 if i in global_blocks else window_size, None
+            if rel_pos_bias:
+                bias = RelativePositionBias(self.grid, num_heads, self.num_prefix)
+            elif decomposed_rel_pos:
+                grid = (window, window) if window else self.grid
+                bias = DecomposedRelPosBias(grid, dim // num_heads)
+            self.blocks[i] = Block(dim, num_heads, rates[i], bias, window, **settings)
         self.norm = nn.LayerNorm(dim, eps=norm_eps) if final_norm else nn.Identity()
         self._randomise()
         self.drop_unused()
@@ -157,7 +160,7 @@ class PlainViT(TokenAnchor):
         _check_layer_scale(own, weights)
         if blocks is not None:
             right = len(blocks) == 2 and blocks[1] - blocks[0] == self.depth
-            allowed = f'first and end within 0 to {self.depth}'
+            allowed = f'first and end of {self.depth} blocks'
             check(right, 'init_cfg.blocks', tuple(blocks), allowed)
             weights = _cut(weights, *blocks)
         if 'norm.weight' not in own:
@@ -217,15 +220,6 @@ class PlainViT(TokenAnchor):
         check(right, key, self.num_prefix, none + allowed)
         right = not (rel_pos_bias and local)
         check(right, 'rel_pos_bias', rel_pos_bias, f'False {allowed}')
-
-    def _new_bias(
-        self, num_heads: int, window: int, has_table: bool, decomposed: bool
-    ) -> AttentionBias | None:
-        if has_table:
-            return RelativePositionBias(self.grid, num_heads, self.num_prefix)
-        grid = (window, window) if window else self.grid
-        head_dim = self.block_dims[0] // num_heads
-        return DecomposedRelPosBias(grid, head_dim) if decomposed else None
 
     def _pos_embed_for(self, grid: Grid) -> Tensor:
         how = self.num_embedded_prefix, self.pos_embed_antialias

@@ -139,6 +139,7 @@ class TimmAnchor(TokenAnchor):
             **kwargs,
         )
         self.vit, self.kept, self.family = vit, TensorCache(), family
+        self.one_size = family.one_size
         self.grid: Grid = tuple(vit.patch_embed.grid_size)
         if not final_norm or not hasattr(vit, 'norm'):
             vit.norm = nn.Identity()
@@ -181,7 +182,7 @@ class TimmAnchor(TokenAnchor):
         return super().layer_depth(param_name.removeprefix('vit.'))
 
     def embed_patches(self, images: Tensor, grid: Grid) -> Tensor:
-        self._check_size(grid)
+        self.check_size([side * self.patch_size for side in grid])
         return self.family.embed(self, images, grid)
 
     def run_layers(self, i: int, tokens: Tensor, grid: Grid) -> Tensor:
@@ -190,7 +191,7 @@ class TimmAnchor(TokenAnchor):
     @torch.no_grad()
     def fix_input_size(self, size: tuple[int, int]) -> None:
         grid = grid_of(size, self.patch_size)
-        self._check_size(grid)
+        self.check_size([side * self.patch_size for side in grid])
         if getattr(self.vit, 'pos_embed', None) is not None:
             self.vit.pos_embed.data = self.pos_embed(grid)
         self.grid = grid
@@ -202,12 +203,6 @@ class TimmAnchor(TokenAnchor):
             return None
         num_prefix = table.shape[1] - self.grid[0] * self.grid[1]
         return resize_pos_embed(table, self.grid, grid, num_prefix, antialias=True)
-
-    def _check_size(self, grid: Grid) -> None:
-        right = not self.family.one_size or grid == self.grid
-        size = tuple(side * self.patch_size for side in grid)
-        allowed = f'{self.input_size}, the only size the model is built for'
-        check(right, 'anchors.img_size', size, allowed)
 
 
 def _read_family(model: str, given: dict) -> tuple[TimmFamily, int]:

@@ -9,7 +9,6 @@ from mmengine.registry import MODELS
 from mmengine.utils import to_2tuple
 from torch import Tensor, nn
 
-from snnet_mm.utils import check
 from snnet_mm.utils.timm_models import (
     convert_timm_weights,
     create_timm_model,
@@ -180,7 +179,7 @@ class TimmStageAnchor(Anchor):
         self.model, self._settings = model, settings
         size = img_size or net.pretrained_cfg['input_size'][1:]
         self.input_size = tuple(to_2tuple(size))
-        self._layout, self._one_size = parts.layout, parts.one_size
+        self._layout, self.one_size = parts.layout, parts.one_size
         self._fix_grid = parts.fix_grid
         self.stem, self.blocks = parts.stem, nn.ModuleList(chain(*parts.stages))
         own = self.state_dict(keep_vars=True)
@@ -192,7 +191,7 @@ class TimmStageAnchor(Anchor):
         self.freeze()
 
     def embed(self, images: Tensor) -> TokenState:
-        self._check_size(images.shape[-2:])
+        self.check_size(images.shape[-2:])
         return _to_state(self.stem(images), self._layout)
 
     def run_block(self, state: TokenState, i: int) -> TokenState:
@@ -210,7 +209,7 @@ class TimmStageAnchor(Anchor):
         return state.as_map().contiguous()
 
     def fix_input_size(self, size: tuple[int, int]) -> None:
-        self._check_size(size)
+        self.check_size(size)
         grid = tuple(-(-x // self.block_strides[0]) for x in size)
         for i, block in enumerate(self.blocks):
             grid = self._grid_after(i, grid)
@@ -239,11 +238,6 @@ class TimmStageAnchor(Anchor):
             for k, v in weights.items()
             if k.split('.')[0] in parts and not k.endswith(_DERIVED)
         }
-
-    def _check_size(self, size: Sequence[int]) -> None:
-        right = not self._one_size or tuple(size) == self.input_size
-        allowed = f'{self.input_size}, the only size {self.model} is built for'
-        check(right, 'anchors.img_size', tuple(size), allowed)
 
     def _grid_after(self, i: int, grid: Grid) -> Grid:
         ratio = self.block_strides[i] // self.block_strides[max(i - 1, 0)]

@@ -3,9 +3,9 @@
 from copy import deepcopy
 from dataclasses import dataclass
 
+import mm_backbones
 import pytest
 import torch
-from mm_backbones import CONVNEXT, MIT, SWIN
 from mmengine.registry import MODELS
 from staged_anchors import convnext, disturb, levit, mobilenet, resnet, swin
 from states import states_of
@@ -19,7 +19,6 @@ class Family:
     levels: dict[str, int]  # for layer-wise decay, by parts of names of parameters
     size: tuple[int, int] = 64, 64
     other_size: tuple[int, int] = 64, 96
-    trains: bool = True  # whether it has ``frozen_stages`` and ``with_cp``
 
     def build(self, **settings):
         torch.manual_seed(1)
@@ -44,7 +43,13 @@ CHAIN = dict(
     **dict(type='ChainAnchor', net=PLAIN, out_indices=(1, 4)),
     chain='0:1/0 1:0/0 2:0/9 4:2/0',
 )
-VIT = dict(img_size=64, patch_size=16, embed_dims=8, num_layers=3, num_heads=2)
+RESNET = dict(depth=18, base_channels=4, stem_channels=4)
+
+
+def of_mm(family, net, settings, kept, levels):
+    return Family(dict(type=family, net=dict(settings, type=net)), kept, levels)
+
+
 FAMILIES = dict(
     plain=Family(
         PLAIN,
@@ -55,8 +60,7 @@ FAMILIES = dict(
         TIMM,
         (0, 2, 3),
         {'reg_token': 0, 'patch_embed': 0, 'blocks.1.ls1': 2, 'vit.norm.': 5},
-        (56, 70),
-        (56, 102),
+        *((56, 70), (56, 102)),
     ),
     swin=Family(
         swin(out_indices=(1, -1)),
@@ -69,45 +73,26 @@ FAMILIES = dict(
     convnext=Family(convnext(), (0, 1, 3), {'stem': 0, 'blocks.1.downsample': 2}),
     levit=Family(levit(), (0, 2, 4), {'stem': 0, 'blocks.5.': 6}, other_size=(64, 64)),
     mobilenet=Family(mobilenet(), (0, 1, 3), {'stem': 0, 'blocks.3.': 4}),
-    chain=Family(
-        CHAIN,
-        (0, 2, 4),
-        {'pos_embed': 0, 'net.blocks.2.': 3, 'layers.3': 2, 'layers.9': 5}
-        | {'norm.weight': 6},
-        trains=False,
+    chain=Family(CHAIN, (0, 2, 4), {'pos_embed': 0, 'net.blocks.2.': 3, 'layers.3': 2}),
+    mm_vit=of_mm(
+        *('MMSegViT', 'mmseg.VisionTransformer', mm_backbones.PLAIN),
+        *((0, 2), {'cls_token': 0, 'layers.2.ln1': 3}),
     ),
-    mm_vit=Family(
-        dict(type='MMSegViT', net=dict(VIT, type='mmseg.VisionTransformer')),
-        (0, 2),
-        {'cls_token': 0, 'layers.2.ln1': 3},
-        trains=False,
-    ),
-    mm_swin=Family(
-        dict(type='MMSwin', net=dict(SWIN, type='mmseg.SwinTransformer')),
-        (0, 2, 4, 7),
+    mm_swin=of_mm(
+        *('MMSwin', 'mmseg.SwinTransformer', mm_backbones.SWIN, (0, 2, 4, 7)),
         {'stages.1.blocks.0': 3, 'stages.0.downsample': 3},
-        trains=False,
     ),
-    mm_resnet=Family(
-        dict(
-            type='MMResNet',
-            net=dict(type='mmseg.ResNet', depth=18, base_channels=4, stem_channels=4),
-        ),
-        (0, 2, 4, 6, 7),
+    mm_resnet=of_mm(
+        *('MMResNet', 'mmseg.ResNet', RESNET, (0, 2, 4, 6, 7)),
         {'net.conv1': 0, 'layer2.0': 3},
-        trains=False,
     ),
-    mm_convnext=Family(
-        dict(type='MMConvNeXt', net=dict(CONVNEXT, type='mmpretrain.ConvNeXt')),
-        (0, 1, 3),
+    mm_convnext=of_mm(
+        *('MMConvNeXt', 'mmpretrain.ConvNeXt', mm_backbones.CONVNEXT, (0, 1, 3)),
         {'stages.1.0': 2, 'downsample_layers.1': 2},
-        trains=False,
     ),
-    mm_mit=Family(
-        dict(type='MMMiT', net=dict(MIT, type='mmseg.MixVisionTransformer')),
-        (0, 2, 3),
+    mm_mit=of_mm(
+        *('MMMiT', 'mmseg.MixVisionTransformer', mm_backbones.MIT, (0, 2, 3)),
         {'layers.1.0': 3, 'layers.0.2': 2, 'layers.2.1.1': 5},
-        trains=False,
     ),
 )
 
@@ -122,11 +107,9 @@ def family(request):
     return FAMILIES[request.param]
 
 
-# The others are trained as a whole.
+# Networks of mm and chains are trained as a whole.
 trained = pytest.mark.parametrize(
-    'family',
-    [name for name, family in FAMILIES.items() if family.trains],
-    indirect=True,
+    'family', [n for n in FAMILIES if n[:3] != 'mm_' and n != 'chain'], indirect=True
 )
 
 

@@ -38,9 +38,8 @@ def _embed(anchor: 'TimmAnchor', images: Tensor, grid: Grid) -> Tensor:
     vit, names = anchor.vit, ('cls_token', 'dist_token', 'reg_token')
     prefix = (getattr(vit, name, None) for name in names)
     patches = vit.patch_embed(images).flatten(1, 2)
-    return vit.norm_pre(
-        vit.pos_drop(add_positions(patches, anchor.pos_embed(grid), *prefix))
-    )
+    tokens = add_positions(patches, anchor.pos_embed(grid), *prefix)
+    return vit.norm_pre(vit.pos_drop(tokens))
 
 
 def _run(anchor: 'TimmAnchor', i: int, tokens: Tensor, grid: Grid) -> Tensor:
@@ -130,10 +129,12 @@ class TimmAnchor(TokenAnchor):
         if img_size is not None:
             given['img_size'] = tuple(n * patch for n in grid_of(img_size, patch))
         vit = create_timm_model(model, num_classes=0, **given)
-        prefix = getattr(vit, 'num_prefix_tokens', 0)
         super().__init__(
-            *(vit.embed_dim, len(vit.blocks), patch),
-            *(prefix, getattr(vit, 'cls_token', None) is not None),
+            vit.embed_dim,
+            len(vit.blocks),
+            patch,
+            getattr(vit, 'num_prefix_tokens', 0),
+            getattr(vit, 'cls_token', None) is not None,
             drop_path_rate,
             init_cfg=init_cfg,
             **kwargs,

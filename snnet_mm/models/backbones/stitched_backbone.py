@@ -156,10 +156,8 @@ class StitchedBackbone(BaseModule):
         stitch, kept = self.active_stitch, None
         (height, width), size = images.shape[-2:], self.input_size
         if size not in (None, (height, width)):
-            allowed = (
-                f'up to {height}x{width}, the size of the images; for more, raise '
-            )
-            allowed += 'the scale in the test pipeline'
+            allowed = f'up to {height}x{width}, the size of the images; for more, '
+            allowed += 'raise the scale in the test pipeline'
             check(size[0] <= height and size[1] <= width, 'sizes', size, allowed)
             images = F.interpolate(images, size, mode='bilinear', antialias=True)
         taps = {

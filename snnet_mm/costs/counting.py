@@ -245,8 +245,9 @@ class _Counter(TorchDispatchMode):
             result, flops = self.results[key]
             self.flops += flops
             return tree_map_only(_OnMeta, _OnMeta.empty, result)
-        if func.overloadpacket not in self.formulas:
-            with self:  # in inference mode, linear layers arrive here whole
+        whole = func is not torch.ops.prim.device.default
+        if whole and func.overloadpacket not in self.formulas:
+            with self:  # in inference mode, linear layers arrive here
                 result = func.decompose(*args, **kwargs)
             if result is not NotImplemented:
                 return result

@@ -8,10 +8,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from mmcv import ops
-from mmcv.ops.multi_scale_deform_attn import (
-    MultiScaleDeformableAttnFunction,
-    multi_scale_deformable_attn_pytorch,
-)
 from torch.testing import assert_close
 
 from snnet_mm.utils import torchvision_ops
@@ -116,49 +112,6 @@ def test_deformable_convolutions_of_shifted_maps(on_torchvision, modulated):
 
     found = on_torchvision(with_gradients, deformable, x, weight)
     assert_close(found, with_gradients(plain, x, weight), rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize('weight', [None, torch.rand(5)])
-def test_focal_losses_are_those_of_mmdet(on_torchvision, weight):
-    """Its own ones, which it takes on a CPU; the last class is the background."""
-    focal_loss = pytest.importorskip('mmdet.models.losses.focal_loss')
-    logits, target = (
-        3 * torch.randn(20, 5),
-        torch.arange(20) % (6 if weight is None else 5),
-    )
-
-    def ours(logits):
-        return ops.sigmoid_focal_loss(logits, target, 1.5, 0.3, weight, 'none')
-
-    def theirs(logits):
-        one_hot = F.one_hot(target, 6)[:, :5]
-        weights = None if weight is None else weight[target]
-        settings = dict(gamma=1.5, alpha=0.3, reduction='none')
-        return focal_loss.py_sigmoid_focal_loss(logits, one_hot, weights, **settings)
-
-    assert_close(
-        on_torchvision(with_gradients, ours, logits), with_gradients(theirs, logits)
-    )
-
-
-def test_deformable_attention_is_that_of_a_cpu(on_torchvision):
-    shapes, starts = torch.tensor([[4, 5], [2, 3]]), torch.tensor([0, 20])
-    tensors = (
-        torch.randn(2, 26, 3, 4),
-        torch.rand(2, 7, 3, 2, 4, 2),
-        torch.rand(2, 7, 3, 2, 4),
-    )
-
-    def ours(value, *others):
-        return MultiScaleDeformableAttnFunction.apply(
-            value, shapes, starts, *others, 64
-        )
-
-    def theirs(value, *others):
-        return multi_scale_deformable_attn_pytorch(value, shapes, *others)
-
-    found = on_torchvision(with_gradients, ours, *tensors)
-    assert_close(found, with_gradients(theirs, *tensors))
 
 
 def test_other_operators_are_named(on_torchvision):

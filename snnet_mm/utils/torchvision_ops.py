@@ -75,55 +75,16 @@ def _missing(name: str, *args, **kwargs) -> None:
 
 
 def nms(boxes: Tensor, scores: Tensor, iou_threshold: float, offset: int) -> Tensor:
-    """Return the indices of kept boxes, in descending order of scores."""
+    """Return the indices of kept boxes, in descending order of scores.
+
+    ``offset`` is added to widths and heights, which are differences of pixel indices
+    in older models.
+    """
     scores = scores.type_as(boxes)  # scores are in half precision under AMP
     # Sort ties as mmcv does; torchvision's stable sort keeps their order.
     order = scores.argsort(descending=True)
-    boxes = _shifted(boxes, offset)[order]
+    boxes = (boxes + boxes.new_tensor([0, 0, offset, offset]))[order]
     return order[ops.nms(boxes, scores[order], iou_threshold)]
-
-
-def softnms(
-    boxes: Tensor,
-    scores: Tensor,
-    dets: Tensor,
-    iou_threshold: float,
-    sigma: float,
-    min_score: float,
-    method: int,
-    offset: int,
-) -> Tensor:
-    """Write boxes with decayed scores to ``dets``; return their indices.
-
-    Args:
-        boxes: ``(N, 4)``.
-        scores: ``(N,)``.
-        dets: ``(N, 5)``; one row is written per returned index.
-        iou_threshold: Smallest IoU at which methods 0 and 1 decay a score.
-        sigma: Width of the Gaussian of method 2.
-        min_score: Score below which boxes are dropped.
-        method: 0, 1 or 2, to multiply a score by 0, 1 - IoU or exp(-IoU^2 / sigma).
-        offset: Pixels added to widths and heights.
-    """
-    shifted, scores = _shifted(boxes, offset), scores.clone()
-    kept, left = [], torch.arange(len(boxes))
-    while len(left):
-        best = left[scores[left].argmax()]
-        dets[len(kept)] = torch.cat([boxes[best], scores[best, None]])
-        kept.append(int(best))
-        left = left[left != best]
-        iou = ops.box_iou(shifted[best, None], shifted[left])[0]
-        if method == 2:
-            scores[left] *= (-(iou**2) / sigma).exp()
-        else:
-            scores[left] *= torch.where(iou < iou_threshold, 1, method * (1 - iou))
-        left = left[scores[left] >= min_score]
-    return torch.tensor(kept, dtype=torch.long)
-
-
-def _shifted(boxes: Tensor, offset: int) -> Tensor:
-    """Add the offset of widths and heights to the lower right corners."""
-    return boxes + boxes.new_tensor([0, 0, offset, offset])
 
 
 def roi_align_forward(

@@ -36,10 +36,10 @@ def networks(tmp_path_factory):
 
 @pytest.fixture
 def of_files(networks, tmp_path):
-    """The segmentation network, tested on four files of two sizes."""
+    """The segmentation network, tested on four files of two sizes, with alpha."""
     cfg, model = networks('seg')
     for i, height in enumerate((64, 64, 64, 48)):
-        for folder, shape in (('images', (height, 64, 3)), ('masks', (height, 64))):
+        for folder, shape in (('images', (height, 64, 4)), ('masks', (height, 64))):
             (tmp_path / folder).mkdir(exist_ok=True)
             pixels = np.full(shape, i % 3, np.uint8)
             cv2.imwrite(str(tmp_path / folder / f'{i}.png'), pixels)
@@ -101,80 +101,53 @@ def test_try_test_names_classes_that_annotations_lack(networks, tmp_path):
         try_test(cfg, model)
 
 
-def lose_labels(cfg):
-    cfg.test_dataloader.dataset.pipeline = [LOAD, PACK]
-
-
-def lose_masks(cfg):
-    del cfg.test_dataloader.dataset.data_prefix['seg_map_path']
-
-
-def take_batches(cfg):
-    """Of which the first that a loader gives has one size."""
-    cfg.test_dataloader.batch_size = 2
-
-
-def only_format(cfg):
-    cfg.test_evaluator.update(format_only=True, output_dir='nowhere')
-
-
-def rename_in_order(cfg):
-    cfg.test_dataloader.dataset.metainfo.classes = list('abced')
-
-
-def lose_a_class(cfg):
-    names = dict(classes=list('abcd'), palette=[[i] * 3 for i in range(4)])
-    cfg.test_dataloader.dataset.metainfo = names
-
-
-def take_four_channels(cfg):
-    data = cfg.test_dataloader.dataset
-    cv2.imwrite(f'{data.data_root}/images/0.png', np.zeros((64, 64, 4), np.uint8))
-    data.pipeline = [dict(LOAD, color_type='unchanged'), *LABELLED[1:]]
-
-
-def fail_in_the_pipeline(cfg):
-    crop = dict(type='CenterCrop', crop_size='large')
-    cfg.test_dataloader.dataset.pipeline = [LOAD, crop, *LABELLED[1:]]
-
-
-def take_an_unknown_hook(cfg):
-    cfg.custom_hooks = [dict(type='NoSuchHook')]
-
-
-def lose_the_evaluator(cfg):
-    cfg.test_evaluator = None
-
-
-def lose_images(cfg):
-    cfg.test_dataloader.dataset.img_suffix = '.tif'
+DATA = 'test_dataloader.dataset'
+FOUR = dict(classes=list('abcd'), palette=[[i] * 3 for i in range(4)])
+CROP = dict(type='CenterCrop', crop_size='large')
+WITH_ALPHA = dict(LOAD, color_type='unchanged')
 
 
 @pytest.mark.parametrize(
-    ('change', 'words'),
+    ('changes', 'words'),
     [
         (
-            lose_labels,
+            {f'{DATA}.pipeline': [LOAD, PACK]},
             "metrics of the test, which need labels, .*'gt_sem_seg'.*test_evaluator",
         ),
-        (lose_masks, r'images/0.png, raised KeyError: .*seg_map_path.*dataset.pipe'),
-        (take_batches, '=2 is invalid.*test_dataloader.batch_size'),
-        (only_format, 'format_only=True is .*test_evaluator.format_only'),
-        (rename_in_order, 'order of the training.*test_dataloader.dataset.metainfo'),
-        (lose_a_class, '=5 is .*4, .*test set.*num_classes'),
         (
-            take_four_channels,
+            {f'{DATA}.data_prefix': dict(_delete_=True, img_path='images')},
+            r'images/0.png, raised KeyError: .*seg_map_path.*dataset.pipe',
+        ),
+        # The first two images have one size.
+        (
+            {'test_dataloader.batch_size': 2},
+            '=2 is invalid.*test_dataloader.batch_size',
+        ),
+        (
+            {'test_evaluator': dict(format_only=True, output_dir='nowhere')},
+            'format_only=True is .*test_evaluator.format_only',
+        ),
+        (
+            {f'{DATA}.metainfo.classes': list('abced')},
+            'order of the training.*test_dataloader.dataset.metainfo',
+        ),
+        ({f'{DATA}.metainfo': FOUR}, '=5 is .*4, .*test set.*num_classes'),
+        (
+            {f'{DATA}.pipeline': [WITH_ALPHA, *LABELLED[1:]]},
             r'model, tested on images of shape \(4, 64, 64\).*: model, test',
         ),
-        (fail_in_the_pipeline, 'CenterCrop cannot be .*config key: CenterCrop'),
-        (take_an_unknown_hook, 'NoSuchHook'),
-        (lose_the_evaluator, 'test_evaluator=None|None is .*test_evaluator'),
-        (lose_images, 'BaseSegDataset cannot be built'),
+        (
+            {f'{DATA}.pipeline': [LOAD, CROP, *LABELLED[1:]]},
+            'CenterCrop cannot be .*config key: CenterCrop',
+        ),
+        (dict(custom_hooks=[dict(type='NoSuchHook')]), 'NoSuchHook'),
+        (dict(test_evaluator=None), 'test_evaluator'),
+        ({f'{DATA}.img_suffix': '.tif'}, 'BaseSegDataset cannot be built'),
     ],
 )
-def test_try_test_names_the_key_of_what_would_fail_late(of_files, change, words):
+def test_try_test_names_the_key_of_what_would_fail_late(of_files, changes, words):
     cfg, model = of_files
-    change(cfg)
+    cfg.merge_from_dict(changes)
     with pytest.raises(ValueError, match=words):
         try_test(cfg, model)
 

@@ -36,7 +36,7 @@ torch.ones((), requires_grad=True).backward()
 # These fork the process and run first: threads of other tests do not survive a fork.
 FORKING = (
     'test_full_disk.py', 'test_kills.py', 'test_ranks.py',
-    'test_training_on_ranks.py',
+    'test_training_on_ranks.py', 'test_distributed.py',
 )  # fmt: skip
 
 

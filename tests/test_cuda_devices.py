@@ -9,10 +9,11 @@ import pytest
 import torch
 from config_models import read
 from mmengine.evaluator import BaseMetric, Evaluator
-from mmengine.registry import MODELS
+from mmengine.registry import MODELS, init_default_scope
 from mmpretrain.structures import DataSample
 from mmseg.structures import SegDataSample
 from narrow_configs import SIDE, narrow
+from tiny import tiny_config
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from snnet_mm.costs import cost_table
@@ -29,28 +30,26 @@ from snnet_mm.models import (
 )
 from snnet_mm.models.layers.least_squares import LeastSquares, fit_in_turn
 from snnet_mm.stitching import visiting_order
+from snnet_mm.utils import dicts_in
 
 # Caches compare where weights are, which is the same for all fake tensors.
 pytestmark = pytest.mark.filterwarnings('ignore:Accessing the data pointer')
 CUDA = torch.device('cuda:0')
 ARCH = dict(embed_dims=16, depth=2, num_heads=2)
-SLOW = pytest.mark.slow
-CONFIGS = (
-    'setr/setr-naive_snnetv2-deit3-s-l_8xb2-160k_ade20k-512x512.py',
-    'esta/fgvc/adapt-then-esta-augreg-ti-s-b_1xb64-100e_cub-224x224.py',
-    # The same layers, with other heads.
-    *(
-        pytest.param(name, marks=SLOW)
-        for name in (
-            'dpt/dpt_snnetv2-deit3-s-l_4xb4-24e_nyu-416x544.py',
-            'imagenet/snnetv2-deit3-s-l_8xb32-50e_in1k-224x224.py',
-        )
-    ),
-)
+ESTA = 'esta/fgvc/adapt-then-esta-augreg-ti-s-b_1xb64-100e_cub-224x224.py'
+TAUGHT = 'imagenet/snnetv1-deit-ti-s-b_8xb128-50e_in1k-224x224.py'
+# The same layers, with other heads, and at the depths of the papers.
+PAPERS = [
+    pytest.param(name, marks=pytest.mark.slow)
+    for name in (
+        'setr/setr-naive_snnetv2-deit3-s-l_8xb2-160k_ade20k-512x512.py',
+        'dpt/dpt_snnetv2-deit3-s-l_4xb4-24e_nyu-416x544.py',
+        'imagenet/snnetv2-deit3-s-l_8xb32-50e_in1k-224x224.py',
+    )
+]
 # Costs of boxes need a prediction, which has no values on fake tensors.
 VITDET = 'vitdet/mask-rcnn_snnetv2-deit3-s-l_8xb1-100e_coco-1024x1024.py'
-TAUGHT = 'imagenet/snnetv1-deit-ti-s-b_8xb128-50e_in1k-224x224.py'
-WITH_BOXES = (*CONFIGS, pytest.param(VITDET, marks=SLOW))
+VITDET = pytest.param(VITDET, marks=pytest.mark.slow)
 
 
 @contextmanager
@@ -72,14 +71,22 @@ def fake_cuda(*models):
 
 @pytest.fixture
 def model(request, tmp_path):
-    """A narrow model of each family of configs."""
+    """A narrow model: the tiny segmentor, or of a config, by default shallow."""
+    if request.param == 'tiny':
+        cfg = tiny_config()
+        init_default_scope(cfg.default_scope)
+        return MODELS.build(cfg.model)
     cfg = read(request.param)
     narrow(cfg, tmp_path, tmp_path)
+    for part in dicts_in(cfg.model) if request.param in (ESTA, TAUGHT) else ():
+        if 'depth' in (part.get('arch') or ()):
+            part.arch.depth = 2
     return MODELS.build(cfg.model)
 
 
-def name_of(config):
-    return config.partition('_')[0]
+def of_configs(*configs):
+    ids = lambda name: name.partition('_')[0]  # noqa: E731
+    return pytest.mark.parametrize('model', configs, indirect=True, ids=ids)
 
 
 def images(device=CUDA):
@@ -99,7 +106,7 @@ def devices(outputs):
     return set().union(*map(devices, nested))
 
 
-@pytest.mark.parametrize('model', WITH_BOXES, indirect=True, ids=name_of)
+@of_configs('tiny', ESTA, *PAPERS, VITDET)
 def test_forward_every_kind_of_stitch_stays_on_device(model):
     backbone = find_stitched_backbone(model)
     with fake_cuda(model):
@@ -110,7 +117,7 @@ def test_forward_every_kind_of_stitch_stays_on_device(model):
                 assert devices(backbone(images())) == {CUDA}
 
 
-@pytest.mark.parametrize('model', CONFIGS, indirect=True, ids=name_of)
+@of_configs('tiny', *PAPERS)
 def test_shared_prefixes_stay_on_device(model, monkeypatch):
     # Fake tensors have no values to be compared; here, all images are the same.
     monkeypatch.setattr(torch, 'equal', lambda a, b: a.shape == b.shape)
@@ -134,7 +141,7 @@ class DeviceMetric(BaseMetric):
         return dict(devices=len({*results}))
 
 
-@pytest.mark.parametrize('model', CONFIGS[:1], indirect=True, ids=name_of)
+@of_configs('tiny')
 def test_one_pass_predicts_and_scores_on_device(model, monkeypatch):
     # Fake tensors have no values to be compared; here, all images are the same.
     monkeypatch.setattr(torch, 'equal', lambda a, b: a.shape == b.shape)
@@ -156,7 +163,7 @@ def test_one_pass_predicts_and_scores_on_device(model, monkeypatch):
             assert buffers.evaluator.metrics[0].results == [CUDA] * 4
 
 
-@pytest.mark.parametrize('model', [CONFIGS[1], TAUGHT], indirect=True, ids=name_of)
+@of_configs(ESTA, TAUGHT)
 def test_losses_with_a_teacher_stay_on_device(model):
     """Another network, and the slowest anchor of a sandwich."""
     ids, teachers = find_stitched_backbone(model).space.ids, []
@@ -179,7 +186,7 @@ def unchecked_sums(monkeypatch):
     monkeypatch.setattr(torch.linalg, 'cholesky_ex', lambda a: (found(a)[0], False))
 
 
-@pytest.mark.parametrize('model', WITH_BOXES, indirect=True, ids=name_of)
+@of_configs('tiny', ESTA, VITDET)
 def test_least_squares_both_ways_stays_on_device(model, unchecked_sums):
     backbone = find_stitched_backbone(model)
     with fake_cuda(model):
@@ -188,14 +195,14 @@ def test_least_squares_both_ways_stays_on_device(model, unchecked_sums):
         assert weights == {CUDA}
 
 
-@pytest.mark.parametrize('model', CONFIGS[:1], indirect=True, ids=name_of)
+@of_configs('tiny')
 def test_cost_table_of_a_model_on_a_gpu_equals_that_on_a_cpu(model):
     wanted = cost_table(model, (SIDE, SIDE))
     with fake_cuda(model):
         assert cost_table(model, (SIDE, SIDE)) == wanted
 
 
-@pytest.mark.parametrize('model', WITH_BOXES, indirect=True, ids=name_of)
+@of_configs('tiny', ESTA, VITDET)
 def test_saliency_stays_on_device(model):
     backbone = find_stitched_backbone(model)
     with fake_cuda(model):

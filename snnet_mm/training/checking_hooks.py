@@ -1,11 +1,12 @@
-"""Hooks that check labels, heads, parameters, weights and losses."""
+"""Hooks that check batches, labels, heads, parameters, weights and losses."""
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from mmengine.dist import get_world_size
 from mmengine.hooks import Hook
 from mmengine.registry import HOOKS
 from mmengine.runner import Runner
@@ -20,9 +21,47 @@ from snnet_mm.utils import check, is_whole, isolated_rng
 from snnet_mm.utils.checkpoints import non_finite
 
 from .resume import diverged
-from .stitch_hooks import sampling_hook
+from .stitch_hooks import accumulative_counts, sampling_hook
 
 NUM_SAMPLES = 16  # training samples whose labels are checked
+
+
+class LaunchReportHook(Hook):
+    """Logs the batch of a training; warns if the config is made for another one.
+
+    Another number of processes than that of the config gives another batch size
+    (``auto_scale_lr.base_batch_size``). Also warns if nothing is left to train.
+    """
+
+    priority = 'VERY_HIGH'
+
+    def before_train(self, runner: Runner) -> None:
+        if runner.iter >= runner.max_iters:
+            runner.logger.warning(
+                f'Nothing is left to train: the resumed checkpoint has {runner.iter} '
+                f'iterations of {runner.max_iters} (--resume; config key: load_from)'
+            )
+        processes, loader = get_world_size(), runner.train_dataloader
+        # mmdet's samplers make batches, and the loader then knows no size.
+        size = loader.batch_size or getattr(loader.batch_sampler, 'batch_size', None)
+        if size is None:  # batches of changing size
+            return
+        counts = accumulative_counts(runner.optim_wrapper)
+        batch = processes * size * counts
+        device = next(runner.model.parameters()).device
+        steps = f' x {counts} iterations' if counts > 1 else ''
+        runner.logger.info(
+            f'Batch of {batch}: {size} images{steps} per process; processes: '
+            f'{processes} ({device.type})'
+        )
+        settings = runner.cfg.get('auto_scale_lr') or {}
+        base = settings.get('base_batch_size')
+        if base not in (None, batch) and not settings.get('enable'):
+            runner.logger.warning(
+                f'The config is made for batches of {base} images, and these have '
+                f'{batch}: change the number of processes or '
+                'optim_wrapper.accumulative_counts, or pass --auto-scale-lr'
+            )
 
 
 @HOOKS.register_module()
@@ -64,9 +103,7 @@ class LabelCheckHook(Hook):
                     _check_labels(sample.gt_label, path, len(classes))
                 else:
                     return
-        # Heads of panoptic models may predict the classes of things only.
-        things = dataset.metainfo.get('thing_classes') or classes
-        check_heads(model, {len(classes), len(things)})
+        check_heads(model, dataset.metainfo)
 
 
 def _check_labels(
@@ -84,8 +121,11 @@ def _check_labels(
     check(not wrong, keys, wrong, f'labels {allowed} in {of}{hint}')
 
 
-def check_heads(model: nn.Module, allowed: set[int], split: str = 'training') -> None:
+def check_heads(model: nn.Module, metainfo: Mapping, split: str = 'training') -> None:
     """Raise unless the heads of a model have as many classes as a data set."""
+    classes = metainfo['classes']
+    # Heads of panoptic models may predict the classes of things only.
+    allowed = {len(classes), len(metainfo.get('thing_classes') or classes)}
     numbers = ' or '.join(map(str, sorted(allowed, reverse=True)))
     data = f'{numbers}, the number of classes of the {split} set'
     layers = 'heads with layers of their own, as a stitched backbone returns no logits'

@@ -1,9 +1,8 @@
-"""Find the checkpoint to resume a training from; check it, and say what it sets."""
+"""Find the checkpoint to resume a training from, and check it."""
 
-import ast
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from logging import Logger
 from pathlib import Path
@@ -11,10 +10,6 @@ from pathlib import Path
 from mmengine.runner import Runner
 
 from snnet_mm.utils import UntrustedCheckpointError, check, read_ahead
-
-# Settings of which a resumed training says that they differ.
-COMPARED = ('optim_wrapper.', 'param_scheduler.', 'train_cfg.', 'randomness.')
-COMPARED += ('train_dataloader.batch_size',)
 
 
 def find_resumable(
@@ -30,7 +25,11 @@ def find_resumable(
     if named and Path(named).is_dir():  # DeepSpeed's, which has its own reader
         return named
     unreadable, says = [], f'names {named}.' if named else 'is missing or empty.'
-    for path in _candidates(named, Path(folder), names):
+    pattern = re.compile(re.escape(names).replace(r'\{\}', r'(\d+)'))
+    steps = {p: pattern.fullmatch(p.name) for p in Path(folder).glob('*')}
+    found = [(p.stat().st_mtime_ns, int(m[1]), str(p)) for p, m in steps.items() if m]
+    newest_first = [path for _, _, path in sorted(found, reverse=True)]
+    for path in dict.fromkeys([*filter(None, [named]), *newest_first]):
         try:
             with suppress(UntrustedCheckpointError):  # The loader decides on trust.
                 read_ahead(path)
@@ -56,16 +55,6 @@ def find_resumable(
     return None
 
 
-def _candidates(named: str, folder: Path, names: str) -> Iterator[str]:
-    """Yield the named checkpoint, then all others in the folder, newest first."""
-    if named:
-        yield named
-    pattern = re.compile(re.escape(names).replace(r'\{\}', r'(\d+)'))
-    steps = {p: pattern.fullmatch(p.name) for p in folder.glob('*') if p.is_file()}
-    found = [(p.stat().st_mtime_ns, int(m[1]), str(p)) for p, m in steps.items() if m]
-    yield from (path for _, _, path in sorted(found, reverse=True) if path != named)
-
-
 def diverged(runner: Runner, what: str) -> ValueError:
     """Return the error for a diverged training, which names the last checkpoint."""
     last = runner.message_hub.runtime_info.get('last_ckpt')
@@ -82,40 +71,3 @@ def check_resumable(checkpoint: Mapping, name: str) -> None:
     missing |= {'epoch', 'iter'} - set(checkpoint.get('meta', ()))
     lacking = f'a checkpoint with {", ".join(sorted(missing))}; to start from its '
     check(not missing, 'load_from', name, lacking + 'weights, set resume=False')
-
-
-def differences(saved: str | None, config: str | None) -> list[str]:
-    """Return the settings of a training that differ between two texts of configs.
-
-    The texts are parsed, never executed.
-    """
-    old, new = _settings(saved), _settings(config)
-    changed = (key for key in sorted(old | new) if old.get(key) != new.get(key))
-    names = ((key, old.get(key, 'none'), new.get(key, 'none')) for key in changed)
-    return [f'{key}={now} (was {before})' for key, before, now in names if old and new]
-
-
-def _settings(text: str | None) -> dict[str, str]:
-    """Return the settings of a config that belong to :data:`COMPARED`, as text."""
-    found: dict[str, str] = {}
-
-    def add(key: str, node: ast.expr) -> None:
-        if isinstance(node, ast.Call):  # dict(a=1), or dict({'a.b': 1})
-            children = [(k.arg, k.value) for k in node.keywords]
-            children += [(None, arg) for arg in node.args]
-        elif isinstance(node, ast.Dict):
-            names = map(ast.unparse, node.keys)
-            children = [*zip(names, node.values, strict=True)]
-        elif isinstance(node, ast.List | ast.Tuple):
-            children = [*enumerate(node.elts)]
-        else:
-            found[key] = ast.unparse(node)
-            return
-        for name, child in children:
-            add(key if name is None else f'{key}.{name}', child)
-
-    with suppress(SyntaxError):
-        for line in ast.parse(text or '').body:
-            if isinstance(line, ast.Assign):
-                add(line.targets[0].id, line.value)
-    return {key: value for key, value in found.items() if key.startswith(COMPARED)}

@@ -9,6 +9,7 @@ from typing import Any
 
 from mmengine.config import Config
 from mmengine.dist import is_main_process
+from mmengine.hooks import logger_hook
 from mmengine.logging import MMLogger
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
@@ -33,13 +34,12 @@ from snnet_mm.utils import (
     work_dir_lock,
 )
 
-from .checking_hooks import WeightCheckHook
-from .launch_report_hook import LaunchReportHook
-from .progress_hook import ProgressHook
+from .checking_hooks import LaunchReportHook, WeightCheckHook
 from .safe_training import check_loop
 from .trial import try_images
 
-PACKAGE = str(Path(__file__).parents[1])
+# Files whose messages are shown on the terminal.
+SHOWN = str(Path(__file__).parents[1]), logger_hook.__file__
 INSTEAD = (
     'a network, which tools/make_elastic.py makes elastic once it is trained, or a '
     'chain alone, as tools/export_stitch.py --format mm writes it'
@@ -197,7 +197,6 @@ def _runner(cfg: Config, mode: str, verbose: bool, trust: bool) -> Iterator[Runn
             runner = _ShortLogRunner.from_cfg(cfg)
             if is_main_process():
                 print(f'Long log: {runner.log_dir}', flush=True)
-                runner.register_hook(ProgressHook())
         yield runner
 
 
@@ -209,12 +208,12 @@ def _check_model(model: Mapping) -> None:
     for part in dicts_in(model):
         key = f'config key: init_cfg.checkpoint; {SOURCES}'
         check_file(part.get('checkpoint'), key)
-        kind = getattr(part.get('type'), '__name__', part.get('type'))
+        kind = configs.step_name(part)
         check(kind != 'ElasticBackbone', 'model.backbone.type', kind, INSTEAD)
 
 
 class _ShortLogRunner(Runner):
-    """A runner that shows warnings and this package's messages on the terminal.
+    """Shows warnings, progress and this package's messages on the terminal.
 
     The log file is complete. Only there, mm warns of every frozen parameter that an
     optimizer skips, and of every metric without a prefix.
@@ -237,7 +236,7 @@ class _ShortLogRunner(Runner):
 
 
 def _is_shown(record: logging.LogRecord) -> bool:
-    return record.levelno >= logging.WARNING or record.pathname.startswith(PACKAGE)
+    return record.levelno >= logging.WARNING or record.pathname.startswith(SHOWN)
 
 
 def _keep_config(cfg: Config, mode: str) -> None:

@@ -28,7 +28,7 @@ from snnet_mm.models import unwrapped
 from snnet_mm.utils import atomic_path, check, quiet_terminal, remove_leftovers
 from snnet_mm.utils.checkpoints import check_weights_fit, non_finite
 
-from .resume import check_resumable, differences, diverged, find_resumable
+from .resume import check_resumable, diverged, find_resumable
 
 
 @register_backend('snnet_atomic', force=True)
@@ -95,13 +95,10 @@ class StitchCheckpointHook(CheckpointHook):
         check_weights_fit(model, checkpoint, name, not fine_tunes, resumed)
         if resumed:
             check_resumable(checkpoint, name)
-            hub = checkpoint['message_hub'].get('runtime_info', {})
-            now = runner.message_hub.runtime_info.get('cfg')
-            if changed := differences(hub.get('cfg'), now):
-                runner.logger.warning(
-                    f'Resumed with {", ".join(changed)}. The optimizer, the schedule '
-                    'and the seed of the checkpoint go on; other settings apply.'
-                )
+            runner.logger.info(
+                'Rates, schedule and seed go on as in the checkpoint, whatever the '
+                'config says; its other settings apply.'
+            )
 
     def _save_checkpoint_with_step(self, runner: Runner, step: int, meta: dict) -> None:
         unit = 'epoch' if self.by_epoch else 'iteration'

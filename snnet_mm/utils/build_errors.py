@@ -6,8 +6,6 @@ from difflib import get_close_matches
 from inspect import isfunction, signature
 from traceback import extract_tb, walk_tb
 
-from mmengine.registry import Registry
-
 
 @contextmanager
 def explain_builds() -> Iterator[None]:
@@ -38,7 +36,7 @@ def _explained(error: Exception, build: dict) -> str | None:
         name, registry = build.get('obj_type'), build['registry']
         if cls is not None or not isinstance(name, str):
             return None
-        near = _did_you_mean(name, _registered(registry))
+        near = _did_you_mean(name, {*registry.module_dict, *registry.root.module_dict})
         return (
             f'type={name!r} is invalid: expected a {registry.name} registered in '
             f'{registry.scope} or mmengine{near} (config keys: type, custom_imports)'
@@ -61,14 +59,6 @@ def _explained(error: Exception, build: dict) -> str | None:
 def _did_you_mean(word: str, known: set[str]) -> str:
     near = get_close_matches(word, sorted(known), 1)
     return f'; did you mean {near[0]!r}?' if near else ''
-
-
-def _registered(registry: Registry | None) -> set[str]:
-    names: set[str] = set()
-    while registry is not None:
-        names |= {*registry.module_dict}
-        registry = registry.parent
-    return names
 
 
 def _settings(cls: type | Callable) -> set[str]:

@@ -121,28 +121,23 @@ def load_url(url: str) -> dict[str, Any]:
 
     If :func:`load_weights_only` raises, the file is deleted.
     """
-    path = _download(url)
-    try:
-        return load_weights_only(path)
-    except ValueError as error:
-        path.unlink()
-        raise type(error)(f'{error} (downloaded from {url}, now deleted)') from error
-
-
-def _download(url: str) -> Path:
     # Files of different networks share names such as pytorch_model.bin.
     name = PurePosixPath(urlparse(url).path).name or 'checkpoint'
     tag = hashlib.sha256(url.encode()).hexdigest()[:12]
     path = Path(torch.hub.get_dir()) / 'checkpoints' / f'{tag}-{name}'
     with first_process_first():
-        if path.exists():
-            return path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            torch.hub.download_url_to_file(url, str(path), progress=False)
-        except (OSError, HTTPException) as error:
-            raise ValueError(f'checkpoint {url} cannot be fetched: {error}') from error
-    return path
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                torch.hub.download_url_to_file(url, str(path), progress=False)
+            except (OSError, HTTPException) as error:
+                message = f'checkpoint {url} cannot be fetched: {error}'
+                raise ValueError(message) from error
+    try:
+        return load_weights_only(path)
+    except ValueError as error:
+        path.unlink()
+        raise type(error)(f'{error} (downloaded from {url}, now deleted)') from error
 
 
 def plain_globals() -> list:
@@ -198,17 +193,47 @@ def check_weights_fit(
         resumed: Whether the model must have all stitches of the checkpoint.
     """
     weights = weights_of(checkpoint)
-    _check_spaces(model, weights, name, resumed)
+
+    def fail(what: str, keys: str = KEYS) -> NoReturn:
+        raise ValueError(f'checkpoint {name} {what} ({keys})')
+
+    for path, module in model.named_modules():
+        if not hasattr(module, 'check_space_of'):  # not a stitched backbone
+            continue
+        try:
+            says = module.check_space_of(weights, f'{path}.' if path else '', resumed)
+        except ValueError as error:
+            fail(f'does not fit: {error}')
+        if not says:
+            words = 'does not say which stitching space it is of; older ones do not'
+            words += ': its ids are taken for those of the model.'
+            print_log(f'checkpoint {name} {words}', 'current')
     shapes, wanted = _shapes(weights), _shapes(model.state_dict())
-    known = shapes.keys() & wanted.keys()
+    known = [key for key in shapes if key in wanted]
     if not known:
         has = f'such as {list(weights)[:3]}, is one of {list(wanted)[:3]}, ...'
-        _fail(name, f'is of another model: none of its keys, {has}')
+        fail(f'is of another model: none of its keys, {has}')
     if key := non_finite({key: weights[key] for key in known}):
         why = 'the training diverged, or the file is damaged'
-        _fail(name, f'holds {key} that is not finite: {why}')
-    if strict:
-        _check_all_there(model, shapes, wanted, name)
+        fail(f'holds {key} that is not finite: {why}')
+    if not strict:
+        return
+    for key in known:
+        if shapes[key] != wanted[key]:
+            has = f'{key} has shape {shapes[key]}, the model has {wanted[key]}'
+            fail(f'is of another geometry: {has}')
+    for pattern, setting in ADDED.items():
+        added = [k for k in shapes if re.search(pattern, k)]
+        if added and not any(re.search(pattern, k) for k in wanted):
+            why = 'that the model lacks; without them its outputs differ from those'
+            keys = f'config key: {setting}; {KEYS}'
+            fail(f'holds {added[0]} and others {why} in training', keys)
+    # Without the buffer, stitching layers would be fitted again.
+    needed = [k for k in wanted if k.endswith('stitching_initialized')]
+    needed += [k for k, _ in model.named_parameters()]
+    if missing := [k for k in needed if k not in shapes]:
+        what = f'lacks {len(missing)} parameters of the model, such as'
+        fail(f'{what} {missing[:3]}')
 
 
 def non_finite(weights: Mapping[str, Tensor]) -> str | None:
@@ -218,46 +243,6 @@ def non_finite(weights: Mapping[str, Tensor]) -> str | None:
         if floats and not value.isfinite().all():
             return key
     return None
-
-
-def _fail(name: str, what: str, keys: str = KEYS) -> NoReturn:
-    raise ValueError(f'checkpoint {name} {what} ({keys})')
-
-
-def _check_all_there(
-    model: nn.Module, shapes: Mapping, wanted: Mapping, name: str
-) -> None:
-    for key, shape in shapes.items():
-        if shape != wanted.get(key, shape):
-            has = f'{key} has shape {shape}, the model has {wanted[key]}'
-            _fail(name, f'is of another geometry: {has}')
-    for pattern, setting in ADDED.items():
-        added = [k for k in shapes if re.search(pattern, k)]
-        if added and not any(re.search(pattern, k) for k in wanted):
-            why = 'that the model lacks; without them its outputs differ from those'
-            keys = f'config key: {setting}; {KEYS}'
-            _fail(name, f'holds {added[0]} and others {why} in training', keys)
-    # Without the buffer, stitching layers would be fitted again.
-    needed = [k for k in wanted if k.endswith('stitching_initialized')]
-    needed += [k for k, _ in model.named_parameters()]
-    missing = [k for k in needed if k not in shapes]
-    if missing:
-        what = f'lacks {len(missing)} parameters of the model, such as'
-        _fail(name, f'{what} {missing[:3]}')
-
-
-def _check_spaces(model: nn.Module, weights: Mapping, name: str, exact: bool) -> None:
-    for path, module in model.named_modules():
-        if not hasattr(module, 'check_space_of'):  # not a stitched backbone
-            continue
-        try:
-            known = module.check_space_of(weights, f'{path}.' if path else '', exact)
-        except ValueError as error:
-            _fail(name, f'does not fit: {error}')
-        if not known:
-            words = 'does not say which stitching space it is of; older ones do not'
-            words += ': its ids are taken for those of the model.'
-            print_log(f'checkpoint {name} {words}', 'current')
 
 
 def _shapes(weights: Mapping) -> dict[str, tuple[int, ...]]:

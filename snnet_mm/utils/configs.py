@@ -10,7 +10,7 @@ from typing import Any
 from mmengine.config import Config, ConfigDict
 from mmengine.device import get_device
 from mmengine.utils import get_installed_path
-from torch import Tensor, nn
+from torch import Tensor
 
 from snnet_mm.runtime.checks import check, is_number, is_whole, refusal
 
@@ -18,7 +18,6 @@ from .logging import quiet_imports
 from .registered_names import name_types
 
 PACKAGE = 'snnet_mm'
-SYNC_BN = 'SyncBN', 'MMSyncBN', nn.SyncBatchNorm
 # Samplers with known positions in the stream of samples, which seed augmentation.
 SEEDED = (
     'DefaultSampler', 'InfiniteSampler', 'ClassAwareSampler', 'MultiDataSampler',
@@ -170,9 +169,10 @@ def inference_pipeline(cfg: Config) -> list[dict]:
     return [next(usual, default), *steps]
 
 
-def step_name(step: Mapping) -> str:
-    """Return the class name of a step of a pipeline."""
-    return getattr(step['type'], '__name__', step['type']).rpartition('.')[2]
+def step_name(part: object) -> str:
+    """Return the class name of a step of a pipeline, or of any part, built or not."""
+    kind = part.get('type') if isinstance(part, Mapping) else type(part)
+    return str(getattr(kind, '__name__', kind)).rpartition('.')[2]
 
 
 def takes_rgb(cfg: Config) -> bool:
@@ -239,12 +239,8 @@ def _scale(cfg: Config, old: int, new: int) -> None:
             part[name] = up(part[name])
         for name in {'milestones', 'periods'} & part.keys():
             part[name] = [max(1, value * new // old) for value in part[name]]
-    if isinstance(schedules, list):
+    if isinstance(schedules, list):  # a single scheduler stays
         cfg.param_scheduler = [*filter(acts, schedules)]
-    else:  # a single scheduler, or schedulers by optimizer
-        for name, parts in schedules.items():
-            if isinstance(parts, list) and 'type' not in schedules:
-                schedules[name] = [*filter(acts, parts)]
     for name in ('model', 'default_hooks', 'custom_hooks'):
         for part in dicts_in(cfg.get(name)):
             for setting in {'warm_up', 'warm_up_iters'} & part.keys():
@@ -275,11 +271,12 @@ def make_safe(cfg: Config) -> list[str]:
     stream, and the run by a fixed seed. Returns what was added.
     """
     hooks = dict(cfg.get('default_hooks') or {})
-    present = {*map(_name, hooks.values()), *map(_name, cfg.get('custom_hooks') or [])}
+    parts = *hooks.values(), *(cfg.get('custom_hooks') or [])
+    present = {*map(step_name, parts)}
     done = []
     # mmengine's default for a missing key; None disables the hook.
     checkpoint = hooks.get('checkpoint', dict(type='CheckpointHook', interval=1))
-    if checkpoint and _name(checkpoint) == 'CheckpointHook':
+    if checkpoint and step_name(checkpoint) == 'CheckpointHook':
         safe = dict(type='StitchCheckpointHook')
         hooks['checkpoint'] = dict(interval=-1) | dict(checkpoint) | safe
         done.append('StitchCheckpointHook')
@@ -287,8 +284,7 @@ def make_safe(cfg: Config) -> list[str]:
         hooks['exact_resume'] = dict(type='ExactResumeHook')
         done += ['ExactResumeHook', *_seed(cfg)]
     grounded = 'language_model' in cfg.model  # its heads score words, not classes
-    checked = grounded or 'LabelCheckHook' in present
-    if not checked:
+    if not grounded and 'LabelCheckHook' not in present:
         hooks['label_check'] = dict(type='LabelCheckHook')
         done.append('LabelCheckHook')
     if 'LossCheckHook' not in present:
@@ -302,7 +298,8 @@ def _seed(cfg: Config) -> Iterator[str]:
     """Seed the samples, if the sampler is in ``SEEDED``, and the run."""
     loader = cfg.get('train_dataloader') or {}
     data, sampler = loader.get('dataset'), loader.get('sampler')
-    if sampler and _name(sampler) in SEEDED and _name(data) != 'SeededDataset':
+    seeded = step_name(data) == 'SeededDataset'
+    if sampler and step_name(sampler) in SEEDED and not seeded:
         loader['dataset'] = dict(data, type='SeededDataset', of=data['type'])
         loader['sampler'] = dict(sampler, type='SeededSampler', of=sampler['type'])
         yield 'SeededDataset and SeededSampler'
@@ -312,18 +309,13 @@ def _seed(cfg: Config) -> Iterator[str]:
         yield 'randomness.seed=0'
 
 
-def _name(part: object) -> str:
-    kind = part.get('type') if isinstance(part, Mapping) else type(part)
-    return (kind if isinstance(kind, str) else kind.__name__).rpartition('.')[2]
-
-
 def train_in_half_precision(cfg: Config, asked: bool = True) -> None:
     """Make a config train in mixed precision: bfloat16 on a CPU, mm's AMP elsewhere.
 
     Unless ``asked`` by ``--amp``, only an ``AmpOptimWrapper`` on a CPU is replaced.
     """
     wrapper, on_cpu = cfg.get('optim_wrapper') or {}, get_device() == 'cpu'
-    kind = str(getattr(wrapper.get('type'), '__name__', wrapper.get('type')))
+    kind = step_name(wrapper)
     if not asked and not (on_cpu and kind == 'AmpOptimWrapper'):
         return
     if not on_cpu:
@@ -338,26 +330,6 @@ def train_in_half_precision(cfg: Config, asked: bool = True) -> None:
     wrapper.type = 'BF16OptimWrapper'
     for key in ('loss_scale', 'dtype', 'use_fsdp'):  # arguments of AmpOptimWrapper
         wrapper.pop(key, None)
-
-
-def run_on_cpus(cfg: Config) -> None:
-    """Adapt a launched config to CPUs: gloo, BN for SyncBN, averaged buffers."""
-    cfg.merge_from_dict({'env_cfg.dist_cfg.backend': 'gloo'})
-    for node in dicts_in(cfg._cfg_dict):
-        if node.get('type') in SYNC_BN:
-            node['type'] = 'BN'
-    cfg.sync_bn = None
-    # Same as mmengine's default wrapper, which this replaces, except for the devices.
-    wrapper = dict(type='MMDistributedDataParallel', broadcast_buffers=False)
-    wrapper['find_unused_parameters'] = cfg.get('find_unused_parameters', False)
-    wrapper |= cfg.get('model_wrapper_cfg') or {}
-    cfg.model_wrapper_cfg = wrapper | dict(device_ids=None)
-    strategy = cfg.get('strategy') or {}
-    if strategy.get('type') == 'DDPStrategy':  # only FlexibleRunner has a strategy
-        given = strategy.get('model_wrapper') or {}
-        strategy['model_wrapper'] = {**cfg.model_wrapper_cfg, **given}
-    hooks, sync = cfg.get('custom_hooks') or [], dict(type='SyncBuffersHook')
-    cfg.custom_hooks = [*hooks, *([] if sync in hooks else [sync])]
 
 
 def set_test(cfg: Config, **settings: Any) -> None:

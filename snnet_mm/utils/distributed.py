@@ -12,11 +12,13 @@ import torch.distributed as dist
 from mmengine.config import Config
 from mmengine.device import get_device
 from mmengine.dist import barrier
+from torch import nn
 
 from snnet_mm.runtime.checks import check
 
-from .configs import run_on_cpus
+from .configs import dicts_in
 
+SYNC_BN = 'SyncBN', 'MMSyncBN', nn.SyncBatchNorm
 # Environment variables of each launcher for the rank, world size and local rank.
 LAUNCHERS = dict(
     pytorch=('RANK', 'WORLD_SIZE', 'LOCAL_RANK'),
@@ -43,7 +45,18 @@ def prepare_cpu_distributed(cfg: Config) -> None:
     wanted = 'cuda: torch finds no GPU, but nvidia-smi is here, so the driver may be '
     wanted += 'too old for this torch; --device cpu runs on CPUs'
     check(not unused, 'device', 'cpu', wanted)
-    run_on_cpus(cfg)
+    cfg.merge_from_dict({'env_cfg.dist_cfg.backend': 'gloo'})
+    for node in dicts_in(cfg._cfg_dict):
+        if node.get('type') in SYNC_BN:
+            node['type'] = 'BN'
+    cfg.sync_bn = None
+    # Same as mmengine's default wrapper, which this replaces, except for the devices.
+    wrapper = dict(type='MMDistributedDataParallel', broadcast_buffers=False)
+    wrapper['find_unused_parameters'] = cfg.get('find_unused_parameters', False)
+    wrapper |= cfg.get('model_wrapper_cfg') or {}
+    cfg.model_wrapper_cfg = wrapper | dict(device_ids=None)
+    hooks, sync = cfg.get('custom_hooks') or [], dict(type='SyncBuffersHook')
+    cfg.custom_hooks = [*hooks, *([] if sync in hooks else [sync])]
     if not dist.is_initialized():  # the runner checks this, too
         _set_environment(cfg.launcher)
         seconds = cfg.env_cfg.dist_cfg.get('timeout', 1800)

@@ -4,7 +4,7 @@ New-style configs import the classes that they name, need no ``default_scope``, 
 dumped with import paths. Everything else in this package reads registered names.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from mmengine import registry as mmengine_registries
@@ -48,18 +48,18 @@ def name_types(cfg: Config) -> Config:
 
 def check_named(cfg: Config) -> None:
     """Raise if a setting is a class outside of ``type``, which no file can hold."""
-    for path, value in _lazy_settings(cfg._cfg_dict, ''):
-        name = f'{value.module}.{value}' if isinstance(value, LazyObject) else value
-        check(False, path, name, 'a value that a config in text can hold, not a class')
 
+    def look(node: Any, path: str) -> None:
+        if isinstance(node, LAZY):
+            name = f'{node.module}.{node}' if isinstance(node, LazyObject) else node
+            wanted = 'a value that a config in text can hold, not a class'
+            check(False, path.removeprefix('.'), name, wanted)
+        children = enumerate(node) if isinstance(node, list | tuple) else ()
+        children = dict.items(node) if isinstance(node, Mapping) else children
+        for key, child in children:
+            look(child, f'{path}.{key}')
 
-def _lazy_settings(node: Any, path: str) -> Iterator[tuple[str, LazyObject | LazyAttr]]:
-    if isinstance(node, LAZY):
-        yield path.removeprefix('.'), node
-    children = enumerate(node) if isinstance(node, list | tuple) else ()
-    children = dict.items(node) if isinstance(node, Mapping) else children
-    for key, child in children:
-        yield from _lazy_settings(child, f'{path}.{key}')
+    look(cfg._cfg_dict, '')
 
 
 def _map_types(node: Any, change: Callable[[Any], Any], top: bool = True) -> Any:
@@ -104,7 +104,9 @@ def _name_of(kind: Any, scope: str) -> Any:
     """
     if not _is_class(kind):
         return kind
-    for root in _registries():
+    for root in vars(mmengine_registries).values():
+        if not isinstance(root, Registry):
+            continue
         for child in (root.children.get(scope), root, *root.children.values()):
             for name in _names_in(child, kind):
                 inner = root.children.get(scope, root)
@@ -123,12 +125,6 @@ def _names_in(registry: Registry | None, kind: Any) -> list[str]:
     return sorted(names, key=lambda name: name != kind.__name__)
 
 
-def _registries() -> list[Registry]:
-    """Return mmengine's root registries."""
-    found = vars(mmengine_registries).values()
-    return [registry for registry in found if isinstance(registry, Registry)]
-
-
 def _scope_of_model(model: Any) -> str | None:
     """Return the scope of the package of a model, without training wrappers."""
     while isinstance(model, Mapping) and isinstance(model.get('model'), Mapping):
@@ -137,8 +133,5 @@ def _scope_of_model(model: Any) -> str | None:
     if isinstance(kind, str):
         scope = kind.partition('.')[0]
         return scope if scope in SCOPES | MODELS.children.keys() else None
-    for base in getattr(kind, '__mro__', ()):
-        for child in MODELS.children.values():
-            if _names_in(child, base):
-                return child.scope
-    return None
+    packages = [b.__module__.partition('.')[0] for b in getattr(kind, '__mro__', ())]
+    return next((name for name in packages if name in MODULE2PACKAGE), None)

@@ -5,8 +5,8 @@ them everywhere. :func:`install` registers this module as that extension. Only
 ``mmcv/ops/*.py`` of mmcv 2 calls these functions. It passes output buffers, and buffers
 that only the compiled operators need. If mmcv changes its calls,
 tests/test_utils/test_torchvision_ops.py fails; ``make ops`` compiles mmcv's own
-operators. Functions accept CPU and CUDA tensors, but are untested on a GPU; mmcv calls
-:func:`softnms` on the CPU only.
+operators. Focal losses and deformable attention are not here: on a CPU, mmcv and mmdet
+use their own PyTorch code. Functions accept CUDA tensors, but are untested on a GPU.
 """
 
 import sys
@@ -75,55 +75,16 @@ def _missing(name: str, *args, **kwargs) -> None:
 
 
 def nms(boxes: Tensor, scores: Tensor, iou_threshold: float, offset: int) -> Tensor:
-    """Return the indices of kept boxes, in descending order of scores."""
+    """Return the indices of kept boxes, in descending order of scores.
+
+    ``offset`` is added to widths and heights, which are differences of pixel indices
+    in older models.
+    """
     scores = scores.type_as(boxes)  # scores are in half precision under AMP
     # Sort ties as mmcv does; torchvision's stable sort keeps their order.
     order = scores.argsort(descending=True)
-    boxes = _shifted(boxes, offset)[order]
+    boxes = (boxes + boxes.new_tensor([0, 0, offset, offset]))[order]
     return order[ops.nms(boxes, scores[order], iou_threshold)]
-
-
-def softnms(
-    boxes: Tensor,
-    scores: Tensor,
-    dets: Tensor,
-    iou_threshold: float,
-    sigma: float,
-    min_score: float,
-    method: int,
-    offset: int,
-) -> Tensor:
-    """Write boxes with decayed scores to ``dets``; return their indices.
-
-    Args:
-        boxes: ``(N, 4)``.
-        scores: ``(N,)``.
-        dets: ``(N, 5)``; one row is written per returned index.
-        iou_threshold: Smallest IoU at which methods 0 and 1 decay a score.
-        sigma: Width of the Gaussian of method 2.
-        min_score: Score below which boxes are dropped.
-        method: 0, 1 or 2, to multiply a score by 0, 1 - IoU or exp(-IoU^2 / sigma).
-        offset: Pixels added to widths and heights.
-    """
-    shifted, scores = _shifted(boxes, offset), scores.clone()
-    kept, left = [], torch.arange(len(boxes))
-    while len(left):
-        best = left[scores[left].argmax()]
-        dets[len(kept)] = torch.cat([boxes[best], scores[best, None]])
-        kept.append(int(best))
-        left = left[left != best]
-        iou = ops.box_iou(shifted[best, None], shifted[left])[0]
-        if method == 2:
-            scores[left] *= (-(iou**2) / sigma).exp()
-        else:
-            scores[left] *= torch.where(iou < iou_threshold, 1, method * (1 - iou))
-        left = left[scores[left] >= min_score]
-    return torch.tensor(kept, dtype=torch.long)
-
-
-def _shifted(boxes: Tensor, offset: int) -> Tensor:
-    """Add the offset of widths and heights to the lower right corners."""
-    return boxes + boxes.new_tensor([0, 0, offset, offset])
 
 
 def roi_align_forward(
@@ -203,69 +164,6 @@ def _modulated(settings: dict) -> Callable[..., Tensor]:
 def _geometry(settings: dict) -> dict[str, tuple[int, int]]:
     names = MODULATED_GEOMETRY if 'stride_h' in settings else GEOMETRY
     return {key: (settings[y], settings[x]) for key, (y, x) in names.items()}
-
-
-def sigmoid_focal_loss_forward(
-    input: Tensor, target: Tensor, weight: Tensor, output: Tensor, **settings
-) -> None:
-    """Write the losses ``(N, C)`` of logits to ``output``.
-
-    Targets ``(N,)`` are class indices, with ``C`` for background. Class weights
-    ``(C,)`` may be empty.
-    """
-    output.copy_(_focal_loss(target, weight, settings)(input))
-
-
-def sigmoid_focal_loss_backward(
-    input: Tensor, target: Tensor, weight: Tensor, grad_input: Tensor, **settings
-) -> None:
-    """Write the gradient of the sum of the losses."""
-    run = _focal_loss(target, weight, settings)
-    _write_gradients(run, [input], torch.ones_like(input), [grad_input])
-
-
-def _focal_loss(
-    target: Tensor, weight: Tensor, settings: dict
-) -> Callable[[Tensor], Tensor]:
-    def run(logits: Tensor) -> Tensor:
-        classes = torch.arange(logits.shape[1], device=logits.device)
-        one_hot = (target[:, None] == classes).type_as(logits)
-        loss = ops.sigmoid_focal_loss(logits, one_hot, **settings)
-        return loss * weight[target, None] if weight.numel() else loss
-
-    return run
-
-
-def ms_deform_attn_forward(
-    value: Tensor,
-    shapes: Tensor,
-    starts: Tensor,
-    locations: Tensor,
-    weights: Tensor,
-    **settings,
-) -> Tensor:
-    """Return multi-scale deformable attention from mmcv's CPU implementation."""
-    return _attention(shapes)(value, locations, weights)
-
-
-def ms_deform_attn_backward(*tensors: Tensor, **settings) -> None:
-    """Write the gradients of values, locations and weights."""
-    value, shapes, _, locations, weights, grad_output, *grads = tensors
-    _write_gradients(
-        _attention(shapes), [value, locations, weights], grad_output, grads
-    )
-
-
-def _attention(shapes: Tensor) -> Callable[..., Tensor]:
-    # Imported here, because mmcv.ops itself imports this module.
-    from mmcv.ops.multi_scale_deform_attn import multi_scale_deformable_attn_pytorch
-
-    sizes = shapes.tolist()  # synchronises a GPU once
-
-    def run(value: Tensor, locations: Tensor, weights: Tensor) -> Tensor:
-        return multi_scale_deformable_attn_pytorch(value, sizes, locations, weights)
-
-    return run
 
 
 def _write_gradients(

@@ -70,25 +70,3 @@ def _run_here(command, streams, cwd):
     sys.argv, sys.path[0] = command, str(Path(command[0]).parent)
     sys.stdout.reconfigure(encoding='utf-8')
     runpy.run_path(command[0], run_name='__main__')
-
-
-def run_on_two_ranks(function, *args):
-    """Call a function with rank and arguments in two processes.
-
-    If another test has started autograd threads, forks of this process could not run
-    backward.
-    """
-    import torch
-    from torch.multiprocessing import start_processes
-
-    fork_server()
-    args = torch.get_num_threads(), function, *args
-    start_processes(_on_rank, args, nprocs=2, start_method='forkserver')
-
-
-def _on_rank(rank, threads, function, *args):
-    """Call a function with the test's number of threads, on which sums depend."""
-    import torch
-
-    torch.set_num_threads(threads)
-    function(rank, *args)

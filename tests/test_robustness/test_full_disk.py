@@ -13,9 +13,7 @@ from snnet_mm.utils import UnwritableError
 # Arguments of each tool, the last before its folder.
 TOOLS = {
     'train.py': '{config} --work-dir',
-    'test.py': '{config} {trained} --work-dir',
     'export_stitch.py': '{config} {trained} --stitch-id 1 --out',
-    'analysis_tools/stitch_table.py': '{config} --out',
 }
 
 

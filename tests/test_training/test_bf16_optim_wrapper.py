@@ -28,17 +28,15 @@ def test_a_config_of_amp_computes_in_bfloat16_and_steps_in_float32():
 
 
 @pytest.mark.parametrize('kind', ['AmpOptimWrapper', AmpOptimWrapper])
-def test_amp_of_a_config_is_bfloat16_on_a_cpu(kind, capsys):
+def test_amp_of_a_config_is_bfloat16_on_a_cpu(kind):
     """mmengine's wrapper raises an AssertionError there."""
     cfg = Config(dict(optim_wrapper=dict(type=kind, loss_scale=512.0)))
     train_in_half_precision(cfg, asked=False)
     assert cfg.optim_wrapper == dict(type='BF16OptimWrapper')
-    assert capsys.readouterr().out.startswith('AmpOptimWrapper needs an accelerator')
     for wrapper in (dict(type='OptimWrapper'), None):
         cfg = Config(dict(optim_wrapper=wrapper))
         train_in_half_precision(cfg, asked=False)
         assert cfg.optim_wrapper == wrapper
-    assert not capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,17 @@ import pytest
 import torch
 from mmengine.hooks import RuntimeInfoHook
 from mmengine.logging import MessageHub, MMLogger
-from mmengine.runner import Runner
+from mmengine.registry import MODELS, init_default_scope
 from mmengine.structures import BaseDataElement
 from PIL import Image
+from tiny import tiny_config
 from torch import nn
 from torch.utils.data import ConcatDataset
 
 from snnet_mm.costs import count_parameters
 from snnet_mm.datasets.kept import check_objects
 from snnet_mm.training import LabelCheckHook, LossCheckHook, TrainableParamsHook
+from snnet_mm.training.checking_hooks import LaunchReportHook
 
 
 class Part(nn.Module):
@@ -36,11 +38,9 @@ def look_at(sample, model, **metainfo):
 @pytest.mark.parametrize(
     'kind, label, num_classes, message',
     [
-        ('gt_sem_seg', 5, 6, None),
         ('gt_sem_seg', 255, 6, None),
         ('gt_sem_seg', 6, 6, r'reduce_zero_label=\[6\] is .* 0 to 5 and 255 in a.png'),
         ('gt_sem_seg', 0, 3, '=3 is invalid.*model.decode_head.num_classes'),
-        ('gt_label', 5, 6, None),
         ('gt_label', 6, 6, r'=\[6\] is .* labels 0 to 5 in a.png'),
         ('text', 6, 3, None),
     ],
@@ -62,62 +62,45 @@ class Boxes(list):
         return dict(instances=self[index])
 
 
-def check_boxes(tmp_path, classes, *names, **instance):
-    """Check data of one box, of a COCO file with categories of these names."""
-    content = dict(categories=[dict(id=i, name=n) for i, n in enumerate(names, 3)])
-    (tmp_path / 'some.json').write_text(json.dumps(content))
-    data = Boxes([[dict(ignore_flag=0, **instance)] if instance else []])
-    data.ann_file, data.metainfo = str(tmp_path / 'some.json'), dict(classes=classes)
-    data.cat_ids = [i for i, name in enumerate(names, 3) if name in classes]
-    check_objects(ConcatDataset([data]), 'val_dataloader.dataset')
-
-
 @pytest.mark.parametrize(
     ('classes', 'names', 'message'),
     [
         (['car', 'dog'], ['car', 'dog'], None),
-        (['car'], ['dog', 'car'], None),
-        (
-            ['Car'],
-            ['car', 'dog'],
-            r"\['Car'\] is invalid.* did you mean 'car'",
-        ),
-        (['car', 'bus'], ['car', 'dog'], r"=\['bus'\] is invalid"),
+        (['Car'], ['car', 'dog'], r"\['Car'\] is invalid.* did you mean 'car'"),
         (['car', 'dog'], ['car', 'dog', 'car'], 'car.* is invalid.*some'),
         ('car', ['car'], r"classes='car' is invalid.* a comma, \('car',\)"),
+        (['dog', 'car'], ['car', 'dog'], None),
     ],
 )
-def test_class_names_that_do_not_fit_the_file(tmp_path, classes, names, message):
+def test_check_objects_class_names_fit_the_file(
+    tmp_path, caplog, classes, names, message
+):
+    MMLogger.get_current_instance().addHandler(caplog.handler)
+    content = dict(categories=[dict(id=i, name=n) for i, n in enumerate(names, 3)])
+    (tmp_path / 'some.json').write_text(json.dumps(content))
+    data = Boxes([[dict(ignore_flag=0)]])
+    data.ann_file, data.metainfo = str(tmp_path / 'some.json'), dict(classes=classes)
+    data.cat_ids = [i for i, name in enumerate(names, 3) if name in classes]
     with pytest.raises(ValueError, match=message) if message else nullcontext():
-        check_boxes(tmp_path, classes, *names, bbox=[1, 2, 3, 4])
+        check_objects(ConcatDataset([data]), 'val_dataloader.dataset')
+    # Labels have the order of the file.
+    assert ('has the order of' in caplog.text) is (classes == ['dog', 'car'])
 
 
-def test_data_without_an_object_that_is_kept(tmp_path):
-    for some in ({}, dict(ignore_flag=1)):
-        data = Boxes([[some]] if some else [[]])
+def test_check_objects_one_is_kept():
+    for some in ([], [dict(ignore_flag=1)]):
+        data = Boxes([some])
         with pytest.raises(ValueError, match='no object is kept .*val_dataloader'):
             check_objects(ConcatDataset([data]), 'val_dataloader.dataset')
     check_objects(ConcatDataset([data, Boxes([[dict(ignore_flag=0)]])]), 'any')
 
 
-def test_the_order_of_class_names_is_the_files(tmp_path, caplog):
-    logger = MMLogger.get_instance('order')
-    logger.addHandler(caplog.handler)
-    check_boxes(tmp_path, ['dog', 'car'], 'car', 'dog', bbox=[1, 2, 3, 4])
-    assert "has the order of classes ['car', 'dog']" in caplog.text
-
-
-@pytest.mark.parametrize(
-    'mode, words', [('RGB', r'colours \(RGB\).*color_m'), ('L', '')]
-)
-def test_coloured_masks_are_named_as_such(mode, words, tmp_path):
+def test_coloured_masks_are_named_as_such(tmp_path):
     path = str(tmp_path / 'mask.png')
-    Image.new(mode, (4, 4)).save(path)
+    Image.new('RGB', (4, 4)).save(path)
     labels = BaseDataElement(data=torch.full((1, 4, 4), 128))
     sample = BaseDataElement(metainfo=dict(seg_map_path=path), gt_sem_seg=labels)
-    with pytest.raises(
-        ValueError, match=r'mask.png' + (f'.*{words}' if words else ' ')
-    ):
+    with pytest.raises(ValueError, match=r'mask.png.*colours \(RGB\).*color_m'):
         look_at(sample, nn.Module(), classes=('a', 'b'))
 
 
@@ -153,21 +136,21 @@ def test_heads_without_layers(build_snnet):
     look_at(sample, model, classes=('a', 'b', 'c'))
 
 
-def test_trained_parameters_are_logged(toy_cfg, caplog):
-    for anchor in toy_cfg.model.backbone.anchors:
+def test_trained_parameters_are_logged():
+    cfg = tiny_config()
+    for anchor in cfg.model.backbone.anchors:
         anchor.lora = dict(rank=4)
-    runner, hook = Runner.from_cfg(toy_cfg), TrainableParamsHook()
-    runner.logger.setLevel('INFO')
-    runner.logger.addHandler(caplog.handler)
-    runner._hooks.clear()
+    init_default_scope(cfg.default_scope)
+    model, hook, said = MODELS.build(cfg.model), TrainableParamsHook(), []
+    logger = SimpleNamespace(info=said.append, warning=said.append)
+    runner = SimpleNamespace(model=model, logger=logger, hooks=())
     hook.before_train(runner)
-    said, warned = caplog.messages
-    counts = count_parameters(runner.model)
-    assert f'backbone.anchors {counts["backbone.anchors"]}, ' in said
-    # qkv and proj of four blocks x 16 and eight x 48 channels, rank 4.
-    assert f'backbone.anchors {24 * (4 * 16 + 8 * 48):,} of ' in said
-    assert 'Only stitch 1 will be trained: there is no StitchSampl' in warned
-    runner.model.requires_grad_(False)
+    counts = count_parameters(model)
+    assert f'backbone.anchors {counts["backbone.anchors"]}, ' in said[0]
+    # qkv and proj of two blocks x 8 and four x 12 channels, rank 4.
+    assert f'backbone.anchors {24 * (2 * 8 + 4 * 12):,} of ' in said[0]
+    assert 'Only stitch 1 will be trained: there is no StitchSampl' in said[1]
+    model.requires_grad_(False)
     with pytest.raises(ValueError, match='=0 is invalid.*lora'):
         hook.before_train(runner)
 
@@ -193,3 +176,33 @@ def test_losses_that_are_not_finite_stop_a_training(losses, stops):
     assert warned == [f'loss=nan at iteration {i}.' for i in first]
     with pytest.raises(ValueError, match='patience=0'):
         LossCheckHook(patience=0)
+
+
+@pytest.mark.parametrize(
+    ('base', 'counts', 'sampled', 'batch', 'warns'),
+    [
+        (8, 1, False, 'Batch of 2: 2 images per process; processes: 1 (cpu)', True),
+        (6, 3, False, 'Batch of 6: 2 images x 3 iterations per process', False),
+        (8, 1, True, 'Batch of 4: 4 images per process', True),
+    ],
+)
+def test_launch_report_warns_of_another_batch(base, counts, sampled, batch, warns):
+    """Also of a batch sampler, as in most configs of mmdet, whose loaders know none."""
+    said, warned = [], []
+    size = dict(batch_size=None if sampled else 2)
+    loader = SimpleNamespace(**size, batch_sampler=SimpleNamespace(batch_size=4))
+    runner = SimpleNamespace(
+        iter=3,
+        max_iters=4,
+        train_dataloader=loader,
+        optim_wrapper=SimpleNamespace(_accumulative_counts=counts),
+        model=nn.Linear(1, 1),
+        cfg=dict(auto_scale_lr=dict(base_batch_size=base)),
+        logger=SimpleNamespace(info=said.append, warning=warned.append),
+    )
+    LaunchReportHook().before_train(runner)
+    assert said[0].startswith(batch)
+    assert [f'made for batches of {base} ' in text for text in warned] == [True] * warns
+    runner.iter, warned[:] = 4, []
+    LaunchReportHook().before_train(runner)
+    assert warned[0].startswith('Nothing is left to train')

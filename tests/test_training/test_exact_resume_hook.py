@@ -4,6 +4,7 @@ import re
 
 import pytest
 from mmengine.runner import Runner
+from tiny import tiny_config
 from training_twice import train_twice
 
 from snnet_mm.costs import cost_table
@@ -13,46 +14,46 @@ from snnet_mm.stitching import StitchTable
 from snnet_mm.training import ExactResumeHook, ResourceConstrainedSampler
 from snnet_mm.utils import guard_checkpoints, load_weights_only
 
-SLOW = pytest.mark.slow
 PIPELINE = [
-    dict(type='RandomResize', scale=(64, 64), ratio_range=(1.0, 1.5)),
-    dict(type='RandomCrop', crop_size=(64, 64)),
+    dict(type='RandomResize', scale=(32, 32), ratio_range=(1.0, 1.5)),
+    dict(type='RandomCrop', crop_size=(32, 32)),
     dict(type='RandomFlip', prob=0.5),
     dict(type='PhotoMetricDistortion'),
     dict(type='PackSegInputs'),
 ]
-SCHEDULES = dict(
-    seg=[
-        dict(type='LinearLR', start_factor=0.1, end=2, by_epoch=False),
-        dict(type='CosineAnnealingLR', begin=2, end=8, by_epoch=False),
-    ],
-    depth=[
-        dict(type=name, begin=0, end=8, by_epoch=False)
-        for name in ('GroupOneCycleLR', 'OneCycleMomentum')
-    ],
-)
 
 
 @pytest.fixture
-def random_cfg(toy_cfg, task):
+def cfg(tmp_path):
     """Everything random that training has: augmentation, drop path, BN, stitches."""
-    toy_cfg.train_dataloader.dataset.pipeline = PIPELINE
-    for anchor in toy_cfg.model.backbone.anchors:
-        anchor.drop_path_rate = 0.3
-    toy_cfg.param_scheduler = SCHEDULES[task]
-    return toy_cfg
+    cfg = tiny_config()
+    cfg.work_dir = str(tmp_path)
+    cfg.train_dataloader.dataset.pipeline = PIPELINE
+    for anchor, depth in zip(cfg.model.backbone.anchors, (3, 6), strict=True):
+        anchor.arch.depth, anchor.drop_path_rate = depth, 0.3
+    cfg.param_scheduler = [
+        dict(type='LinearLR', start_factor=0.1, end=2, by_epoch=False),
+        dict(type='CosineAnnealingLR', begin=2, end=8, by_epoch=False),
+    ]
+    cfg.val_dataloader = cfg.val_evaluator = cfg.val_cfg = None
+    del cfg.default_hooks['stitch_statistics']  # half of the time of a short run
+    return cfg
 
 
-def test_sandwiches_and_scores_go_on_exactly(random_cfg):
-    random_cfg.model.backbone.plugins = dict(stitch_biases=dict(type='StitchBiases'))
-    random_cfg.model = dict(type='SandwichWrapper', model=random_cfg.model)
-    random_cfg.default_hooks.stitch_sampling.sampler = dict(
+def test_sandwiches_and_scores_go_on_exactly(cfg):
+    cfg.model.backbone.plugins = dict(stitch_biases=dict(type='StitchBiases'))
+    cfg.model = dict(type='SandwichWrapper', model=cfg.model)
+    cfg.default_hooks.stitch_sampling.sampler = dict(
         type='SandwichSampler',
         num_random=2,
-        sampler=dict(type='ImportanceSampler', warm_up=1, num_groups=3),
+        sampler=dict(type='ImportanceSampler', warm_up=1, num_groups=2),
     )
-    folder, recorder, _ = train_twice(random_cfg, 2, 4)
-    assert len(set(recorder.stitches)) > 2
+    cfg.param_scheduler = [
+        dict(type=name, begin=0, end=8, by_epoch=False)
+        for name in ('GroupOneCycleLR', 'OneCycleMomentum')
+    ]
+    folder, recorder, _ = train_twice(cfg, 2, 4)
+    assert len(set(recorder.stitches)) > 1
 
     # Scores are in the checkpoint, and beside it in the form of results.
     saved = load_weights_only(folder / 'iter_4.pth')['message_hub']['runtime_info']
@@ -60,17 +61,17 @@ def test_sandwiches_and_scores_go_on_exactly(random_cfg):
     assert saved['stitch_scores']['num_scored_steps'] == 4
     assert set(scores) == set(saved['stitch_histogram'])
     assert all(q > 0 for q in scores.values())
-    model = Runner.from_cfg(random_cfg).model
+    model = Runner.from_cfg(cfg).model
     space = find_stitched_backbone(model).space
     results = StitchTable.read(folder / 'stitch_scores.json', space)
-    assert results == importance_results(cost_table(model), scores, 3)
+    assert results == importance_results(cost_table(model), scores, 2)
 
 
-def test_accumulated_gradients_are_of_one_stitch(random_cfg):
-    random_cfg.optim_wrapper.accumulative_counts = 3
-    _, recorder, rest = train_twice(random_cfg, 6, 9)
-    costs = cost_table(Runner.from_cfg(random_cfg).model)
-    step = random_cfg.default_hooks.stitch_sampling.sampler.step
+def test_accumulated_gradients_are_of_one_stitch(cfg):
+    cfg.optim_wrapper.accumulative_counts = 3
+    _, recorder, rest = train_twice(cfg, 6, 9)
+    costs = cost_table(Runner.from_cfg(cfg).model)
+    step = cfg.default_hooks.stitch_sampling.sampler.step
     sampler = ResourceConstrainedSampler(costs, step=step, seed=0)
     drawn = [sampler.sample(i)[0] for i in range(3)]
     assert drawn[0] != drawn[1] != drawn[2]
@@ -78,21 +79,18 @@ def test_accumulated_gradients_are_of_one_stitch(random_cfg):
     assert rest.stitches == [drawn[2]] * 3
 
 
-@pytest.mark.parametrize(
-    'task, num_workers',
-    [('seg', 0), *(pytest.param(*x, marks=SLOW) for x in (('seg', 2), ('depth', 0)))],
-)
+@pytest.mark.parametrize('num_workers', [0, pytest.param(2, marks=pytest.mark.slow)])
 @guard_checkpoints()  # as the tools read them
-def test_six_iterations_are_three_and_three(random_cfg, num_workers):
+def test_six_iterations_are_three_and_three(cfg, num_workers):
     """With any number of workers before and after, and with a model average."""
-    random_cfg.custom_hooks = [dict(type='EMAHook', momentum=0.3)]
-    random_cfg.train_cfg.val_interval = 6
-    random_cfg.val_dataloader = random_cfg.test_dataloader
-    random_cfg.val_evaluator = random_cfg.test_evaluator
-    random_cfg.val_cfg = dict(type='StitchValLoop', stitches='anchors')
-    random_cfg.train_dataloader.num_workers = 2 - num_workers
+    cfg.custom_hooks = [dict(type='EMAHook', momentum=0.3)]
+    cfg.custom_hooks += [dict(type='StitchStatisticsHook', num_images=4)]
+    cfg.train_cfg.val_interval = 6
+    cfg.val_dataloader, cfg.val_evaluator = cfg.test_dataloader, cfg.test_evaluator
+    cfg.val_cfg = dict(type='StitchValLoop', stitches='anchors')
+    cfg.train_dataloader.num_workers = 2 - num_workers
     workers = dict(num_workers=num_workers, persistent_workers=num_workers > 0)
-    train_twice(random_cfg, 3, 6, train_dataloader=workers)
+    train_twice(cfg, 3, 6, train_dataloader=workers)
 
 
 def reasons(cfg, caplog):
@@ -106,15 +104,12 @@ def reasons(cfg, caplog):
     return caplog.messages
 
 
-def test_what_is_not_exact_is_said(random_cfg, caplog):
-    random_cfg.randomness.seed = None
-    random_cfg.train_dataloader.sampler.type = 'InfiniteSampler'
-    seed, sampler = reasons(random_cfg, caplog)
+def test_exact_resume_hook_warns_of_missing_seeds(cfg, caplog):
+    cfg.randomness.seed = None
+    cfg.train_dataloader.sampler.type = 'InfiniteSampler'
+    seed, sampler = reasons(cfg, caplog)
     assert 'config key: randomness.seed' in seed
     assert 'InfiniteSampler seeds no augmentation, SeededSampler does' in sampler
-
-
-BY_EPOCH = 'within epochs .config key: default_hooks.checkpoint.by_epoch'
 
 
 @pytest.mark.parametrize(
@@ -123,20 +118,18 @@ BY_EPOCH = 'within epochs .config key: default_hooks.checkpoint.by_epoch'
         (dict(max_iters=9), dict(interval=4), 'every 4 .* accumulate over 3 '),
         (dict(max_iters=9), dict(interval=6), None),
         (dict(max_iters=4), dict(interval=4), None),  # only at the end
-        (dict(max_epochs=9), dict(interval=3), BY_EPOCH),
+        (dict(max_epochs=9), dict(interval=3), 'default_hooks.checkpoint.by_epoch'),
         (dict(max_epochs=9), dict(interval=1, by_epoch=True), 'every 4 .* over 3 '),
         (dict(max_epochs=9), dict(interval=3, by_epoch=True), None),
     ],
 )
-def test_checkpoints_between_steps_and_within_epochs(
-    random_cfg, caplog, loop, hook, reason
-):
-    random_cfg.optim_wrapper.accumulative_counts = 3
+def test_exact_resume_hook_warns_of_checkpoints(cfg, caplog, loop, hook, reason):
+    """Of those between steps, and of those within epochs."""
+    cfg.optim_wrapper.accumulative_counts = 3
     kind = 'EpochBasedTrainLoop' if 'max_epochs' in loop else 'IterBasedTrainLoop'
-    random_cfg.train_cfg = dict(loop, type=kind)
-    random_cfg.train_dataloader.dataset.num_scenes = 8
-    random_cfg.train_dataloader.batch_size = 2
-    random_cfg.default_hooks.checkpoint.update(hook)
-    found = reasons(random_cfg, caplog)
+    cfg.train_cfg = dict(loop, type=kind)
+    cfg.train_dataloader.dataset.num_scenes = 8
+    cfg.default_hooks.checkpoint.update(hook)
+    found = reasons(cfg, caplog)
     assert len(found) == (reason is not None)
     assert not found or re.search(reason, found[0])

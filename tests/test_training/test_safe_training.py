@@ -1,12 +1,14 @@
 """Whatever trains through tools/train.py is safe."""
 
+import shutil
+
 import pytest
 from equality import assert_same
 from mmengine.config import Config
 from mmengine.hooks import CheckpointHook
 from tiny import tiny_config
 
-from snnet_mm.utils import load_weights_only, make_safe
+from snnet_mm.utils import load_weights_only, make_safe, set_resume
 
 
 def stock_config():
@@ -14,7 +16,7 @@ def stock_config():
     cfg = tiny_config()
     hooks = cfg.default_hooks
     names = 'exact_resume', 'label_check', 'loss_check', 'trainable_params'
-    for name in (*names, 'stitch_report'):
+    for name in (*names, 'stitch_report', 'stitch_statistics'):
         del hooks[name]
     hooks.checkpoint = dict(type='CheckpointHook', by_epoch=False, interval=1)
     hooks.checkpoint.max_keep_ckpts = 2
@@ -67,9 +69,10 @@ def test_settings_of_checkpoints_stay(hooks, checkpoint):
     assert cfg.randomness.seed == 3
 
 
-def test_a_stock_config_resumes_exactly(run_here, tmp_path, capsys):
+def test_a_stock_config_resumes_exactly(run_here, tmp_path):
     """What README promises; --plain-hooks leaves the config as it is."""
     cfg = stock_config()
+    cfg.val_dataloader = cfg.val_evaluator = cfg.val_cfg = None
     cfg.dump(tmp_path / 'config.py')
 
     def run(folder, iters, *options):
@@ -78,39 +81,38 @@ def test_a_stock_config_resumes_exactly(run_here, tmp_path, capsys):
         folder = '--work-dir', tmp_path / folder
         return run_here('train.py', tmp_path / 'config.py', *folder, *options, *args)
 
-    said = run('straight', 4)
+    said = run('straight', 2)
     assert said.count('Safe training (--plain-hooks leaves it out): StitchCheck') == 1
     last, test = said.splitlines()[-2:]
-    assert last == f'Checkpoint: {tmp_path / "straight" / "iter_4.pth"}'
-    arguments = f'{tmp_path}/straight/config.py {tmp_path}/straight/iter_4.pth'
+    assert last == f'Checkpoint: {tmp_path / "straight" / "iter_2.pth"}'
+    arguments = f'{tmp_path}/straight/config.py {tmp_path}/straight/iter_2.pth'
     assert test == f'Next: python tools/test.py {arguments} --stitch-id all'
-    assert 'Safe training' in run('cut', 2)
-    run('cut', 4, '--resume')
-    paths = (tmp_path / name / 'iter_4.pth' for name in ('straight', 'cut'))
+    (tmp_path / 'cut').mkdir()
+    shutil.copy(tmp_path / 'straight' / 'iter_1.pth', tmp_path / 'cut')
+    run('cut', 2, '--resume')
+    paths = (tmp_path / name / 'iter_2.pth' for name in ('straight', 'cut'))
     straight, cut = map(load_weights_only, paths)
     assert_same(straight['state_dict'], cut['state_dict'])
     assert_same(straight['optimizer'], cut['optimizer'])
-    with pytest.raises(ValueError, match='max_iters=-1'):
-        run('plain', -1, '--plain-hooks')
-    assert 'Safe training' not in capsys.readouterr().out
+    assert 'Safe training' not in run('plain', 1, '--plain-hooks')
 
 
-def test_fine_tuning_resumes_its_own_checkpoint(run_here, tmp_path):
-    """Not the one that it began with, unless that is named to be resumed."""
-    cfg, first = tiny_config(), str(tmp_path / 'first' / 'iter_1.pth')
-
-    def run(folder, iters, load_from=None, *options):
-        cfg.load_from, cfg.train_cfg.max_iters = load_from, iters
-        cfg.experiment_name = f'{folder}_tuned_{iters}'
-        cfg.dump(tmp_path / 'config.py')
-        args = tmp_path / 'config.py', '--work-dir', tmp_path / folder, *options
-        run_here('train.py', *args)
-        counts = load_weights_only(tmp_path / folder / f'iter_{iters}.pth')
-        return sum(counts['message_hub']['runtime_info']['stitch_histogram'].values())
-
-    run('first', 1)
-    assert run('tuned', 1, first, '--resume') == 1  # from its weights
-    assert run('tuned', 3, first, '--resume') == 3
-    named = f'load_from={first}'
-    assert run('on', 2, first, '--resume', '--cfg-options', named) == 2
-    assert not (tmp_path / 'on' / 'iter_1.pth').exists()
+@pytest.mark.parametrize(
+    ('asked', 'resume', 'note', 'options', 'resumes', 'keeps'),
+    [
+        (None, True, True, {}, True, True),  # as the config says
+        (False, True, True, {}, False, True),
+        (True, False, False, {}, False, True),  # begins with the weights
+        (True, False, True, {}, True, False),  # goes on from its own
+        (True, False, True, dict(load_from='a.pth'), True, True),
+    ],
+)
+def test_set_resume_of_a_config_with_load_from(
+    tmp_path, asked, resume, note, options, resumes, keeps
+):
+    """Fine-tuning resumes its own checkpoint, unless another is named to be resumed."""
+    if note:
+        (tmp_path / 'last_checkpoint').write_text('iter_1.pth')
+    cfg = Config(dict(work_dir=str(tmp_path), load_from='a.pth', resume=resume))
+    set_resume(cfg, asked, options)
+    assert (cfg.resume, cfg.load_from) == (resumes, 'a.pth' if keeps else None)

@@ -11,7 +11,6 @@ from line_runner import build_runner, files, step_of, train
 @pytest.mark.parametrize(
     'options, expected',
     [
-        (dict(), ['iter_1', 'iter_2', 'iter_3', 'iter_4', 'iter_5']),
         (dict(max_keep_ckpts=2), ['iter_4', 'iter_5']),
         (dict(interval=2), ['iter_2', 'iter_4', 'iter_5']),
         (dict(interval=2, save_last=False), ['iter_2', 'iter_4']),

@@ -1,9 +1,7 @@
 """Two processes on a CPU train as one."""
 
 import copy
-import os
 import runpy
-import socket
 import sys
 from types import SimpleNamespace
 
@@ -13,14 +11,12 @@ import rank_hooks  # noqa: F401
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from config_models import read
 from equality import assert_same
-from launching import ROOT, run_on_two_ranks
+from launching import ROOT
 from mmengine.model import MMDistributedDataParallel
 from mmengine.optim import OptimWrapper
-from mmengine.registry import DATASETS
 from mmengine.runner import Runner
-from narrow_configs import narrow, write_data
+from ranks import run_ranks
 from tiny import tiny_config
 from toy_classifier import ToyClassifier
 
@@ -34,7 +30,6 @@ from snnet_mm.models import (
     set_stitches,
 )
 from snnet_mm.training import UniformSampler
-from snnet_mm.utils import load_weights_only
 
 STITCHES = 0, 2, 1
 SANDWICH = 1, 0, 5, 7  # the slowest anchor of a 3/7 space first
@@ -48,15 +43,15 @@ def layers_of(state):
 
 @pytest.fixture
 def cfg(tmp_path):
-    """Six iterations with SyncBN; ranks initialise their models differently."""
+    """Four iterations with SyncBN; ranks initialise their models differently."""
     cfg = tiny_config()
     cfg.work_dir = str(tmp_path)
     cfg.custom_imports.imports.append('rank_hooks')
     cfg.custom_hooks = [dict(type='RankRecorder')]
     cfg.default_hooks.stitch_init.num_images = 7
     cfg.randomness = dict(seed=0, diff_rank_seed=True)
-    cfg.train_cfg.update(max_iters=6, val_interval=6)
-    cfg.default_hooks.checkpoint.interval = 6
+    cfg.train_cfg.update(max_iters=4, val_interval=4)
+    cfg.default_hooks.checkpoint.interval = 4
     cfg.model.decode_head.norm_cfg.type = 'SyncBN'
     # Random images would depend on the number of ranks.
     cfg.train_dataloader.dataset.update(pipeline=[dict(type='PackSegInputs')])
@@ -69,34 +64,21 @@ def cfg(tmp_path):
     return cfg
 
 
-def train_on_rank(rank, config, port, folder, *options):
-    """What torchrun starts."""
-    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE='2')
-    os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT=str(port))
-    tool = str(ROOT / 'tools/train.py')
-    sys.argv = [tool, str(config), '--launcher=pytorch', '--work-dir', str(folder)]
-    sys.argv += options
-    runpy.run_path(tool, run_name='__main__')
-
-
 def train_on_two_ranks(cfg, folder, *options):
     """Train by ``tools/train.py`` in two processes; return what each recorded."""
-    config = folder.with_suffix('.py')
+    config, tool = folder.with_suffix('.py'), str(ROOT / 'tools/train.py')
     cfg.dump(config)
-    with socket.socket() as sock:
-        sock.bind(('127.0.0.1', 0))
-        port = sock.getsockname()[1]
-    run_on_two_ranks(train_on_rank, config, port, folder, *options)
+
+    def train(rank):
+        sys.argv = [tool, str(config), '--launcher=pytorch', '--work-dir', str(folder)]
+        sys.argv += options
+        runpy.run_path(tool, run_name='__main__')
+
+    run_ranks(2, train, folder)
     return [torch.load(folder / f'rank_{rank}.pth') for rank in (0, 1)]
 
 
 def test_two_ranks_train_and_validate_as_one(cfg, tmp_path):
-    # One process, with rank 0's seed, sees the images of both.
-    cfg.work_dir = str(tmp_path / 'one')
-    cfg.train_cfg.max_iters = 1
-    Runner.from_cfg(cfg).train()
-    one = torch.load(tmp_path / 'one' / 'rank_0.pth')
-    cfg.work_dir, cfg.train_cfg.max_iters = str(tmp_path), 6
     folder = tmp_path / 'two'
     ranks = train_on_two_ranks(cfg, folder)
     # Parameters and, after a validation, buffers of two ranks are equal.
@@ -106,14 +88,21 @@ def test_two_ranks_train_and_validate_as_one(cfg, tmp_path):
     changed = {k for k, v in start.items() if not v.equal(end[k])}
     for part in ('anchors.0', 'anchors.1', 'lora', 'running_mean'):
         assert any(part in k for k in changed)
+    assert len(set(ranks[0]['stitches'])) > 1
+    # One process, with rank 0's seed, sees the images of both.
+    alone = copy.deepcopy(cfg)
+    alone.work_dir, alone.train_cfg.max_iters = str(tmp_path / 'one'), 1
+    alone.val_dataloader = alone.val_evaluator = alone.val_cfg = None
+    del alone.default_hooks['stitch_statistics']
+    Runner.from_cfg(alone).train()
+    one = torch.load(tmp_path / 'one' / 'rank_0.pth')
     assert ranks[0]['stitches'][:1] == one['stitches']
-    assert len(set(ranks[0]['stitches'])) > 2
     maps = layers_of(start)
     assert len(maps) == 6
     assert not [k for k in maps if k.endswith('weight') and k in changed]
     for key, expected in layers_of(one['start']).items():
         assert (maps[key] - expected).norm() < 1e-6 * expected.norm(), key
-    cfg.load_from = str(folder / 'iter_6.pth')
+    cfg.load_from, cfg.work_dir = str(folder / 'iter_4.pth'), str(tmp_path)
     runner = Runner.from_cfg(cfg)
     assert runner.val() == pytest.approx(ranks[0]['metrics'])
     # Means, unlike variances, are no others than one process finds.
@@ -129,40 +118,6 @@ def test_two_ranks_train_and_validate_as_one(cfg, tmp_path):
         own_ids = found[key.replace('stitch_mean', 'stitch_ids')]
         assert own_ids.tolist() == [*ids]
     assert len({v for k, v in ranks[0]['metrics'].items() if 'mIoU' in k}) == 3
-
-
-# Of the families that train on several GPUs in the papers, and the authors' AMP.
-OF_PAPERS = {
-    'setr/setr-naive_snnetv2-deit3-s-l_8xb2-160k_ade20k-512x512': (),
-    'dpt/dpt_snnetv2-deit3-s-l_4xb4-24e_nyu-416x544': (),
-    'vitdet/mask-rcnn_snnetv2-deit3-s-l_8xb1-100e_coco-1024x1024': (),
-    'imagenet/snnetv2-deit3-s-l_8xb32-50e_in1k-224x224': ('--amp',),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize('name', OF_PAPERS, ids=lambda n: n.partition('/')[0])
-def test_configs_of_the_papers_train_on_two_ranks(name, tmp_path):
-    write_data(tmp_path, DATASETS.get('mmdet.CocoDataset').METAINFO['classes'])
-    cfg, folder = read(name), tmp_path / 'two'
-    narrow(cfg, tmp_path, folder)
-    cfg.custom_imports = dict(imports=['rank_hooks', 'snnet_mm'])
-    cfg.custom_hooks = [dict(type='RankRecorder')]
-    cfg.train_cfg.max_iters = 2
-    ranks = train_on_two_ranks(cfg, folder, *OF_PAPERS[name])
-    for when in ('start', 'end'):
-        assert_same(*(rank[when] for rank in ranks))
-    start, end = ranks[0]['start'], ranks[0]['end']
-    trained = {k for k, v in start.items() if not v.equal(end[k])}
-    for part in ('anchors.', 'lora_', 'head'):
-        assert any(part in k for k in trained), part
-    # One checkpoint, with the running statistics of the first rank.
-    assert [rank['saved'] for rank in ranks] == [[2], []]
-    assert [path.name for path in folder.glob('iter_*')] == ['iter_2.pth']
-    saved = load_weights_only(folder / 'iter_2.pth')['state_dict']
-    assert list(saved) == list(end)
-    differ = [k for k, v in saved.items() if not v.equal(end[k])]
-    assert not [k for k in differ if 'running_' not in k]
 
 
 def images_of(iteration, rank):
@@ -183,8 +138,7 @@ def gradients_of(model):
 
 
 def on_rank(rank, folder, net):
-    store = f'file://{folder}/store'
-    dist.init_process_group('gloo', store, rank=rank, world_size=2)
+    dist.init_process_group('gloo')
     errors = []
     # No images anywhere, and a NaN on the second rank alone.
     for batches in ([], [images_of(0, rank) / (1 - rank)]):
@@ -200,7 +154,7 @@ def on_rank(rank, folder, net):
     sampler = UniformSampler(cost_table(net, (32, 32)), per_rank=True)
     optimizer = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], 0.1)
     stitches = []
-    for t in range(5):
+    for t in range(3):
         stitches += sampler.sample(t)
         set_stitch(ddp, stitches[-1])
         step([ddp], optimizer, [images_of(t, rank)])
@@ -229,7 +183,7 @@ def on_rank(rank, folder, net):
 
 def test_ranks_with_other_images_and_other_stitches(build_snnet, tmp_path):
     net = build_snnet(plugins=dict(stitch_biases=dict(type='StitchBiases')))
-    run_on_two_ranks(on_rank, tmp_path, net)
+    run_ranks(2, lambda rank: on_rank(rank, tmp_path, net), tmp_path)
     ranks = [torch.load(tmp_path / f'{rank}.pth') for rank in (0, 1)]
     for record in ranks:
         nothing, not_finite = record['errors']

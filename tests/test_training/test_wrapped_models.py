@@ -8,16 +8,11 @@ from snnet_mm.inference.init_model import init_model
 from snnet_mm.utils import load_weights_only
 
 
-def without_statistics(weights):
-    """Leave out batch norm statistics of stitches, which are estimated anew."""
-    own = 'stitch_ids', 'stitch_mean', 'stitch_var'
-    return {k: v for k, v in weights.items() if not k.endswith(own)}
-
-
 def test_a_training_goes_on_with_and_without_a_wrapper(tmp_path):
     """A segmentor learns from its slow anchor, then alone, then from itself."""
     cfg = tiny_config()
     cfg.val_dataloader = cfg.val_evaluator = cfg.val_cfg = None
+    del cfg.default_hooks['stitch_statistics']  # estimated anew by every training
     cfg.work_dir, teacher = str(tmp_path), cfg.model.copy()
     teacher.backbone = dict(teacher.backbone.anchors[1], type='PlainViT')
     init_default_scope(cfg.default_scope)
@@ -34,9 +29,8 @@ def test_a_training_goes_on_with_and_without_a_wrapper(tmp_path):
         cfg.default_hooks.stitch_sampling.sampler = dict(type=kind)
         runner, recorder = train(cfg)
         if weights is not None:
-            assert_same(without_statistics(recorder.start), weights)
-        saved = load_weights_only(tmp_path / f'iter_{n}.pth')['state_dict']
-        weights = without_statistics(saved)
+            assert_same(recorder.start, weights)
+        weights = dict(load_weights_only(tmp_path / f'iter_{n}.pth')['state_dict'])
         logged.append({k for k in runner.message_hub.log_scalars if 'distill' in k})
     assert logged[0] == logged[1] == {'train/loss_distill'}  # the past is resumed
     assert logged[2] - logged[1] == {
@@ -44,6 +38,5 @@ def test_a_training_goes_on_with_and_without_a_wrapper(tmp_path):
     }
     alone = init_model(cfg, f'{tmp_path}/iter_3.pth', stitch=2)
     assert type(alone).__name__ == 'EncoderDecoder'
-    # Batch norms have the statistics of the stitch.
     for name, parameter in alone.named_parameters():
         assert torch.equal(parameter, weights[name]), name

@@ -69,24 +69,11 @@ def test_what_is_added_goes_over_the_base_which_may_add_to_another(base, tmp_pat
     assert 'backbone.anchors.0.anchors.0.a' in loaded
 
 
-def test_a_bare_state_dict_of_the_base_and_the_same_weights_in_another_file(
-    base, tmp_path
-):
-    path = save(tmp_path / 'e.pth', base)
-    wanted = load_weights_only(path)['state_dict']
-    torch.save(base[1], base[0])
-    loaded = load_weights_only(path)['state_dict']
-    assert all(torch.equal(v, wanted[k]) for k, v in loaded.items())
-    assert loaded.keys() == wanted.keys()
-
-
 @pytest.mark.parametrize(
     'change',
     [
         lambda w: w['backbone.a'].add_(1e-6),
-        lambda w: w.update({'backbone.a': w['backbone.a'].double()}),
         lambda w: w.update({'backbone.a': w['backbone.a'].reshape(2, 3)}),
-        lambda w: w.update({'backbone.z': w.pop('backbone.a')}),
         lambda w: w.pop('head.empty'),
     ],
 )

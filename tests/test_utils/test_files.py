@@ -27,20 +27,20 @@ def test_a_whole_file_takes_its_place(tmp_path):
     assert path.read_text() == 'all of it'
 
 
-def fail_after(_, error):
-    raise error
-
-
 @pytest.mark.parametrize('error', [RuntimeError, KeyboardInterrupt])
-@pytest.mark.parametrize('old', ['', 'old'])
-def test_an_error_leaves_no_half_written_file(tmp_path, error, old):
+def test_an_error_leaves_the_old_file(tmp_path, error):
     path = tmp_path / 'result.txt'
-    if old:
-        path.write_text(old)
-    with pytest.raises(error), atomic_path(str(path)) as temporary:
-        fail_after(temporary.write_text('half of'), error)
-    assert files(tmp_path) == (['result.txt'] if old else [])
-    assert not old or path.read_text() == old
+    path.write_text('old')
+
+    def fail():
+        with atomic_path(str(path)) as temporary:
+            temporary.write_text('half of')
+            raise error
+
+    with pytest.raises(error):
+        fail()
+    assert files(tmp_path) == ['result.txt']
+    assert path.read_text() == 'old'
 
 
 def test_a_file_changes_all_at_once(tmp_path, monkeypatch):
@@ -80,8 +80,7 @@ def test_leftovers_of_killed_writers_are_removed(tmp_path):
     ('text', 'message'),
     [
         (None, 'cannot be read as a table: No such file.*; a tool writes a table'),
-        (b'{"a": [1', 'is damaged: .*; a tool writes a table'),
-        (b'[' * 100_000, 'is damaged'),
+        (b'[' * 100_000, 'is damaged: .*; a tool writes a table'),
         (b'\xff\xfe\x00\xd8', "is damaged: 'utf-8' codec"),
         (b'[1]', r'is damaged: what it holds is \[1\]'),
         (b'{}', "is no table: 'a' is missing; a tool writes a table"),

@@ -1,8 +1,7 @@
 import pytest
 from mmengine.config import Config
-from mmengine.registry import MODELS, TRANSFORMS, DefaultScope
+from mmengine.registry import MODELS
 
-from snnet_mm.inference.init_model import init_model
 from snnet_mm.utils import load_config
 from snnet_mm.utils.registered_names import check_named, name_types
 
@@ -87,17 +86,6 @@ def test_a_new_style_config_equals_the_old_style_one(tmp_path, scope):
     assert name_types(old) is old
 
 
-def test_names_give_the_classes_of_the_config(tmp_path):
-    path, _ = write(tmp_path)
-    given, cfg = Config.fromfile(path), load_config(path)
-    with DefaultScope.overwrite_default_scope(cfg.default_scope):
-        for step, named in zip(given.pipeline, cfg.pipeline, strict=True):
-            with TRANSFORMS.switch_scope_and_registry(None) as registry:
-                assert registry.get(named.type) is step.type
-        with MODELS.switch_scope_and_registry(None) as registry:
-            assert registry.get(cfg.model.type) is given.model.type
-
-
 def test_import_paths_as_mmengine_dumps_them(tmp_path):
     path, text = write(tmp_path)
     Config.fromfile(path).dump(tmp_path / 'dumped.py')
@@ -129,10 +117,3 @@ def test_classes_that_no_file_can_hold(tmp_path):
     message = r"'torch.nn.GELU' is .*: model.neck.0.act_layer"
     with pytest.raises(ValueError, match=message):
         check_named(cfg)
-
-
-def test_models_of_given_configs(tmp_path):
-    path, _ = write(tmp_path)
-    model = init_model(Config.fromfile(path), None, device='cpu')
-    assert model.cfg.default_scope == 'mmseg'
-    assert model.cfg.model.backbone.type == 'VisionTransformer'

@@ -1,17 +1,12 @@
 """mmcv's operators on torchvision's: by hand, and beside compiled ones."""
 
 import sys
-from functools import partial
 from importlib import import_module
 
 import pytest
 import torch
 import torch.nn.functional as F
 from mmcv import ops
-from mmcv.ops.multi_scale_deform_attn import (
-    MultiScaleDeformableAttnFunction,
-    multi_scale_deformable_attn_pytorch,
-)
 from torch.testing import assert_close
 
 from snnet_mm.utils import torchvision_ops
@@ -64,21 +59,6 @@ def test_boxes_that_touch_overlap_where_pixels_have_a_width(on_torchvision):
     assert on_torchvision(ops.nms, boxes, scores.half(), 0.3)[1].tolist() == [1, 0]
 
 
-@pytest.mark.parametrize(
-    ('method', 'factor'), [('naive', 0), ('linear', 0.5), ('gaussian', 0.6065307)]
-)
-def test_scores_that_soft_nms_lowers(on_torchvision, method, factor):
-    """The second box has an IoU of a half with the first, the third one of none."""
-    boxes = torch.tensor([[0.0, 0, 1, 1], [0, 0, 2, 1], [5, 5, 6, 6]])
-    scores = torch.tensor([0.8, 0.6, 0.35])
-    dets, kept = on_torchvision(ops.soft_nms, boxes, scores, method=method)
-    wanted = [(s, i) for i, s in enumerate((0.8, 0.6 * factor, 0.35)) if s]
-    wanted = sorted(wanted, reverse=True)
-    assert kept.tolist() == [i for _, i in wanted]
-    assert_close(dets[:, 4], torch.tensor([score for score, _ in wanted]))
-    assert_close(dets[:, :4], boxes[kept])
-
-
 @pytest.mark.parametrize(('aligned', 'first'), [(True, 2.5), (False, 3)])
 def test_regions_of_a_slope_have_the_values_at_centres(on_torchvision, aligned, first):
     slope = torch.arange(16.0).expand(1, 1, 16, 16)
@@ -118,49 +98,6 @@ def test_deformable_convolutions_of_shifted_maps(on_torchvision, modulated):
     assert_close(found, with_gradients(plain, x, weight), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize('weight', [None, torch.rand(5)])
-def test_focal_losses_are_those_of_mmdet(on_torchvision, weight):
-    """Its own ones, which it takes on a CPU; the last class is the background."""
-    focal_loss = pytest.importorskip('mmdet.models.losses.focal_loss')
-    logits, target = (
-        3 * torch.randn(20, 5),
-        torch.arange(20) % (6 if weight is None else 5),
-    )
-
-    def ours(logits):
-        return ops.sigmoid_focal_loss(logits, target, 1.5, 0.3, weight, 'none')
-
-    def theirs(logits):
-        one_hot = F.one_hot(target, 6)[:, :5]
-        weights = None if weight is None else weight[target]
-        settings = dict(gamma=1.5, alpha=0.3, reduction='none')
-        return focal_loss.py_sigmoid_focal_loss(logits, one_hot, weights, **settings)
-
-    assert_close(
-        on_torchvision(with_gradients, ours, logits), with_gradients(theirs, logits)
-    )
-
-
-def test_deformable_attention_is_that_of_a_cpu(on_torchvision):
-    shapes, starts = torch.tensor([[4, 5], [2, 3]]), torch.tensor([0, 20])
-    tensors = (
-        torch.randn(2, 26, 3, 4),
-        torch.rand(2, 7, 3, 2, 4, 2),
-        torch.rand(2, 7, 3, 2, 4),
-    )
-
-    def ours(value, *others):
-        return MultiScaleDeformableAttnFunction.apply(
-            value, shapes, starts, *others, 64
-        )
-
-    def theirs(value, *others):
-        return multi_scale_deformable_attn_pytorch(value, shapes, *others)
-
-    found = on_torchvision(with_gradients, ours, *tensors)
-    assert_close(found, with_gradients(theirs, *tensors))
-
-
 def test_other_operators_are_named(on_torchvision):
     with pytest.raises(NotImplementedError, match="mmcv's nms_match needs.*make ops"):
         on_torchvision(ops.nms_match, torch.rand(3, 5), 0.5)
@@ -168,21 +105,14 @@ def test_other_operators_are_named(on_torchvision):
 
 @compiled
 @pytest.mark.parametrize('offset', [0, 1])
-@pytest.mark.parametrize('kind', ['nms', 'naive', 'linear', 'gaussian'])
-def test_boxes_are_kept_as_by_the_compiled_operators(on_torchvision, kind, offset):
+def test_boxes_are_kept_as_by_the_compiled_operators(on_torchvision, offset):
     """Also where scores are equal, and where classes are split."""
-    boxes, scores = random_boxes(), torch.rand(200)
-    if kind == 'nms':
-        scores = scores.round(decimals=1)
-        calls = [(ops.nms, scores, t, offset, 0.2, 50) for t in (0.1, 0.5, 0.9)]
-    else:
-        run = partial(ops.soft_nms, method=kind, offset=offset, min_score=0.05)
-        calls = [(run, scores)]
-    for name in ('nms', 'soft_nms'):
-        for split_thr in (10000, 100):
-            settings = dict(type=name, iou_threshold=0.5, split_thr=split_thr)
-            args = torch.rand(200), torch.arange(200) % 3, settings
-            calls.append((ops.batched_nms, *args))
+    boxes, scores = random_boxes(), torch.rand(200).round(decimals=1)
+    calls = [(ops.nms, scores, t, offset, 0.2, 50) for t in (0.1, 0.5, 0.9)]
+    for split_thr in (10000, 100):
+        settings = dict(type='nms', iou_threshold=0.5, split_thr=split_thr)
+        args = torch.rand(200), torch.arange(200) % 3, settings
+        calls.append((ops.batched_nms, *args))
     for run, *args in calls:
         wanted = run(boxes, *args)
         assert 10 < len(wanted[1]) < 200 + (run is ops.batched_nms)
@@ -212,8 +142,7 @@ def convolutions(bias, groups, offset_groups):
 
 
 @compiled
-@pytest.mark.parametrize('aligned', [False, True])
-@pytest.mark.parametrize('groups', [(1, 1), (2, 4)])
+@pytest.mark.parametrize(('aligned', 'groups'), [(False, (1, 1)), (True, (2, 4))])
 def test_gradients_are_the_compiled_ones(on_torchvision, aligned, groups):
     cases = [regions(aligned, ratio) for ratio in (0, 2)]
     cases += [convolutions(bias, *groups) for bias in (None, True, False)]

@@ -128,7 +128,7 @@ def test_the_page_has_the_files_of_the_bundle(small, tmp_path):
     graph = bundle / manifest['stitches'][0]['files'][0]['name']
     graph.rename(tmp_path / 'key')
     graph.symlink_to(tmp_path / 'key')
-    with pytest.raises(ValueError, match='a link out of the folder'):
+    with pytest.raises(ValueError, match='a link out of it'):
         write()
 
 

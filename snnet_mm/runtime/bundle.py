@@ -93,9 +93,7 @@ def open_graph(
 ) -> Run:
     """Validate and open a graph of a manifest; see :func:`check_whole`."""
     path = check_whole(folder, file)
-    run = OPENERS[kind](path, threads, file.get('options', {}))
-    check_whole(folder, file)  # it may have been replaced meanwhile
-    return run
+    return OPENERS[kind](path, threads, file.get('options', {}))
 
 
 def open_onnx(path: Path, threads: int, options: Mapping) -> Run:

@@ -1,15 +1,17 @@
 import io
-import runpy
 import sys
 from contextlib import redirect_stdout
+from functools import partial
 
 import launching
 import pytest
 import torch
+from mmengine.config import Config
 from narrow_toy import SHORT, disturb, narrow_toy
 from running_here import run_here  # noqa: F401
 from tiny import TOY
 
+from snnet_mm import api
 from snnet_mm.costs import cost_table
 from snnet_mm.exports import StitchExporter
 from snnet_mm.inference.init_model import init_model
@@ -30,13 +32,26 @@ def run_tool():
 
 @pytest.fixture(scope='session')
 def demo(tmp_path_factory):
-    """Folder and output of the demo with few iterations."""
+    """Folder and output of the demo with few iterations, images, blocks and budgets."""
     work_dir, printed = tmp_path_factory.mktemp('demo'), io.StringIO()
-    path = str(launching.ROOT / 'tools' / 'demo.py')
-    args = '--work-dir', work_dir, '--iters', 3, '--num-scenes', 10, '--traceback'
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed):
-        patch.setattr(sys, 'argv', [path, *map(str, args)])
-        runpy.run_path(path, run_name='__main__')
+        patch.syspath_prepend(launching.ROOT / 'tools')
+        import demo
+
+        def write_short(name, *args):
+            cfg = Config.fromfile(path := write_config(name, *args))
+            cfg.model.backbone.arch.depth = dict(fast=2, slow=3)[name]
+            cfg.dump(path)
+            return path
+
+        write_config = demo.write_config
+        args = '--work-dir', work_dir, '--iters', 2, '--num-scenes', 10
+        patch.setattr(sys, 'argv', ['demo.py', *map(str, args)])
+        patch.setattr(demo, 'write_config', write_short)
+        patch.setattr(demo, 'BUDGETS', '80%,60%')
+        elastic = partial(api.make_elastic, num_images=4)
+        patch.setattr(api, 'make_elastic', elastic)
+        demo.main()
     return work_dir, printed.getvalue()
 
 

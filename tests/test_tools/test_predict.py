@@ -20,30 +20,25 @@ def images(tmp_path):
     return folder
 
 
-def model_of(folder):
-    return folder / 'config.py', folder / 'weights.pth'
-
-
 def masks_in(folder):
     paths = sorted(folder.glob('*.png'))
     return {p.name: cv2.imread(str(p), cv2.IMREAD_UNCHANGED) for p in paths}
 
 
-def test_a_bundle_and_a_checkpoint_predict_alike(
+def test_predict_bundle_and_checkpoint_alike(
     run_here, bundle, narrow, images, tmp_path
 ):
     runtime = StitchRuntime(bundle)
     flops = runtime.stitches[0]['flops'] / 1e9 * 1.01
+    checkpoint = narrow / 'config.py', narrow / 'weights.pth'
     for stitch, option in (
-        (0, ('--stitch-id', 0)),
         (1, ('--stitch-id', 1)),
         (0, ('--budget', f'{flops:.6f}G')),
     ):
         folders = []
-        for model in ((bundle,), (*model_of(narrow), '--device', 'cpu')):
-            out = tmp_path / f'{len(model)}_{option[0]}_{stitch}'
-            files, more = model[:2], model[2:]
-            args = (*files, images, '--out', out, *option, *more, '--batch-size', 2)
+        for model, more in (((bundle,), ()), (checkpoint, ('--device', 'cpu'))):
+            out = tmp_path / f'{len(model)}_{stitch}'
+            args = *model, images, '--out', out, *option, *more, '--batch-size', 2
             printed = run_here('predict.py', *args)
             assert 'Predicted 3 images, 0 were done before' in printed
             assert 'Skipped 1' in printed
@@ -60,25 +55,26 @@ def test_a_bundle_and_a_checkpoint_predict_alike(
     assert 'Predicted 0 images, 3 were done before' in run_here('predict.py', *args)
 
 
-def test_deadlines_and_refused_options(run_here, bundle, narrow, images, tmp_path):
-    run_here(
-        'predict.py', bundle, images, '--out', tmp_path / 'out', '--deadline', '1h'
-    )
-    assert masks_in(tmp_path / 'out').keys() == {'0.png', '1.png', '2.png'}
-    out = ('--out', tmp_path)
+def test_predict_deadline(run_here, bundle, images, tmp_path):
+    args = bundle, images, '--out', tmp_path, '--deadline', '1h'
+    run_here('predict.py', *args)
+    assert masks_in(tmp_path).keys() == {'0.png', '1.png', '2.png'}
+
+
+def test_predict_options_that_do_not_fit(run_here, bundle, narrow, images, tmp_path):
+    checkpoint = narrow / 'config.py', narrow / 'weights.pth', images
     for wrong, message in {
         (bundle, images, '--deadline', '8'): "deadline='8' is invalid",
         (bundle, images, '--deadline', '1h', '--ray', 1): 'ray=1 is .* --deadline',
         (1, 2, 3, images): r'model=.* is invalid',
-        (*model_of(narrow), images, '--threads', 1): 'threads=1 is invalid',
-        (*model_of(narrow), images, '--deadline', '1h'): "deadline='1h' is invalid",
+        (*checkpoint, '--threads', 1): 'threads=1 is invalid',
     }.items():
         with pytest.raises(ValueError, match=message):
-            run_here('predict.py', *wrong, *out)
+            run_here('predict.py', *wrong, '--out', tmp_path)
 
 
 @pytest.mark.slow
-def test_processes_on_ray_write_the_same(run_tool, bundle, images, tmp_path):
+def test_predict_on_ray_writes_the_same(run_tool, bundle, images, tmp_path):
     pytest.importorskip('ray.data', reason='ray is missing')
     written = []
     for options in ((), ('--ray', 2)):

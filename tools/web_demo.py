@@ -10,7 +10,6 @@ import subprocess
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -40,7 +39,6 @@ def parse_args() -> argparse.Namespace:
     what = f'folder of the npm package (default: npm pack {PACKAGE})'
     add('--onnxruntime-web', type=Path, help=what)
     add('--images', type=Path, nargs='+', default=[], help='images that it offers')
-    add('--title', default='Stitches of one network', help='heading of the page')
     return parser.parse_args()
 
 
@@ -93,7 +91,6 @@ def write_page(args: argparse.Namespace, scripts: Path) -> None:
         shutil.copyfile(path, out / name)
     settings = json.dumps(dict(images=images))
     page = (PAGE / 'index.html').read_text(encoding='utf-8')
-    page = page.replace('TITLE', escape(args.title))
     page = page.replace('SETTINGS', settings.replace('<', '\\u003c'))
     (out / 'index.html').write_text(page, encoding='utf-8')
 

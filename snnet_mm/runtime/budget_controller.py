@@ -48,7 +48,7 @@ class BudgetController:
             milliseconds of a latency table, or FLOPs.
         scores: Scores of the candidates, of which only the Pareto front is run. By
             default the costs are the scores, and higher is better.
-        target_ms: Target time of a call in milliseconds; exclusive with ``target_fps``.
+        target_fps: Target number of calls per second.
         load: Milliseconds per unit of cost, if known, such as 1 for a latency table. It
             determines the first stitch; by default the cheapest one runs first.
     """
@@ -59,17 +59,15 @@ class BudgetController:
         scores: Mapping[int, float] | None = None,
         higher_is_better: bool = True,
         *,
-        target_ms: float | None = None,
-        target_fps: float | None = None,
+        target_fps: float,
         load: float | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         positive = costs and all(0 < c < math.inf for c in costs.values())
         check(positive, 'costs', dict(costs), 'positive costs by stitch id')
-        given = [t for t in (target_ms, target_fps) if t is not None]
-        one = len(given) == 1 and is_number(given[0]) and given[0] > 0
-        check(one, '--target-fps', given, 'either target_ms or target_fps, positive')
-        self.target_ms = 1000 / target_fps if target_ms is None else target_ms
+        positive = is_number(target_fps) and target_fps > 0
+        check(positive, '--target-fps', target_fps, 'a positive number')
+        self.target_ms = 1000 / target_fps
         if scores is None:
             scores, higher_is_better = costs, True
         # Ascending in cost and score: the last one is the best.

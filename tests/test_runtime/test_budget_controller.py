@@ -43,7 +43,7 @@ def switches(stitches):
     [(0, 0, 0), (0.05, 0, 1), *((0.1, 0.03, seed) for seed in range(3))],
 )
 def test_controller_follows_load_without_swinging(noise, outliers, seed):
-    machine = Machine(noise=noise, seed=seed, target_ms=25, load=1)
+    machine = Machine(noise=noise, seed=seed, target_fps=40, load=1)
     machine.outliers = outliers
     machine.drive(20)
     for load in (1, 2, 0.8, 2.4, 1.2, 1.2 * 1.5, 1):
@@ -56,7 +56,7 @@ def test_controller_follows_load_without_swinging(noise, outliers, seed):
 
 
 def test_controller_follows_step_within_ten_calls():
-    machine = Machine(target_ms=25, load=1)
+    machine = Machine(target_fps=40, load=1)
     machine.drive(100)
     for load, calls in ((2, 3), (1, 10)):
         machine.load = load
@@ -79,7 +79,7 @@ def test_controller_learns_time_of_flops():
 
 
 def test_controller_retries_slow_stitch_ever_more_rarely():
-    machine = Machine({0: 10, 1: 12}, {0: 10, 1: 20}, target_ms=15)
+    machine = Machine({0: 10, 1: 12}, {0: 10, 1: 20}, target_fps=1000 / 15)
     stitches, _ = machine.drive(2000)
     tries = [n for n in range(1, 2000) if stitches[n] > stitches[n - 1]]
     waits = [b - a for a, b in pairwise(tries)]
@@ -91,7 +91,7 @@ def test_controller_retries_slow_stitch_ever_more_rarely():
 
 
 def test_controller_ignores_first_and_failed_calls():
-    machine = Machine(target_ms=25)
+    machine = Machine(target_fps=40)
     machine.controller.update(1e4)
     machine.drive(4)
 
@@ -107,7 +107,7 @@ def test_controller_ignores_first_and_failed_calls():
 
 
 def test_controller_warns_once_of_impossible_target(caplog):
-    machine = Machine(target_ms=5, load=1)
+    machine = Machine(target_fps=200, load=1)
     assert set(machine.drive(50)[0]) == {0}
     (message,) = caplog.messages
     assert 'stitch 0, the cheapest one, takes 10 ms; the target of 5 ms' in message
@@ -116,7 +116,7 @@ def test_controller_warns_once_of_impossible_target(caplog):
     machine.load = 1
     assert machine.drive(50)[0][-1] == 0
     assert len(caplog.messages) == 2
-    stitches, _ = Machine(noise=0.1, target_ms=500).drive(50)
+    stitches, _ = Machine(noise=0.1, target_fps=2).drive(50)
     assert set(stitches[6:]) == {20}
     assert len(caplog.messages) == 2
 
@@ -126,5 +126,5 @@ def test_controller_candidates_are_the_front(sign, higher):
     costs = {0: 10, 1: 40, 2: 20, 3: 30}
     for scores, front in (((1, 4, 3, 2), [0, 2, 1]), ((1, math.nan, 3, 4), [0, 2, 3])):
         scores = {i: sign * score for i, score in enumerate(scores)}
-        controller = BudgetController(costs, scores, higher, target_ms=1)
+        controller = BudgetController(costs, scores, higher, target_fps=1000)
         assert controller.costs == {i: costs[i] for i in front}

@@ -6,7 +6,6 @@ import sys
 import cv2
 import numpy as np
 import pytest
-from old_torch import writes_onnx
 
 FRAMES = 12
 
@@ -72,7 +71,6 @@ def test_tool_refuses_files_before_it_builds_the_model(
             run_here(tool, *args, out, folder / 'out')
 
 
-@writes_onnx
 def test_video_demo_paints_every_frame(run_here, bundle, tmp_path):
     """Frames of one colour each, 96x64 pixels, 10 fps."""
     path, out = tmp_path / 'a.avi', tmp_path / 'out.avi'

@@ -17,12 +17,11 @@ import cv2
 import numpy as np
 import pytest
 from narrow_toy import smooth_images
-from old_torch import writes_onnx
 
 from snnet_mm.runtime import StitchRuntime
 
 pytest.importorskip('ray.serve', reason='ray is missing')
-pytestmark = [pytest.mark.slow, writes_onnx]
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 PORT, METRICS = 8471, 8472
 STARTS = 5  # Ray gives its own processes 60 s, not enough on a busy machine
@@ -62,8 +61,7 @@ def send(path, body=BODY, port=PORT):
 
 def test_serve_predicts_as_the_runtime(service, bundle):
     runtime = StitchRuntime(bundle)
-    flops = runtime.stitches[0]['flops'] / 1e9
-    for query in ('', f'?budget={flops}G'):
+    for query in ('', '?budget=1.5G'):
         status, body, headers = send(f'/predict{query}')
         assert status == 200
         runtime.set_stitch(int(headers['X-Stitch-Id']))

@@ -170,14 +170,14 @@ def pick(model: nn.Module, budget: str, results: Table | None = None) -> Choice:
     """
     results, wanted = results or _known_results(model), parse_budget(budget, 'budget')
     space = find_stitched_backbone(model).space
-    size, known = None, []
-    if results is not None:
+    if results is None:
+        table = measure(model, latency=wanted.cost == 'latency')
+    else:
         results.check_space(space)
-        size, known = results.input_size, [results]
-    # Results may lack the largest stitch, of which budgets may be shares.
-    untimed = not known or any(row.latency is None for row in results.ranked())
-    costs = measure(model, size, latency=wanted.cost == 'latency' and untimed)
-    table = Table.merge(costs, *known)
+        untimed = any(row.latency is None for row in results.ranked())
+        latency = wanted.cost == 'latency' and untimed
+        # Results may lack the largest stitch, of which budgets may be shares.
+        table = Table.merge(measure(model, results.input_size, latency), results)
     return pick_stitch(space, wanted, table, [device_name(model)])
 
 
@@ -198,10 +198,8 @@ def set_budget(model: nn.Module, budget: str, results: Table | None = None) -> i
     Examples:
         >>> sn.set_budget(model, '25ms')
     """
-    beside = None if results else _results_file(model)
     choice = pick(model, budget, results)
-    source = '' if beside is None else f' ({beside})'
-    print_log(f'{choice.reason}{source}', 'current')
+    print_log(choice.reason, 'current')
     set_stitch(model, choice.id)
     return choice.id
 
@@ -333,11 +331,6 @@ def evaluate(
 
 def _known_results(model: nn.Module) -> Table | None:
     """Return the results beside the checkpoint of a model, if they exist."""
-    path = _results_file(model)
-    return None if path is None else Table.read(path)
-
-
-def _results_file(model: nn.Module) -> Path | None:
     checkpoint = getattr(model, 'loaded_from', None)
     path = Path(checkpoint).with_name('stitches.json') if checkpoint else None
-    return path if path is not None and path.is_file() else None
+    return Table.read(path) if path is not None and path.is_file() else None

@@ -12,7 +12,6 @@ from huggingface_hub import HfApi
 from .runtime.bundle import check_whole, files_of
 from .runtime.manifest import MANIFEST, read_manifest
 
-OPENED = {True: 'snnet_mm.runtime.StitchRuntime', False: 'snnet_mm.load'}
 CARD = """---
 library_name: snnet_mm
 tags: [{task}]
@@ -68,7 +67,8 @@ def _link_bundle(folder: Path, out: Path) -> str:
             about, found = dict(precision=file['precision']), file['verified'] or {}
             about |= stitch['metrics'] | {k: found.get(k) for k in ('lost', 'ms')}
             rows.append(_row(stitch, stitch['flops']) | about)
-    return _card(manifest['task'], rows, manifest['anchors'], True)
+    opened = 'snnet_mm.runtime.StitchRuntime'
+    return _card(manifest['task'], rows, manifest['anchors'], opened)
 
 
 def _write_model(folder: Path, out: Path) -> str:
@@ -88,34 +88,33 @@ def _write_model(folder: Path, out: Path) -> str:
     if results.exists():
         shutil.copyfile(results, out / results.name)
     rows = [_row(s, s['costs']['flops']) | s['scores'] for s in stitches(model)]
-    return _card(task_of(model).name, rows, anchors_of(model.cfg, model), False)
+    anchors = anchors_of(model.cfg, model)
+    return _card(task_of(model).name, rows, anchors, 'snnet_mm.load')
 
 
 def _row(stitch: Mapping[str, Any], flops: float) -> dict[str, Any]:
     return dict(stitch=f'{stitch["id"]}: {stitch["route"]}', GFLOPs=flops / 1e9)
 
 
-def _card(task: str, rows: list[dict], anchors: list[dict], is_bundle: bool) -> str:
-    weights = [
-        {key: anchor.get(key) or 'unknown' for key in ('name', 'weights', 'licence')}
-        for anchor in anchors
-    ]
+def _card(task: str, rows: list[dict], anchors: list[dict], opened: str) -> str:
+    keys = 'name', 'weights', 'licence'
+    weights = [{key: a.get(key) or 'unknown' for key in keys} for a in anchors]
     licences = {row['licence'] for row in weights}
     known = len(licences) == 1 and licences != {'unknown'}
-    return CARD.format(
-        task=task,
-        licence=f'license: {licences.pop()}\n' if known else '',
-        opened=OPENED[is_bundle],
-        stitches=_table(rows),
-        anchors=_table(weights),
-    )
+    licence = f'license: {licences.pop()}\n' if known else ''
+    tables = dict(stitches=_table(rows), anchors=_table(weights))
+    return CARD.format(task=task, licence=licence, opened=opened, **tables)
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return a Markdown table with a column for every key; missing cells are empty."""
     heads = [*dict.fromkeys(key for row in rows for key in row)]
-    found = [[row.get(head) for head in heads] for row in rows]
-    cells = [[f'{x:.2f}' if isinstance(x, float) else x for x in row] for row in found]
-    lines = [heads, ['---'] * len(heads), *cells]
-    return '\n'.join(
-        f'| {" | ".join("" if x is None else str(x) for x in line)} |' for line in lines
-    )
+
+    def cell(value: object) -> str:
+        if value is None:
+            return ''
+        return f'{value:.2f}' if isinstance(value, float) else str(value)
+
+    lines = [heads, ['---'] * len(heads)]
+    lines += [[cell(row.get(head)) for head in heads] for row in rows]
+    return '\n'.join(f'| {" | ".join(line)} |' for line in lines)

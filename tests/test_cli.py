@@ -28,7 +28,7 @@ def run(monkeypatch, capsys):
     return call
 
 
-def test_commands_are_listed(run):
+def test_main_lists_commands(run):
     status, text = run()
     assert status is None
     assert re.findall(r'^  (\w+) ', text, re.M) == NAMES
@@ -37,19 +37,11 @@ def test_commands_are_listed(run):
     assert run('--help') == run('-h') == (None, text)
 
 
-@pytest.mark.parametrize('command', NAMES)
-def test_a_command_is_a_tool(run, command):
-    if command == 'serve':
-        pytest.importorskip('ray')
-    status, text = run(command, '--help')
-    assert status == 0
-    assert text.startswith(f'usage: snnet {command} [-h]')
-
-
-def test_arguments_and_errors_are_those_of_the_tool(run, tmp_path):
-    status, text = run('train', str(tmp_path / 'none.py'))
-    assert (status, text) == (1, '')
+def test_main_runs_tools(run, tmp_path):
+    for command in NAMES:
+        status, text = run(command, '--help')
+        assert status == 0
+        assert text.startswith(f'usage: snnet {command} [-h]')
+    assert run('train', str(tmp_path / 'none.py')) == (1, '')
     status, _ = run('trian', 'a.py')
-    assert status == (
-        f"Error: command='trian' is invalid: expected one of {', '.join(NAMES)}"
-    )
+    assert status.startswith("Error: command='trian' is invalid: expected one of train")

@@ -67,79 +67,70 @@ def wrong_imports(path, source):
     return [name for name in names if not is_right(*name.split('.'))]
 
 
-FILES = sorted(
-    str(p.relative_to(PACKAGE)) for p in PACKAGE.rglob('*.py') if p.parent != PACKAGE
-)
+def test_imports_point_one_way():
+    files = [path for path in PACKAGE.rglob('*.py') if path.parent != PACKAGE]
+    assert len(files) > 100
+    places = {str(path.relative_to(PACKAGE)): path for path in files}
+    wrong = {place: wrong_imports(place, p.read_text()) for place, p in places.items()}
+    assert {place: names for place, names in wrong.items() if names} == {}
 
 
-@pytest.mark.parametrize('path', FILES)
-def test_imports_point_one_way(path):
-    assert wrong_imports(path, (PACKAGE / path).read_text()) == []
-
-
-TOOLS = [
-    p for p in (PACKAGE.parent / 'tools').rglob('*.py') if '__main__' in p.read_text()
-]
+def fresh(script, *args, **env):
+    """What a new process prints that runs a script, as a set of words."""
+    settings = dict(env=env) if env else dict(cwd=PACKAGE.parent)
+    command = [sys.executable, *args, '-c', script]
+    return {*subprocess.check_output(command, text=True, **settings).split()}
 
 
 HELP = """
-import os, runpy, sys, numpy, snnet_mm.runtime
-for tool in sys.argv[1:]:
-    if not os.fork():
-        sys.argv = [tool, '--help']
-        try:
-            runpy.run_path(tool, run_name='__main__')
-        finally:
-            print('MODULES', *sys.modules, 'TOOL', end='', flush=True)
-    os.wait()
+import contextlib, io, pathlib, runpy, sys
+for tool in pathlib.Path('tools').rglob('*.py'):
+    sys.argv, text = [str(tool), '--help'], io.StringIO()
+    if '__main__' in tool.read_text():
+        with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):
+            runpy.run_path(str(tool), run_name='__main__')
+        if 'show this help message' not in text.getvalue():
+            sys.exit(f'{tool} printed {text.getvalue()!r}')
+        if slow := {'torch', 'mmengine', 'ray', 'aiohttp'} & {*sys.modules}:
+            sys.exit(f'{tool} imported {slow}')
 """
 
 
 def test_help_needs_neither_torch_nor_mmengine_nor_ray():
-    command = [sys.executable, '-c', HELP, *map(str, TOOLS)]
-    printed = subprocess.check_output(command, text=True, cwd=PACKAGE.parent)
-    for tool, part in zip(TOOLS, printed.split('TOOL')[:-1], strict=True):
-        text, _, modules = part.partition('MODULES ')
-        assert 'show this help message' in text, tool
-        slow = {'torch', 'mmengine', 'ray', 'aiohttp'} & {*modules.split()}
-        assert slow == set(), tool
+    fresh(HELP)
 
 
-def fresh(script, *options, **env):
-    """What a new process prints that runs a script, as a set of words."""
-    command = [sys.executable, *options, '-c', f'import sys; {script}']
-    settings = dict(env=env) if env else dict(cwd=PACKAGE.parent)
-    return {*subprocess.check_output(command, text=True, **settings).split()}
+# First the package alone, then mmengine, then the classes: by a config, in a fork as
+# configs may need mmcv, and by the module that registers them.
+STAGES = """
+import os, sys
+import snnet_mm as sn, snnet_mm.stitching, snnet_mm.utils
+sn.Runtime, sn.Table
+assert {'torch', 'mmengine', 'snnet_mm.api'}.isdisjoint(sys.modules)
+import mmengine.runner
+from mmengine.registry import LOOPS, MODELS
+before = {*sys.modules}
+if not (child := os.fork()):
+    snnet_mm.utils.load_config('CONFIG')
+else:
+    assert os.waitpid(child, 0)[1] == 0
+    import snnet_mm.register
+    print(*{*sys.modules} - before)
+assert 'StitchTestLoop' in LOOPS and 'SNNetv2' in MODELS
+"""
 
 
-REGISTERED = 'from mmengine.registry import LOOPS, MODELS;'
-REGISTERED += "assert 'StitchTestLoop' in LOOPS and 'SNNetv2' in MODELS;"
-
-
-def test_the_package_registers_its_classes_and_imports_no_mm_package_and_nothing_slow():
-    script = 'import mmengine.runner; before = {*sys.modules}; import snnet_mm;'
-    imported = fresh(f'{script}{REGISTERED} print(*{{*sys.modules}} - before)')
+def test_package_registers_late_and_imports_no_mm_package_and_nothing_slow(tmp_path):
+    (tmp_path / 'a.py').write_text("custom_imports = dict(imports=['snnet_mm'])")
+    imported = fresh(STAGES.replace('CONFIG', str(tmp_path / 'a.py')))
     assert 'snnet_mm.esta' in imported
     tops = {name.partition('.')[0] for name in imported}
     assert tops & {*MM_PACKAGES, *SLOW_PACKAGES} == set()
 
 
-def test_a_config_that_names_the_package_registers_its_classes(tmp_path):
-    (tmp_path / 'a.py').write_text("custom_imports = dict(imports=['snnet_mm'])")
-    script = f"import snnet_mm.utils as u; u.load_config('{tmp_path}/a.py');"
-    assert 'snnet_mm.esta' in fresh(f'{script}{REGISTERED} print(*sys.modules)')
-
-
-def test_the_package_and_its_runtime_are_cheap_where_all_is_installed():
-    script = 'import snnet_mm as sn, snnet_mm.stitching; sn.Runtime, sn.Table;'
-    imported = fresh(f'{script} print(*sys.modules)')
-    assert 'snnet_mm.runtime' in imported
-    assert {'torch', 'mmengine', 'snnet_mm.api'} & imported == set()
-
-
-def test_the_runtime_pulls_in_numpy_alone():
+def test_runtime_imports_numpy_alone():
     # As where mmengine is not installed.
-    script = "sys.modules['mmengine'] = None; import snnet_mm.runtime;"
+    script = "import sys; sys.modules['mmengine'] = None; import snnet_mm.runtime;"
     # -S: an editable install imports what it likes.
     path = os.pathsep.join([str(PACKAGE.parent), str(Path(numpy.__file__).parents[1])])
     imported = fresh(f'{script} print(*sys.modules)', '-S', PYTHONPATH=path)
@@ -148,26 +139,21 @@ def test_the_runtime_pulls_in_numpy_alone():
     assert imported - sys.stdlib_module_names <= ours | {'numpy'}
 
 
-def our_names():
-    """Registry and name of everything that we register in mmengine's root."""
-    for root in vars(registry).values():
-        if isinstance(root, registry.Registry):
-            for name, thing in root.module_dict.items():
-                if thing.__module__.startswith('snnet_mm.'):
-                    yield root, name, thing
-
-
-def test_parts_are_registered():
-    names = {name for _, name, _ in our_names()}
-    assert names >= {'PlainViT', 'SNNetv2', 'StitchTestLoop', 'ToyScenes'}
-
-
 @pytest.mark.parametrize('scope', ['mmseg', 'mmdet', 'mmpretrain'])
 def test_our_names_are_new_and_resolve_in_every_scope(scope):
     pytest.importorskip(scope)
     utils = pytest.importorskip(f'{scope}.utils')
     utils.register_all_modules(init_default_scope=False)
-    for root, name, thing in our_names():
+    ours = [
+        (root, name, thing)
+        for root in vars(registry).values()
+        if isinstance(root, registry.Registry)
+        for name, thing in root.module_dict.items()
+        if thing.__module__.startswith('snnet_mm.')
+    ]
+    names = {name for _, name, _ in ours}
+    assert names >= {'PlainViT', 'SNNetv2', 'StitchTestLoop', 'ToyScenes'}
+    for root, name, thing in ours:
         child = root.children.get(scope)
         if child is not None:
             assert name not in child.module_dict

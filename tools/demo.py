@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -77,52 +76,35 @@ def draw_pair(runner: Runner, folder: Path) -> None:
     print(f'Pictures: {folder}/pareto.png and predictions.png')
 
 
-class Lines:
-    """Prints lines: those of progress in one place, commands at the end."""
-
-    def __init__(self) -> None:
-        self.begin, self.commands = time.time(), []
-
-    def __call__(self, line: str) -> None:
-        if line.startswith('  python '):
-            self.commands.append(line)
-        elif 'ETA' in line and sys.stdout.isatty():
-            print(f'{line:<79}', end='\r', flush=True)
-        elif 'ETA' not in line and line != 'Next:':
-            print(line, flush=True)
-
-    def head(self, line: str) -> None:
-        print(f'\n=== {line} ({time.time() - self.begin:.0f} s)', flush=True)
-
-
 def main() -> None:
-    args, say = parse_args(), Lines()
+    args, begin = parse_args(), time.time()
 
     import torch
 
     import snnet_mm as sn
+
+    def head(line: str) -> None:
+        print(f'\n=== {line} ({time.time() - begin:.0f} s)', flush=True)
 
     if 'OMP_NUM_THREADS' not in os.environ:
         torch.set_num_threads(1)  # threads of such small networks wait for each other
     folder, pair = args.work_dir, []
     iters = {name: args.iters or number for name, number in ITERS.items()}
     for name in ('fast', 'slow'):
-        say.head(f'Train a {name} network')
+        head(f'Train a {name} network')
         config = write_config(name, folder, args.num_scenes)
         pair.append((str(config), sn.train(config, folder / name, iters[name])))
-    say.head('Stitch both networks, and train all stitches jointly')
+    head('Stitch both networks, and train all stitches jointly')
     stitched = folder / 'stitched.py'
     sn.stitch(*pair, stitched)
     checkpoint = sn.train(stitched, folder / 'stitched', iters['stitched'])
     draw_pair(tested(stitched, checkpoint), folder / 'stitched')
-    say.head('Make the slow network elastic, without training')
-    sn.make_elastic(*pair[1], folder / 'elastic', budgets=BUDGETS, say=say)
-    say.head('Done. Next')
-    print('  source .venv/bin/activate')
     known = '--results', folder / 'stitched' / 'stitches.json'
     command = tool_command('test.py', stitched, checkpoint, '--budget', '60%', *known)
-    print(f'  {command}')
-    print('\n'.join(say.commands))
+    print(f'Next:\n  {command}')
+    head('Make the slow network elastic, without training')
+    sn.make_elastic(*pair[1], folder / 'elastic', budgets=BUDGETS)
+    head('Done. Before the commands above: source .venv/bin/activate')
 
 
 if __name__ == '__main__':

@@ -7,13 +7,7 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 
 from snnet_mm.runtime import Deadline, Folder, StitchRuntime, predict_folder
 from snnet_mm.runtime.folder import Predict
@@ -37,20 +31,15 @@ def parse_args() -> argparse.Namespace:
     add('model', nargs='+', metavar='MODEL', help=what)
     add('source', help='folder of images, or text file with one path per line')
     add('--out', type=Path, required=True, help='output folder')
-    add(
-        '--batch-size',
-        type=int,
-        default=8,
-        help='images per batch (default: %(default)s)',
-    )
+    what = 'images per batch (default: %(default)s)'
+    add('--batch-size', type=int, default=8, help=what)
     what = 'run a bundle in N processes with Ray Data (needs the extra ray)'
     add('--ray', type=int, metavar='N', help=what)
     add('--address', help='Ray cluster of --ray (default: one on this machine)')
     which = parser.add_mutually_exclusive_group()
     which.add_argument('--stitch-id', type=int, help='stitch (sub-network) to run')
-    which.add_argument(
-        '--budget', help='run the best stitch within this budget: 25ms, 2G or 50%%'
-    )
+    what = 'run the best stitch within this budget: 25ms, 2G or 50%%'
+    which.add_argument('--budget', help=what)
     what = """finish within this time, such as 8h, 30m or 90s, by switching between the
         stitches of a bundle; not with --ray"""
     which.add_argument('--deadline', help=what)
@@ -58,10 +47,8 @@ def parse_args() -> argparse.Namespace:
     add('--results', help=what)
     add('--precision', help='with a bundle: use only graphs of this precision')
     add('--threads', type=int, help='with a bundle: CPU threads per call')
-    add(
-        '--device',
-        help='with a checkpoint: device (default: cuda if available, else cpu)',
-    )
+    what = 'with a checkpoint: device (default: cuda if available, else cpu)'
+    add('--device', help=what)
     return parser.parse_args()
 
 
@@ -122,8 +109,7 @@ def main() -> None:
         about = about['task'], about['classes'], about['input']['shape'][1]
         folder = Folder(args.source, args.out, *about)
         deadline = seconds and Deadline(runtime, seconds)
-    columns = '{task.description}', BarColumn(), MofNCompleteColumn()
-    columns += TimeElapsedColumn(), 'left', TimeRemainingColumn()
+    columns = *Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn()
     with work_dir_lock(args.out, 'prediction', '--out'):
         if args.ray is not None:
             from snnet_mm.serving import predict_folder_on_ray, start_ray
@@ -138,8 +124,8 @@ def main() -> None:
                 report = lambda n, total: progress.update(  # noqa: E731
                     bar, completed=n, total=total
                 )
-                more = args.batch_size, deadline, report
-                done = predict_folder(predict, folder, *more)
+                how = args.batch_size, deadline, report
+                done = predict_folder(predict, folder, *how)
     print(f'Predicted {done.predicted} images, {done.before} were done before')
     if done.unreadable:
         print(f'Skipped {len(done.unreadable)}, listed in unreadable.txt')

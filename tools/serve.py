@@ -16,37 +16,22 @@ from snnet_mm.utils import ToolParser, check, run_command
 
 def parse_args() -> argparse.Namespace:
     parser = ToolParser(
-        description='Serve a bundle over HTTP; a request may set a deadline or a budget'
+        'Serve a bundle over HTTP; a request may set a deadline or a budget'
     )
     add = parser.add_argument
     add('bundle', type=Path, help='a bundle of tools/export_stitch.py')
-    add(
-        '--host',
-        default='127.0.0.1',
-        help='address to listen on (default: %(default)s)',
-    )
+    what = 'address to listen on (default: %(default)s)'
+    add('--host', default='127.0.0.1', help=what)
     add('--port', type=int, default=8000, help='port (default: %(default)s)')
-    add(
-        '--replicas',
-        type=int,
-        default=1,
-        help='number of processes (default: %(default)s)',
-    )
+    what = 'number of processes (default: %(default)s)'
+    add('--replicas', type=int, default=1, help=what)
     what = 'start up to so many under load (default: --replicas)'
     add('--max-replicas', type=int, help=what)
-    add(
-        '--threads',
-        type=int,
-        default=1,
-        help='CPU threads per replica (default: %(default)s)',
-    )
+    what = 'CPU threads per replica (default: %(default)s)'
+    add('--threads', type=int, default=1, help=what)
     add('--precision', help='use only graphs of this precision')
-    add(
-        '--deadline-ms',
-        type=float,
-        default=math.inf,
-        help='deadline of requests without deadline and budget (default: none)',
-    )
+    what = 'deadline of requests without deadline and budget (default: none)'
+    add('--deadline-ms', type=float, default=math.inf, help=what)
     what = 'requests that each replica accepts; as many more may wait'
     add('--max-queue', type=int, default=32, help=f'{what} (default: %(default)s)')
     what = 'request timeout in seconds (default: %(default)s)'
@@ -74,11 +59,10 @@ def main() -> None:
     start_ray(max(usable_cores(), most * args.threads), args.address, **ports)
     http = dict(host=args.host, port=args.port, request_timeout_s=args.timeout)
     serve.start(http_options=http)
-    options = dict(
-        max_ongoing_requests=args.max_queue,
-        max_queued_requests=args.max_queue,
-        num_replicas=args.replicas,
-        graceful_shutdown_timeout_s=args.timeout,
+    queue = args.max_queue
+    options = dict(max_ongoing_requests=queue, max_queued_requests=queue)
+    options |= dict(
+        graceful_shutdown_timeout_s=args.timeout, num_replicas=args.replicas
     )
     if args.max_replicas:
         scaling = dict(min_replicas=args.replicas, max_replicas=args.max_replicas)
@@ -86,16 +70,9 @@ def main() -> None:
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    service = build_service(
-        dict(
-            bundle=str(args.bundle.resolve()),
-            threads=args.threads,
-            precision=args.precision,
-            deadline_ms=args.deadline_ms,
-            options=options,
-        )
-    )
-    serve.run(service, name='snnet')
+    settings = dict(bundle=str(args.bundle.resolve()), threads=args.threads)
+    settings |= dict(precision=args.precision, deadline_ms=args.deadline_ms)
+    serve.run(build_service(settings | dict(options=options)), name='snnet')
     print(f'Serving {args.bundle} on http://{args.host}:{args.port}', flush=True)
     stop.wait()
     serve.delete('snnet')  # replicas answer what they accepted

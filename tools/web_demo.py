@@ -10,21 +10,13 @@ import subprocess
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from snnet_mm.runtime import read_manifest
 from snnet_mm.runtime.bundle import check_whole
 from snnet_mm.runtime.manifest import MANIFEST
-from snnet_mm.utils import (
-    ToolParser,
-    check,
-    check_writable,
-    refusal,
-    run_command,
-    write_json,
-)
+from snnet_mm.utils import ToolParser, check, check_writable, refusal, run_command
 
 PAGE = Path(__file__).with_name('web')
 PACKAGE = 'onnxruntime-web@1.30.0'
@@ -47,7 +39,6 @@ def parse_args() -> argparse.Namespace:
     what = f'folder of the npm package (default: npm pack {PACKAGE})'
     add('--onnxruntime-web', type=Path, help=what)
     add('--images', type=Path, nargs='+', default=[], help='images that it offers')
-    add('--title', default='Stitches of one network', help='heading of the page')
     return parser.parse_args()
 
 
@@ -90,7 +81,7 @@ def write_page(args: argparse.Namespace, scripts: Path) -> None:
     check(len({*images}) == len(images), '--images', images, 'different names')
     for path in args.images:
         check(path.is_file(), '--images', str(path), 'image files that exist')
-    copies = {f'bundle/{path.name}': path for path in paths}
+    copies = {f'bundle/{path.name}': path for path in (*paths, args.bundle / MANIFEST)}
     copies |= {f'ort/{name}': scripts / name for name in SCRIPTS}
     copies |= {f'images/{path.name}': path for path in args.images}
     copies |= {name: PAGE / name for name in ('page.js', 'worker.js')}
@@ -98,10 +89,8 @@ def write_page(args: argparse.Namespace, scripts: Path) -> None:
     for name, path in copies.items():
         (out / name).parent.mkdir(exist_ok=True)
         shutil.copyfile(path, out / name)
-    write_json(out / 'bundle' / MANIFEST, manifest)
     settings = json.dumps(dict(images=images))
     page = (PAGE / 'index.html').read_text(encoding='utf-8')
-    page = page.replace('TITLE', escape(args.title))
     page = page.replace('SETTINGS', settings.replace('<', '\\u003c'))
     (out / 'index.html').write_text(page, encoding='utf-8')
 

@@ -1,4 +1,4 @@
-"""Keeping a time budget at run time by switching stitches."""
+"""Keeping a time per call, or a deadline, by switching stitches."""
 
 import logging
 import math
@@ -7,18 +7,23 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from statistics import median
+from typing import TYPE_CHECKING
 
-from .budgets import best_within, pareto_front
+from .budgets import best_in_time, best_within, pareto_front
 from .checks import check, is_number
+
+if TYPE_CHECKING:
+    from .runtime import StitchRuntime
 
 # Relative; together they keep a settled controller within 10 % of its target.
 TOO_SLOW = 0.05  # excess over the target that triggers a cheaper stitch
 HEADROOM = 0.03  # margin below the target that a better stitch must leave
 STEP = 0.15  # relative change of the recent load that invalidates older measurements
 ERROR = 3.7  # two standard errors of a median of n times, in units of MAD / sqrt(n)
-RECENT = 5  # calls that a decision requires; their median is the recent load
+RECENT = 5  # calls or batches whose median is the recent load
 MEMORY = 30  # maximum number of calls in the median of a stable load
 WARM_UP = 1  # first calls, whose times are discarded
+RESERVE = 0.05  # of the time until a deadline
 
 
 class BudgetController:
@@ -43,7 +48,7 @@ class BudgetController:
             milliseconds of a latency table, or FLOPs.
         scores: Scores of the candidates, of which only the Pareto front is run. By
             default the costs are the scores, and higher is better.
-        target_ms: Target time of a call in milliseconds; exclusive with ``target_fps``.
+        target_fps: Target number of calls per second.
         load: Milliseconds per unit of cost, if known, such as 1 for a latency table. It
             determines the first stitch; by default the cheapest one runs first.
     """
@@ -54,17 +59,15 @@ class BudgetController:
         scores: Mapping[int, float] | None = None,
         higher_is_better: bool = True,
         *,
-        target_ms: float | None = None,
-        target_fps: float | None = None,
+        target_fps: float,
         load: float | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         positive = costs and all(0 < c < math.inf for c in costs.values())
         check(positive, 'costs', dict(costs), 'positive costs by stitch id')
-        given = [t for t in (target_ms, target_fps) if t is not None]
-        one = len(given) == 1 and is_number(given[0]) and given[0] > 0
-        check(one, '--target-fps', given, 'either target_ms or target_fps, positive')
-        self.target_ms = 1000 / target_fps if target_ms is None else target_ms
+        positive = is_number(target_fps) and target_fps > 0
+        check(positive, '--target-fps', target_fps, 'a positive number')
+        self.target_ms = 1000 / target_fps
         if scores is None:
             scores, higher_is_better = costs, True
         # Ascending in cost and score: the last one is the best.
@@ -148,3 +151,27 @@ class BudgetController:
         self._index, self._stepped_up, self._waited = index, stepped_up, 0
         # Costs are approximate, so times of other stitches do not count.
         self._ratios.clear()
+
+
+class Deadline:
+    """Switches a runtime to the best stitch that finishes all images in time.
+
+    Stitches are expected to take :meth:`StitchRuntime.front`, times the median load of
+    the last batches: the time measured, with reading and writing, over that expected.
+    """
+
+    def __init__(self, runtime: 'StitchRuntime', seconds: float) -> None:
+        self._runtime, self._front = runtime, runtime.front()
+        self._end, self._loads = time.monotonic() + seconds, deque([1.0], maxlen=RECENT)
+
+    def begin(self, left: int) -> None:
+        """Select a stitch for the ``left`` images: the fastest if none is in time."""
+        self._begin = time.monotonic()
+        slack = 1000 * (1 - RESERVE) * (self._end - self._begin) / median(self._loads)
+        self.stitch = best_in_time(self._front, slack, left) or next(iter(self._front))
+        self._runtime.set_stitch(*self.stitch[::-1])
+
+    def end(self, number: int) -> None:
+        """Record the load of a batch of ``number`` images."""
+        elapsed = 1000 * (time.monotonic() - self._begin)
+        self._loads.append(elapsed / number / self._front[self.stitch])

@@ -58,15 +58,14 @@ def check_size(folder: str | os.PathLike, file: Mapping) -> Path:
     """Return the path of a file of a manifest after checking its size.
 
     Raises:
-        ValueError: If the file is outside the folder, for example through a link, or
+        ValueError: If the file is outside of the folder, by its name or as a link, or
             its size differs from the manifest.
     """
     path = Path(folder, file['name'])
     # Files of the hub's cache are links into one folder, the manifest included.
     places = Path(folder).resolve(), Path(folder, MANIFEST).resolve().parent
-    inside = path.resolve().parent in places
-    if not inside:
-        raise ValueError(f'{path} is a link out of the folder: expected a file inside')
+    if path.resolve().parent not in places:
+        raise ValueError(f'{path} is outside of the folder, or a link out of it')
     found, wanted = path.stat().st_size if path.is_file() else 0, file['bytes']
     if found != wanted:
         expected = f'{wanted}, as in {MANIFEST}; {DAMAGED}'
@@ -94,9 +93,7 @@ def open_graph(
 ) -> Run:
     """Validate and open a graph of a manifest; see :func:`check_whole`."""
     path = check_whole(folder, file)
-    run = OPENERS[kind](path, threads, file.get('options', {}))
-    check_whole(folder, file)  # it may have been replaced meanwhile
-    return run
+    return OPENERS[kind](path, threads, file.get('options', {}))
 
 
 def open_onnx(path: Path, threads: int, options: Mapping) -> Run:

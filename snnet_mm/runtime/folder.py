@@ -6,23 +6,17 @@ import itertools
 import json
 import os
 import shutil
-import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from statistics import median
 from typing import NamedTuple
 
 import numpy as np
 
+from .budget_controller import Deadline
 from .checks import check, is_whole
-from .deadline import best_in_time
 from .image_io import ImageFile, as_png, describe, list_image_files, read_image
-from .runtime import StitchRuntime
 
 STATE = '.predict'  # folder of unfinished files, and of boxes and classes by image
-MARGIN = 0.95  # fraction of the remaining time that is planned for
-RECENT = 5  # batches whose median load is extrapolated
 Predict = Callable[[list[np.ndarray]], Sequence]
 
 
@@ -32,30 +26,6 @@ class Summary(NamedTuple):
     predicted: int
     before: int
     unreadable: dict[str, str]
-
-
-class Deadline:
-    """Switches a runtime to the best stitch that finishes all images in time.
-
-    Stitches are expected to take :meth:`StitchRuntime.front`, times the median load of
-    the last batches: the time measured, with reading and writing, over that expected.
-    """
-
-    def __init__(self, runtime: StitchRuntime, seconds: float) -> None:
-        self._runtime, self._front = runtime, runtime.front()
-        self._end, self._loads = time.monotonic() + seconds, deque([1.0], maxlen=RECENT)
-
-    def begin(self, left: int) -> None:
-        """Select a stitch for the ``left`` images: the fastest if none is in time."""
-        self._begin = time.monotonic()
-        slack = 1000 * MARGIN * (self._end - self._begin) / median(self._loads)
-        self.stitch = best_in_time(self._front, slack, left) or next(iter(self._front))
-        self._runtime.set_stitch(*self.stitch[::-1])
-
-    def end(self, number: int) -> None:
-        """Record the load of a batch of ``number`` images."""
-        elapsed = 1000 * (time.monotonic() - self._begin)
-        self._loads.append(elapsed / number / self._front[self.stitch])
 
 
 class Folder:
@@ -152,12 +122,12 @@ class Folder:
                 yield i, json.loads(path.read_bytes())
 
     def _csv(self) -> Iterator[bytes]:
-        file, names = io.StringIO(), dict(enumerate(self.classes))
+        file = io.StringIO()
         rows = csv.writer(file)
         rows.writerow(['image', 'label', 'class', 'score'])
         for _, found in self._records():
             label = found['label']
-            name = names.get(label, label)
+            name = self.classes[label] if label < len(self.classes) else label
             rows.writerow([found['image'], label, name, found['score']])
         yield file.getvalue().encode()
 

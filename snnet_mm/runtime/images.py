@@ -22,24 +22,21 @@ def resize_image(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     if image.shape[:2] == size:
         return image
 
-    def neighbours(length: int, wanted: int) -> tuple[np.ndarray, ...]:
+    def taps(length: int, wanted: int, exact_ends: bool) -> tuple[np.ndarray, ...]:
         scale = 1 / (wanted / length)
         place = ((np.arange(wanted) + 0.5) * scale - 0.5).astype(np.float32)
         begin = np.floor(place).astype(np.intp)
-        return begin, place - begin.astype(np.float32)
+        share = place - begin.astype(np.float32)
+        if exact_ends:
+            share[(begin < 0) | (begin >= length - 1)] = 0
+        neighbours = (i.clip(0, length - 1) for i in (begin, begin + 1))
+        weights = (np.rint(x * FIXED).astype(np.int32) for x in (1 - share, share))
+        return *neighbours, *weights
 
-    def taps(begin: np.ndarray, share: np.ndarray, length: int) -> tuple:
-        weights = (
-            np.rint(part * FIXED).astype(np.int32) for part in (1 - share, share)
-        )
-        return *(i.clip(0, length - 1) for i in (begin, begin + 1)), *weights
-
-    (height, width), pixels = image.shape[:2], image.astype(np.int32)
-    begin, share = neighbours(width, size[1])
-    share[(begin < 0) | (begin >= width - 1)] = 0
-    left, right, a, b = taps(begin, share, width)
+    pixels = image.astype(np.int32)
+    left, right, a, b = taps(image.shape[1], size[1], True)
     pixels = pixels[:, left] * a[:, None] + pixels[:, right] * b[:, None]
-    top, bottom, a, b = taps(*neighbours(height, size[0]), height)
+    top, bottom, a, b = taps(image.shape[0], size[0], False)
     a, b, pixels = a[:, None, None], b[:, None, None], pixels >> 4
     pixels = ((pixels[top] * a >> 16) + (pixels[bottom] * b >> 16) + 2) >> 2
     return pixels.clip(0, 255).astype(np.uint8)

@@ -37,9 +37,7 @@ def paint(
     if isinstance(found, Detections):
         kept = found.scores >= score_thr
         found = Detections(*(None if x is None else x[kept] for x in found))
-        number = max([len(classes), *(found.labels + 1)])
-        colours = _colours(palette, number)
-        return _paint_objects(image, found, classes, colours, opacity)
+        return _paint_objects(image, found, classes, palette, opacity)
     if found.ndim == 1:
         return image
     if found.dtype.kind == 'f':
@@ -70,23 +68,20 @@ def _paint_objects(
     image: np.ndarray,
     found: Detections,
     classes: Sequence[str],
-    colours: np.ndarray,
+    palette: Sequence[Sequence[int]],
     opacity: float,
 ) -> np.ndarray:
-    import supervision
+    import supervision as sv
 
+    colours = _colours(palette, max([len(classes), *(found.labels + 1)]))
+    color = sv.ColorPalette([sv.Color(*map(int, colour)) for colour in colours])
     objects, names = found.to_supervision(), dict(enumerate(classes))
-    palette = supervision.ColorPalette(
-        [supervision.Color(*map(int, colour)) for colour in colours]
-    )
     scene = np.ascontiguousarray(image[..., ::-1])  # supervision expects BGR
     if found.masks is not None:
-        masks = supervision.MaskAnnotator(color=palette, opacity=opacity)
-        scene = masks.annotate(scene, objects)
-    scene = supervision.BoxAnnotator(color=palette).annotate(scene, objects)
+        scene = sv.MaskAnnotator(color, opacity).annotate(scene, objects)
+    scene = sv.BoxAnnotator(color).annotate(scene, objects)
     labels = [
         f'{names.get(int(label), label)} {score:.2f}'
         for label, score in zip(found.labels, found.scores, strict=True)
     ]
-    scene = supervision.LabelAnnotator(color=palette).annotate(scene, objects, labels)
-    return scene[..., ::-1]
+    return sv.LabelAnnotator(color).annotate(scene, objects, labels)[..., ::-1]

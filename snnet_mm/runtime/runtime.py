@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -70,12 +70,12 @@ class StitchRuntime:
     ) -> None:
         self.folder, self.threads, self._most = Path(folder), threads, sessions
         check(sessions > 0, 'sessions', sessions, '1 or more')
-        self.manifest = manifest = read_manifest(self.folder)
-        for file in files_of(manifest):
+        self.manifest = read_manifest(self.folder)
+        for file in files_of(self.manifest):
             if file.get('format', 'onnx') in OPENERS:
                 check_size(self.folder, file)
         #: Entries of the manifest by stitch id.
-        self.stitches = {stitch['id']: stitch for stitch in manifest['stitches']}
+        self.stitches = {stitch['id']: stitch for stitch in self.manifest['stitches']}
         self._files = dict(self._choosable(precision))
         self._steps = Steps(self.manifest)
         self._image_size = tuple(image_size or self._steps.size)
@@ -126,16 +126,14 @@ class StitchRuntime:
         scores, higher = self._scores()
         front = pareto_front(column, scores, higher)
         best, cheapest = best_within(front, limit), next(iter(front))
-        minimum = 'at least {}, the cost of stitch {} in {}'.format(
-            UNITS[cost].budget(front[cheapest]), *cheapest[::-1]
-        )
+        least, (precision, stitch) = UNITS[cost].budget(front[cheapest]), cheapest
+        minimum = f'at least {least}, the cost of stitch {stitch} in {precision}'
         check(best or fallback, 'budget', budget, minimum)
         best = best or cheapest
+        if cost != 'latency':
+            column = {key: BITS.get(key[0], 32) for key in scores}
         equal = [k for k in scores if k[1] == best[1] and scores[k] == scores[best]]
-        if len(equal) > 1:
-            times = self._times(equal) if cost == 'latency' else {}
-            best = min(equal, key=lambda k: times.get(k, BITS.get(k[0], 32)))
-        self._set(best)
+        self._set(min(equal, key=column.get))
         return best[1]
 
     def hold(self, fps: float | None) -> None:
@@ -145,8 +143,8 @@ class StitchRuntime:
         """
         controller = None
         if fps is not None:
-            costs, (scores, higher) = self.latencies(), self._scores()
-            controller = BudgetController(costs, scores, higher, target_fps=fps, load=1)
+            settings = dict(target_fps=fps, load=1)
+            controller = BudgetController(self.latencies(), *self._scores(), **settings)
             for key in (*[*controller.costs][: self._most - 1], controller.stitch):
                 self._session(key)
         with self._lock:
@@ -157,16 +155,16 @@ class StitchRuntime:
 
         They are measured once, on noise, and cached beside the graphs if possible.
         """
-        return self._times(self._files)
+        with self._measuring:
+            if not self._latencies:
+                self._latencies = self._read_latencies()
+            return dict(self._latencies)
 
     def front(self) -> dict[Key, float]:
         """Milliseconds of the stitches on the Pareto front, fastest first."""
-        times, (scores, higher) = self.latencies(), self._scores()
-        return pareto_front(times, scores, higher)
+        return pareto_front(self.latencies(), *self._scores())
 
-    def __call__(
-        self, image: np.ndarray
-    ) -> np.ndarray | Detections | Panoptic | tuple[np.ndarray, ...]:
+    def __call__(self, image: np.ndarray) -> np.ndarray | Detections | Panoptic:
         """Predict an image ``(H, W, 3)`` of uint8 RGB.
 
         Images of other numbers of channels are in the order in which mm loads them.
@@ -280,15 +278,10 @@ class StitchRuntime:
             return self._column('flops'), True
         return scores, ranked['higher_is_better']
 
-    def _times(self, keys: Collection[Key]) -> dict[Key, float]:
-        with self._measuring:
-            if new := {*keys} - {*self._latencies}:
-                self._latencies |= self._read_latencies(sorted(new))
-            return {key: self._latencies[key] for key in keys}
-
-    def _read_latencies(self, keys: Collection[Key]) -> dict[Key, float]:
+    def _read_latencies(self) -> dict[Key, float]:
+        """Read cached latencies; measure and cache those that are missing."""
         path, text = self.folder / LATENCIES, json.dumps(self.manifest, sort_keys=True)
-        kinds = {self._files[key]['format'] for key in keys}
+        kinds = {file['format'] for file in self._files.values()}
         modules = [import_module(RUNTIMES[kind]) for kind in sorted(kinds)]
         runtimes = ', '.join(f'{m.__name__} {m.__version__}' for m in modules)
         setup = f'{processor()}, {usable_cores()} cores, threads: {self.threads}, '
@@ -301,9 +294,9 @@ class StitchRuntime:
         except (OSError, RecursionError, TypeError, ValueError):
             kept, known = {}, {}
         times = {name: ms for name, ms in known.items() if is_number(ms) and ms > 0}
-        names = {key: self._files[key]['name'] for key in keys}
-        if new := {key: name for key, name in names.items() if name not in times}:
-            times |= {new[key]: ms for key, ms in self._measure([*new]).items()}
+        names = {key: file['name'] for key, file in self._files.items()}
+        if new := [key for key, name in names.items() if name not in times]:
+            times |= {names[key]: ms for key, ms in self._measure(new).items()}
             temporary = path.with_name(f'.{LATENCIES}.{os.getpid()}')
             with suppress(OSError):  # read-only folder: measured again each time
                 temporary.write_text(json.dumps(kept | {setup: times}, indent=1))

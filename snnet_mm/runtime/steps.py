@@ -1,7 +1,7 @@
 """Pre- and postprocessing of a graph, as the manifest specifies."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,7 +53,12 @@ class Steps:
         predicted: list = [None] * len(images)
         for members in groups.values():
             batch = np.stack([prepared[i][0] for i in members])
-            for i, found in zip(members, self._raw(run, batch), strict=True):
+            if self.objects:
+                outputs = zip(*run(batch), strict=True)
+            else:
+                maps = 'resize' in self.after  # classifiers output no maps
+                outputs = self._maps(run, batch) if maps else run(batch)[0]
+            for i, found in zip(members, outputs, strict=True):
                 predicted[i] = self._decide(found, images[i].shape[:2], prepared[i][1])
         return predicted
 
@@ -62,14 +67,13 @@ class Steps:
         pixels = resize_image(image, self._fit(image.shape[:2]))
         if self.before['channels']['order'] == 'BGR':
             pixels = pixels[..., ::-1]
-        filled = self._pad(pixels).transpose(2, 0, 1).astype(np.float32)
-        return filled, pixels.shape[:2]
-
-    def _raw(self, run: Run, pixels: np.ndarray) -> Iterable:
-        """Return the maps or scores of each image of a batch ``(B, C, H, W)``."""
-        if self.objects:
-            return zip(*run(pixels), strict=True)
-        return self._maps(run, pixels) if 'resize' in self.after else run(pixels)[0]
+        size, padded = pixels.shape[:2], self._padded(pixels.shape[:2])
+        if padded != size:
+            filled = np.empty((*padded, self.channels), np.float32)
+            filled[:] = self.before['pad']['value']
+            filled[: size[0], : size[1]] = pixels
+            pixels = filled
+        return pixels.transpose(2, 0, 1).astype(np.float32), size
 
     def _decide(
         self, found: Any, size: tuple[int, int], resized: tuple[int, int]
@@ -78,7 +82,7 @@ class Steps:
         if self.objects:
             factors = resized[1] / size[1], resized[0] / size[0]
             return place(found, self.objects, size, factors, resized)
-        if 'resize' not in self.after:  # classifiers output no maps
+        if 'resize' not in self.after:
             if 'sigmoid' in self.after:
                 return 1 / (1 + np.exp(-found))
             exponents = np.exp(found - found.max())
@@ -120,22 +124,12 @@ class Steps:
             for length, low in zip(size, least, strict=True)
         )
 
-    def _pad(self, pixels: np.ndarray) -> np.ndarray:
-        size = self._padded(pixels.shape[:2])
-        if pixels.shape[:2] == size:
-            return pixels
-        filled = np.empty((*size, self.channels), np.float32)
-        filled[:] = self.before['pad']['value']
-        filled[: len(pixels), : pixels.shape[1]] = pixels
-        return filled
-
     def _maps(self, run: Run, pixels: np.ndarray) -> np.ndarray:
         """Return maps of images, averaged with their mirrored images if configured."""
         flip = self.before.get('flip_average')
-        if flip and flip.get('of') == 'image' and 'windows' in self.before:
-            both = (self._slide(run, image) for image in (pixels, pixels[..., ::-1]))
-            maps, mirrored = both
-            return (maps + mirrored[..., ::-1]) / 2
+        if flip and flip['of'] == 'image' and 'windows' in self.before:
+            maps = self._slide(run, pixels)
+            return (maps + self._slide(run, pixels[..., ::-1])[..., ::-1]) / 2
         return self._slide(run, pixels, bool(flip))
 
     def _slide(self, run: Run, pixels: np.ndarray, flip: bool = False) -> np.ndarray:

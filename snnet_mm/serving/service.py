@@ -16,8 +16,8 @@ from ray import serve
 from ray.serve import metrics
 
 from snnet_mm.runtime import StitchRuntime
+from snnet_mm.runtime.budgets import best_in_time
 from snnet_mm.runtime.checks import check
-from snnet_mm.runtime.deadline import best_in_time
 from snnet_mm.runtime.image_io import FORMATS, as_png, describe, read_image
 
 MAX_BYTES = MAX_PIXELS = 20_000_000  # of a body, and of its image

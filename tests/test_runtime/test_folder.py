@@ -21,35 +21,27 @@ def mask_of(image):
     return image[..., 0].astype(np.int64) % 7
 
 
-def depth_of(image):
-    return image[..., 0] * np.float32(0.4004)  # metres, of up to 102
-
-
 def objects_of(image):
-    """One box for each row, whose mask is the upper half."""
-    height, width = image.shape[:2]
+    """None, one or two boxes."""
     number = int(image[0, 0, 0]) % 3
-    boxes = np.tile(np.float32([1, 0, width, height // 2]), (number, 1))
-    masks = np.zeros((number, height, width), bool)
-    masks[:, : height // 2, 1:] = True
-    labels = np.arange(number) % 3
-    return Detections(boxes, np.linspace(0.9, 0.5, number), labels, masks)
+    boxes = np.tile(np.float32([1, 0, image.shape[1], 4]), (number, 1))
+    return Detections(boxes, np.linspace(0.9, 0.5, number), np.arange(number), None)
 
 
 def probabilities_of(image):
     return np.eye(3)[int(image[0, 0, 0]) % 3] * 0.5 + 0.1
 
 
-CALLS = dict(segmentation=mask_of, depth=depth_of)
-CALLS |= dict(detection=objects_of, classification=probabilities_of)
+CALLS = dict(
+    segmentation=mask_of, detection=objects_of, classification=probabilities_of
+)
 
 
 def predict(task, source, out, **settings):
     def call(images):
         return [CALLS[task](image) for image in images]
 
-    settings = dict(batch_size=2) | settings
-    return predict_folder(call, Folder(source, out, task, CLASSES), **settings)
+    return predict_folder(call, Folder(source, out, task, CLASSES), 2, **settings)
 
 
 @pytest.fixture
@@ -71,60 +63,39 @@ def names_in(folder):
     return {str(p.relative_to(folder)) for p in paths}
 
 
-def test_masks_and_depths(images, tmp_path):
-    source, reports = tmp_path / 'images', []
-    done = predict(
-        'segmentation', source, tmp_path / 'a', report=lambda *n: reports.append(n)
-    )
+def test_predict_folder_masks(images, tmp_path):
+    source, out, reports = tmp_path / 'images', tmp_path / 'out', []
+    done = predict('segmentation', source, out, report=lambda *n: reports.append(n))
     assert done == (10, 0, {})
     assert reports == [(n, 10) for n in (0, 2, 4, 6, 8, 10)]
-    assert names_in(tmp_path / 'a') == {*images}
-    predict('depth', source, tmp_path / 'b')
+    assert names_in(out) == {*images}
     for name, image in images.items():
-        mask = cv2.imread(str(tmp_path / 'a' / name), cv2.IMREAD_UNCHANGED)
+        mask = cv2.imread(str(out / name), cv2.IMREAD_UNCHANGED)
         assert_array_equal(mask, mask_of(image))
-        depth = cv2.imread(str(tmp_path / 'b' / name), cv2.IMREAD_UNCHANGED)
-        assert depth.dtype == np.uint16
-        wanted = np.minimum(np.round(image[..., 0] * 400.4), 65535)
-        assert abs(depth - wanted).max() <= 1
-        assert depth.max() == 65535
     # A second run predicts nothing.
-    assert predict('segmentation', source, tmp_path / 'a') == (0, 10, {})
+    assert predict('segmentation', source, out) == (0, 10, {})
 
 
-def read_coco(path):
-    found = json.loads(path.read_text())
-    assert found['categories'] == [
-        dict(id=i, name=name) for i, name in enumerate(CLASSES, start=1)
-    ]
-    return {i['id']: i for i in found['images']}, found['annotations']
-
-
-def test_boxes_are_in_the_format_of_coco(images, tmp_path):
+def test_predict_folder_objects_as_coco(images, tmp_path):
     predict('detection', tmp_path / 'images', tmp_path / 'out')
     kept = {f'.predict/{name[:-4]}.json' for name in images}
     assert names_in(tmp_path / 'out') == {'predictions.json', *kept}
-    about, annotations = read_coco(tmp_path / 'out/predictions.json')
-    assert [about[i]['file_name'] for i in sorted(about)] == sorted(images)
-    for i, image in about.items():
+    written = json.loads((tmp_path / 'out/predictions.json').read_text())
+    annotations, categories = written['annotations'], written['categories']
+    assert categories == [dict(id=i, name=n) for i, n in enumerate(CLASSES, 1)]
+    assert [image['file_name'] for image in written['images']] == sorted(images)
+    for image in written['images']:
         pixels = images[image['file_name']]
-        wanted, own = objects_of(pixels), [a for a in annotations if a['image_id'] == i]
+        own = [a for a in annotations if a['image_id'] == image['id']]
+        wanted = objects_of(pixels)
         assert (image['height'], image['width']) == pixels.shape[:2]
-        assert len(own) == len(wanted.boxes)
-        for k, found in enumerate(own):
-            left, top, right, bottom = wanted.boxes[k].tolist()
-            assert found['bbox'] == [left, top, right - left, bottom - top]
-            assert found['category_id'] == wanted.labels[k] + 1
-            assert found['score'] == pytest.approx(wanted.scores[k])
-            assert found['area'] == wanted.masks[k].sum()
-            runs = found['segmentation']  # column by column
-            values = np.arange(len(runs['counts'])) % 2 == 1
-            mask = np.repeat(values, runs['counts']).reshape(runs['size'], order='F')
-            assert_array_equal(mask, wanted.masks[k])
+        assert [a['category_id'] for a in own] == (wanted.labels + 1).tolist()
+        assert [a['score'] for a in own] == pytest.approx(wanted.scores)
+        assert all(a['bbox'] == [1, 0, image['width'] - 1, 4] for a in own)
     assert len({a['id'] for a in annotations}) == len(annotations) > 5
 
 
-def test_classes(images, tmp_path):
+def test_predict_folder_classes_as_csv(images, tmp_path):
     predict('classification', tmp_path / 'images', tmp_path / 'out')
     rows = list(csv.DictReader((tmp_path / 'out/predictions.csv').open()))
     assert [row['image'] for row in rows] == sorted(images)
@@ -161,7 +132,7 @@ def test_predict_folder_killed_loses_nothing_and_repeats_nothing(
         assert (out / name).read_bytes() == (whole / name).read_bytes()
 
 
-def test_broken_images_are_listed(images, tmp_path):
+def test_predict_folder_lists_broken_images(images, tmp_path):
     source, out = tmp_path / 'images', tmp_path / 'out'
     path = source / 'sub/torn.jpg'
     Image.fromarray(np.zeros((90, 90, 3), np.uint8)).save(path)
@@ -211,10 +182,10 @@ class Runtime:
         self.ran.append((precision, stitch))
 
 
-def test_deadline_is_used_up_and_held(monkeypatch):
+def test_deadline_is_used_up_and_kept(monkeypatch):
     """100 images, 350 s; the last 40 take twice as long."""
     now, runtime = [0.0], Runtime()
-    monkeypatch.setattr('snnet_mm.runtime.folder.time.monotonic', lambda: now[0])
+    monkeypatch.setattr('time.monotonic', lambda: now[0])
     deadline = Deadline(runtime, 350)
     for left in range(100, 0, -2):
         deadline.begin(left)
@@ -232,6 +203,5 @@ def test_deadline_is_used_up_and_held(monkeypatch):
 def test_predict_folder_deadline_switches_between_batches(images, tmp_path):
     runtime = Runtime()
     deadline = Deadline(runtime, 1e6)
-    predict('depth', tmp_path / 'images', tmp_path / 'out', deadline=deadline)
+    predict('segmentation', tmp_path / 'images', tmp_path / 'out', deadline=deadline)
     assert runtime.ran == [('int8', 2)] * 5
-    assert len(names_in(tmp_path / 'out')) == 10

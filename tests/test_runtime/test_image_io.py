@@ -10,7 +10,7 @@ from snnet_mm.runtime import Detections, Panoptic
 from snnet_mm.runtime.image_io import as_png, describe, list_image_files, read_image
 
 
-def test_list_images_paths_of_lists_and_stems_that_differ(tmp_path):
+def test_list_image_files_of_folder_and_of_list(tmp_path):
     """Paths are relative to the list; outputs keep apart what has equal stems."""
     source, out = tmp_path / 'images', tmp_path / 'images/out'
     for name in ('0_5.png', '0_8.png', '0_8.bmp', 'sub/1_8.png', 'out/0_8.png'):
@@ -25,47 +25,42 @@ def test_list_images_paths_of_lists_and_stems_that_differ(tmp_path):
         (source / '0_5.png', '0_5.png', '0_5'),
         (source / 'sub/1_8.png', 'sub/1_8.png', 'sub/1_8'),
     ]
+    (tmp_path / 'empty').mkdir()
     for wrong in (source / '0_5.png', tmp_path / 'none', tmp_path / 'empty'):
-        (tmp_path / 'empty').mkdir(exist_ok=True)
         with pytest.raises(ValueError, match='source=.* is invalid'):
             list_image_files(wrong, out)
     with pytest.raises(ValueError, match='out=.* is invalid'):
         list_image_files(source, source)
 
 
-def test_images_are_read_as_by_opencv(tmp_path):
+def test_read_image_equals_opencv(tmp_path):
     """JPEG, turned by its EXIF data, and grey, with a palette or transparent."""
     pixels = cv2.resize(np.random.default_rng(0).random((4, 5, 3)), (50, 40))
     image, exif = Image.fromarray((255 * pixels).astype(np.uint8)), Image.Exif()
     exif[0x0112] = 6
     image.save(tmp_path / 'turned.jpg', exif=exif)
-    for mode in ('L', 'P', 'RGBA', 'RGB'):
+    for mode in ('L', 'P', 'RGBA'):
         image.convert(mode).save(tmp_path / f'{mode}.png')
     for path in tmp_path.iterdir():
-        wanted = cv2.imread(str(path))[..., ::-1]
-        assert_array_equal(read_image(path), wanted)
+        assert_array_equal(read_image(path), cv2.imread(str(path))[..., ::-1])
         assert read_image(path).dtype == np.uint8
 
 
-def pixels_of(content, path):
-    path.write_bytes(content)
-    return cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
-
-
 def test_as_png_keeps_classes_and_millimetres(tmp_path):
-    masks = np.arange(6).reshape(2, 3)
+    masks, path = np.arange(6).reshape(2, 3), tmp_path / 'a.png'
     depths = np.float32([[0.5, 99, -1], [np.nan, np.inf, -np.inf]])
     for found, wanted in (
         (masks, masks.astype(np.uint8)),
         (masks + 300, (masks + 300).astype(np.uint16)),
         (depths, np.uint16([[500, 65535, 0], [0, 0, 0]])),
     ):
-        pixels = pixels_of(as_png(found), tmp_path / 'a.png')
+        path.write_bytes(as_png(found))
+        pixels = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
         assert pixels.dtype == wanted.dtype
         assert_array_equal(pixels, wanted)
 
 
-def test_describe_gives_top_class_objects_and_segments():
+def test_describe_class_objects_and_segments():
     assert describe(np.float32([0.25, 0.75]), 2) == dict(label=1, score=0.75)
     boxes = np.float32([[1, 2, 4, 6]])
     found = Detections(boxes, np.float32([0.5]), np.array([2]), None)

@@ -1,4 +1,4 @@
-"""Predictions painted on images."""
+"""Predictions painted on images, and objects for supervision."""
 
 import numpy as np
 import pytest
@@ -9,27 +9,28 @@ GREY = np.full((12, 16, 3), 100, np.uint8)
 PALETTE = [[200, 0, 0], [0, 200, 50]]
 
 
-def test_maps_have_the_colours_of_their_classes_or_are_grey():
+def test_paint_classes():
     classes = np.zeros((12, 16), int)
     classes[:, 8:] = 1
     painted = paint(GREY, classes, palette=PALETTE, opacity=0.25)
     assert painted.dtype == np.uint8
     assert painted[0, 0].tolist() == [125, 75, 75]
     assert painted[0, 8].tolist() == [75, 125, 88]
+    # Without a palette all classes differ.
+    painted = paint(GREY[:1], np.arange(16)[None], opacity=1)
+    assert len({tuple(pixel) for pixel in painted[0]}) == 16
+    # Probabilities are not drawn.
+    assert np.array_equal(paint(GREY, np.float32([0.2, 0.8])), GREY)
+
+
+def test_paint_depths_grey_where_finite():
     metres = np.ones((12, 16), np.float32)
     metres[:, 8:] = 4
-    painted = paint(GREY, metres, opacity=1)
-    assert painted[0, 0].tolist() == [191] * 3
-    assert painted[0, 8].tolist() == [0] * 3
     metres[0, :3] = np.nan, np.inf, -1
     painted = paint(GREY, metres, opacity=1)
     assert painted[0, :4, 0].tolist() == [100, 100, 255, 191]
     assert painted[0, 8].tolist() == [0] * 3
     assert np.array_equal(paint(GREY, np.full_like(metres, np.nan)), GREY)
-    # Without a palette all classes differ.
-    painted = paint(GREY[:1], np.arange(16)[None], opacity=1)
-    assert len({tuple(pixel) for pixel in painted[0]}) == 16
-    assert np.array_equal(paint(GREY, np.float32([0.2, 0.8])), GREY)
 
 
 IMAGE = np.full((60, 120, 3), 100, np.uint8)
@@ -39,22 +40,27 @@ BOXES = np.float32([[20, 10, 110, 57.2], [0, 0, 300, 9]])
 FOUND = Detections(BOXES, np.float32([0.9, 0.2]), np.array([1, 0]), MASKS)
 
 
-def test_objects_have_masks_boxes_and_names():
+def test_paint_objects_and_segments():
     pytest.importorskip('supervision')
     painted = paint(IMAGE, FOUND, ['car', 'sky'], PALETTE, opacity=0.5)
-    inside = painted[53, 65].tolist()
-    assert inside == pytest.approx([50, 150, 75], abs=1)
+    assert painted[53, 65].tolist() == pytest.approx([50, 150, 75], abs=1)
     assert painted[50, 65].tolist() == [100] * 3
-    assert (painted[11, 40:111] == PALETTE[1]).all()
-    assert (painted[57, 20:111] == PALETTE[1]).all()
+    assert (painted[[11, 57], 40:111] == PALETTE[1]).all()
     assert (IMAGE == 100).all()
     for names, least in ((['car', 'see'], 0.3), (['car', 'sky'], 0.1)):
         other = paint(IMAGE, FOUND, names, PALETTE, 0.5, least)
         assert (other != painted).any()
     assert np.array_equal(paint(IMAGE, FOUND, score_thr=0.95), IMAGE)
-    nothing = Detections(*(x[:0] for x in FOUND))
-    assert np.array_equal(paint(IMAGE, nothing), IMAGE)
     segments = np.zeros((60, 120), np.int32)
     segments[30:] = 1001
     painted = paint(IMAGE, Panoptic(segments, None), ['sky', 'car'], PALETTE)
     assert painted[45, 60].tolist() == pytest.approx([50, 150, 75], abs=1)
+
+
+def test_detections_to_supervision():
+    pytest.importorskip('supervision')
+    theirs = FOUND.to_supervision()
+    assert theirs.area.tolist() == [40, 0]  # of the masks
+    assert theirs[theirs.class_id == 0].xyxy.tolist() == [[0, 0, 300, 9]]
+    assert theirs.confidence.tolist() == pytest.approx([0.9, 0.2])
+    assert FOUND._replace(masks=None).to_supervision().area[1] == 2700

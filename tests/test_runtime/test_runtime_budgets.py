@@ -1,8 +1,8 @@
-"""Budgets in words, and the best stitch within them."""
+"""Budgets in words, and the best stitch within them or in time."""
 
 import pytest
 
-from snnet_mm.runtime.budgets import UNITS, best_within, parse_budget
+from snnet_mm.runtime.budgets import UNITS, best_in_time, best_within, parse_budget
 
 
 @pytest.mark.parametrize(
@@ -12,49 +12,63 @@ from snnet_mm.runtime.budgets import UNITS, best_within, parse_budget
         ('4.1M', 'params', 4100000),  # not 4099999.9999999995
         (' 2.5 ms ', 'latency', 2.5),
         ('300MB', 'memory', 300e6),
+        (' 12.5 %', 'share', 0.125),
     ],
 )
-def test_budgets_are_read_and_written(text, cost, limit):
+def test_parse_budget_and_its_text(text, cost, limit):
     budget = parse_budget(text)
     assert budget == (cost, limit)
-    assert str(budget) == UNITS[cost].budget(limit)
+    assert str(budget) == text.replace(' ', '')
     assert parse_budget(str(budget)) == budget
 
 
-@pytest.mark.parametrize(
-    ('text', 'limit'), [('50%', 100), (' 12.5 %', 25), ('100%', 200), ('0.5%', 1)]
-)
-def test_shares_are_of_the_largest_flops(text, limit):
-    budget = parse_budget(text)
-    assert str(budget) == text.replace(' ', '')
-    assert budget.of([40, 200, 3]) == ('flops', limit)
+def test_budget_of_share_is_flops():
+    assert parse_budget('12.5%').of([40, 200, 3]) == ('flops', 25)
     assert parse_budget('2G').of([40]) == ('flops', 2e9)
 
 
-def test_a_written_budget_buys_the_cost():
+def test_unit_writes_budget_that_allows_cost():
     texts = {394_801: '0.0003949G', 12_345_000_000_000: '12350G', 10**9: '1G'}
     for flops, text in (texts | {3 * 1.1e9: '3.3G'}).items():
         assert UNITS['flops'].budget(flops) == text
         assert parse_budget(text).limit >= flops * (1 - 1e-12)
 
 
-@pytest.mark.parametrize(
-    'text', ['120', 120, '3KB', '0.0ms', '', 'nanG', '1e3G', '0%', '-5%', '%']
-)
-def test_nonsense_is_refused_and_says_what_is_allowed(text):
-    words = rf"budget={text!r} is .*'120G' \(multiply-accumulates.*option: --budget"
-    with pytest.raises(ValueError, match=words):
+@pytest.mark.parametrize('text', ['120', 120, '3KB', '0.0ms', '', '1e3G', '-5%', '%'])
+def test_parse_budget_invalid_text(text):
+    with pytest.raises(ValueError, match=f'budget={text!r} is .*option: --budget'):
         parse_budget(text)
 
 
-def test_parse_budget_refuses_unknown_costs():
+def test_parse_budget_other_cost_than_known():
     known = 'flops', 'latency'
     assert parse_budget('50%', '--budgets', known) == ('share', 0.5)
-    words = r"budgets='3M' .* in %, G, ms .option: --budgets"
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ValueError, match="budgets='3M' .* in %, G, ms "):
         parse_budget('3M', '--budgets', known)
 
 
-def test_best_within_is_the_last_that_fits():
+def test_best_within_is_last_that_fits():
     front = dict(a=1, b=3, c=2)  # times that were learnt need not ascend
     assert [best_within(front, limit) for limit in (0.5, 1, 2, 9)] == [None, *'acc']
+
+
+@pytest.mark.parametrize(
+    ('slack', 'waiting', 'rate', 'best'),
+    [
+        (40, 1, 0, 'slow'),
+        (39, 1, 0, 'middle'),
+        (40, 2, 0, 'middle'),
+        (40, 9, 0, 'fast'),  # not all can be in time
+        (9, 1, 0, None),
+        # In 40 ms one more arrives, so that 80 are needed.
+        (79, 1, 1 / 40, 'middle'),
+        (80, 1, 1 / 40, 'slow'),
+    ],
+)
+def test_best_in_time_shares_slack(slack, waiting, rate, best):
+    front = dict(fast=10, middle=20, slow=40)
+    assert best_in_time(front, slack, waiting, rate) == best
+
+
+def test_best_in_time_falls_back_to_fastest_of_learnt_times():
+    assert best_in_time(dict(worst=30, best=20), 40, 9) == 'best'

@@ -1,32 +1,45 @@
-"""What is done with a graph's predictions."""
+"""Pre- and postprocessing of graphs, and resizing in numpy."""
 
 import numpy as np
 import pytest
+import torch
+from torch.nn.functional import interpolate
 
+from snnet_mm.runtime.images import best_class, resize_maps
 from snnet_mm.runtime.steps import Steps
 
+RGB = dict(step='channels', order='RGB')
 
-def test_an_image_too_thin_to_resize_is_refused():
+
+def steps_of(shape, before, after=()):
+    caller = dict(before=before, after=after)
+    return Steps(dict(input=dict(shape=['batch', *shape]), caller=caller))
+
+
+@pytest.mark.parametrize('align_corners', [False, True])
+@pytest.mark.parametrize('size', [(41, 50), (12, 60), (5, 6)])
+def test_resize_maps_and_best_class_equal_torch(size, align_corners):
+    maps = np.random.default_rng(0).standard_normal((7, 12, 17)).astype(np.float32)
+    resized = resize_maps(maps, size, align_corners)
+    mode = dict(mode='bilinear', align_corners=align_corners)
+    wanted = interpolate(torch.from_numpy(maps)[None], size, **mode)[0].numpy()
+    np.testing.assert_allclose(resized, wanted, atol=1e-5)
+    classes = best_class(maps, size, align_corners)
+    np.testing.assert_array_equal(classes, resized.argmax(0))
+
+
+def test_predict_image_too_thin_to_resize():
     resize = dict(step='resize', size=[64, 64], keep_ratio=True)
-    caller = dict(before=[resize, dict(step='channels', order='RGB')], after=[])
-    manifest = dict(input=dict(shape=['batch', 3, 64, 64]), caller=caller)
-    steps = Steps(manifest)
+    steps = steps_of((3, 64, 64), [resize, RGB])
     with pytest.raises(ValueError, match=r'image=\(1, 200\) is invalid'):
         steps.predict(None, [np.zeros((1, 200, 3), np.uint8)])
 
 
 @pytest.mark.parametrize(
-    ('after', 'wanted'),
-    [
-        (['softmax', 'argmax'], [0.25, 0.75]),
-        (['sigmoid', 'threshold'], [0.5, 0.75]),
-    ],
+    ('after', 'wanted'), [('softmax', [0.25, 0.75]), ('sigmoid', [0.5, 0.75])]
 )
-def test_probabilities_of_one_label_and_of_several(after, wanted):
-    caller = dict(before=[dict(step='channels', order='RGB')])
-    caller['after'] = [dict(step=step) for step in after]
-    manifest = dict(input=dict(shape=['batch', 3, 2, 2]), caller=caller)
-    steps = Steps(manifest)
+def test_predict_probabilities_of_one_label_or_several(after, wanted):
+    steps = steps_of((3, 2, 2), [RGB], [dict(step=after)])
     images = [np.zeros((2, 2, 3), np.uint8)] * 2
     scores = np.float32([[0, np.log(3)], [np.log(3), 0]])
     found = steps.predict(lambda pixels: [scores[: len(pixels)]], images)
@@ -34,12 +47,11 @@ def test_probabilities_of_one_label_and_of_several(after, wanted):
     assert found[1].tolist() == pytest.approx(wanted[::-1])
 
 
-def test_images_smaller_than_windows_are_enlarged():
+def test_predict_image_smaller_than_window_is_enlarged():
     """Only sides that are shorter; the map has the size of the image."""
-    before = [dict(step='windows', size=[8, 8], stride=[4, 4])]
-    before.append(dict(step='channels', order='RGB'))
     resize = dict(step='resize', align_corners=False)
-    caller = dict(before=before, after=[resize, dict(step='argmax')])
+    windows = dict(step='windows', size=[8, 8], stride=[4, 4])
+    steps = steps_of((3, 8, 8), [windows, RGB], [resize, dict(step='argmax')])
     seen = []
 
     def run(pixels):
@@ -47,8 +59,7 @@ def test_images_smaller_than_windows_are_enlarged():
         bright = pixels[:, :1] - 100
         return [np.concatenate([bright, -bright], 1)]
 
-    steps = Steps(dict(input=dict(shape=['batch', 3, 8, 8]), caller=caller))
-    for size, number in (((5, 12), 2), ((1, 1), 1), ((3, 8), 1), ((8, 8), 1)):
+    for size, number in (((5, 12), 2), ((1, 1), 1), ((8, 8), 1)):
         seen.clear()
         image = np.full((*size, 3), 40, np.uint8)
         image[:, size[1] // 2 :] = 200
@@ -58,13 +69,12 @@ def test_images_smaller_than_windows_are_enlarged():
         assert (found == (image[..., 0] < 100)).all()
 
 
-def test_images_larger_than_those_of_a_detector_shrink():
+def test_predict_image_larger_than_graph_of_detector_shrinks():
     """A portrait in a graph for landscapes: boxes are in pixels of the image."""
-    before = [dict(step='resize', size=[40, 80], keep_ratio=True)]
-    before += [dict(step='channels', order='RGB'), dict(step='pad', value=[9] * 3)]
-    before[-1]['size'] = [40, 80]
-    caller = dict(before=before, after=[dict(step='instances', above=None)])
-    steps = Steps(dict(input=dict(shape=[1, 3, 40, 80]), caller=caller))
+    resize = dict(step='resize', size=[40, 80], keep_ratio=True)
+    pad = dict(step='pad', size=[40, 80], value=[9] * 3)
+    after = [dict(step='instances', above=None)]
+    steps = steps_of((3, 40, 80), [resize, RGB, pad], after)
 
     def run(pixels):
         inside = (pixels[0] != 9).all(0)
@@ -72,17 +82,16 @@ def test_images_larger_than_those_of_a_detector_shrink():
         box = np.float32([[[0, 0, width, height]]])
         return [box, np.float32([[0.5]]), np.int64([[0]])]
 
-    for size in ((200, 100), (100, 200), (40, 80), (600, 20)):
+    for size in ((200, 100), (100, 200), (600, 20)):
         (found,) = steps.predict(run, [np.full((*size, 3), 100, np.uint8)])
         assert found.boxes[0] == pytest.approx([0, 0, size[1], size[0]], rel=0.02)
 
 
-@pytest.mark.parametrize('channels', [1, 4, 7])
-def test_images_of_other_channels_keep_their_order(channels):
-    channel = dict(step='channels', order='loaded')
-    caller = dict(before=[channel, dict(step='pad', size=[4, 4], value=[5] * channels)])
-    caller['after'] = [dict(step='softmax')]
-    steps = Steps(dict(input=dict(shape=['batch', channels, 4, 4]), caller=caller))
+@pytest.mark.parametrize('channels', [1, 4])
+def test_predict_other_channels_keep_their_order(channels):
+    pad = dict(step='pad', size=[4, 4], value=[5] * channels)
+    before = [dict(step='channels', order='loaded'), pad]
+    steps = steps_of((channels, 4, 4), before, [dict(step='softmax')])
     image = np.random.default_rng(0).integers(0, 256, (4, 3, channels), np.uint8)
     seen = []
     steps.check_image(image)

@@ -48,8 +48,6 @@ class Runtime:
         width = images[0].shape[1]
         if width == 2:
             raise ValueError('image=(2, 2) is invalid')
-        if width == 3:
-            raise MemoryError('too much')
         active = self.active_precision, self.active_stitch
         self.ran.append((active, width))
         if self.task == 'detection':
@@ -90,9 +88,8 @@ def ask(replica, *requests):
 
 def test_predict_runs_most_urgent_first_and_shares_slack(replica):
     # Of three that wait, 100 ms are enough for 20 each; later ones have more.
-    found = ask(
-        replica, (png(width=8), 9000), (png(width=6), 100), (png(width=7), None)
-    )
+    bodies = [png(width=width) for width in (8, 6, 7)]
+    found = ask(replica, *zip(bodies, (9000, 100, None), strict=True))
     assert [answer.status_code for answer in found] == [200] * 3
     ran = replica.runtime.ran
     assert [width for _, width in ran] == [6, 8, 7]
@@ -137,8 +134,7 @@ def test_predict_hopeless_request_is_dropped_and_load_recovers(replica, monkeypa
 @pytest.mark.parametrize(
     ('body', 'status', 'words'),
     [
-        (b'', 415, 'body of 0 bytes is invalid: expected an image: BMP, JPEG, PNG'),
-        (b'GIF89a', 415, 'body of 6 bytes'),
+        (b'GIF89a', 415, 'body of 6 bytes is invalid: expected an image: BMP, JPEG'),
         (b'x' * 501, 413, 'body: expected at most 500 bytes'),
         (png(9, 99), 413, 'image of 891 pixels: expected at most 500'),
         (png()[:-30], 400, 'image cannot be read: '),
@@ -151,12 +147,6 @@ def test_predict_malformed_body_is_refused(replica, monkeypatch, body, status, w
     error, good = ask(replica, (body, None), (png(), None))
     assert error.status_code == status
     assert error.detail.startswith(words)
-    assert good.status_code == 200
-
-
-def test_predict_failure_leaves_queue_running(replica):
-    failed, good = ask(replica, (png(3, 3), None), (png(), None))
-    assert isinstance(failed, MemoryError)
     assert good.status_code == 200
 
 
@@ -195,16 +185,12 @@ def test_service_of_wrong_settings_is_refused(replica, monkeypatch):
         service.StitchService('a folder')
 
 
-def test_app_reads_deadline_and_budget_from_query():
+def test_build_service_takes_options_of_ray():
     (path,) = service.app.openapi()['paths'].items()
     names = [parameter['name'] for parameter in path[1]['post']['parameters']]
     assert (path[0], names) == ('/predict', ['deadline_ms', 'budget'])
-
-
-def test_build_service_takes_options_of_ray(monkeypatch):
-    app = service.build_service(
-        dict(bundle='a', threads=2, options=dict(num_replicas=3, max_queued_requests=5))
-    )
+    options = dict(num_replicas=3, max_queued_requests=5)
+    app = service.build_service(dict(bundle='a', threads=2, options=options))
     made = app._bound_deployment
     assert made.init_kwargs == dict(bundle='a', threads=2)
     assert (made.num_replicas, made.max_queued_requests) == (3, 5)

@@ -2,11 +2,10 @@ import cv2
 import numpy as np
 import pytest
 from narrow_toy import smooth_images
-from old_torch import writes_onnx
 
+import snnet_mm as sn
 from snnet_mm.runtime import StitchRuntime
 
-pytestmark = writes_onnx
 SIZES = (64, 64), (50, 90), (64, 64)
 
 
@@ -20,65 +19,65 @@ def images(tmp_path):
     return folder
 
 
-def model_of(folder):
-    return folder / 'config.py', folder / 'weights.pth'
-
-
 def masks_in(folder):
     paths = sorted(folder.glob('*.png'))
     return {p.name: cv2.imread(str(p), cv2.IMREAD_UNCHANGED) for p in paths}
 
 
-def test_a_bundle_and_a_checkpoint_predict_alike(
-    run_here, bundle, narrow, images, tmp_path
-):
+def predict(run_here, *args, out):
+    printed = run_here('predict.py', *args, '--out', out, '--batch-size', 2)
+    assert 'Predicted 3 images, 0 were done before' in printed
+    assert 'Skipped 1' in printed
+    assert (out / 'unreadable.txt').read_text().startswith('broken.jpg\t')
+    assert len({*np.concatenate([m.ravel() for m in masks_in(out).values()])}) > 1
+    return masks_in(out)
+
+
+def test_predict_bundle(run_here, bundle, images, tmp_path):
     runtime = StitchRuntime(bundle)
-    flops = runtime.stitches[0]['flops'] / 1e9 * 1.01
-    for stitch, option in (
-        (0, ('--stitch-id', 0)),
-        (1, ('--stitch-id', 1)),
-        (0, ('--budget', f'{flops:.6f}G')),
-    ):
-        folders = []
-        for model in ((bundle,), (*model_of(narrow), '--device', 'cpu')):
-            out = tmp_path / f'{len(model)}_{option[0]}_{stitch}'
-            files, more = model[:2], model[2:]
-            args = (*files, images, '--out', out, *option, *more, '--batch-size', 2)
-            printed = run_here('predict.py', *args)
-            assert 'Predicted 3 images, 0 were done before' in printed
-            assert 'Skipped 1' in printed
-            assert (out / 'unreadable.txt').read_text().startswith('broken.jpg\t')
-            folders.append(masks_in(out))
+    for stitch, option in ((1, ('--stitch-id', 1)), (0, ('--budget', '1.5G'))):
+        out = tmp_path / f'{stitch}'
+        found = predict(run_here, bundle, images, *option, out=out)
         runtime.set_stitch(stitch)
         for i, image in enumerate(smooth_images(SIZES)):
-            name = f'{i}.png'
-            np.testing.assert_array_equal(folders[0][name], runtime(image))
-            assert folders[1][name].shape == image.shape[:2]
-            if len(image) == 64:  # others are resized for the graph alone
-                np.testing.assert_array_equal(folders[1][name], runtime(image))
-        assert len({*np.concatenate([m.ravel() for m in folders[0].values()])}) > 1
-    assert 'Predicted 0 images, 3 were done before' in run_here('predict.py', *args)
+            np.testing.assert_array_equal(found[f'{i}.png'], runtime(image))
+    printed = run_here('predict.py', bundle, images, '--out', out)
+    assert 'Predicted 0 images, 3 were done before' in printed
 
 
-def test_deadlines_and_refused_options(run_here, bundle, narrow, images, tmp_path):
-    run_here(
-        'predict.py', bundle, images, '--out', tmp_path / 'out', '--deadline', '1h'
-    )
-    assert masks_in(tmp_path / 'out').keys() == {'0.png', '1.png', '2.png'}
-    out = ('--out', tmp_path)
+def test_predict_checkpoint(run_here, narrow, images, tmp_path):
+    checkpoint = narrow / 'config.py', narrow / 'weights.pth'
+    model, files = sn.load(*checkpoint, device='cpu'), sorted(images.glob('*.png'))
+    flops = sn.measure(model)[0].flops / 1e9 * 1.01
+    for stitch, option in ((1, ('--stitch-id', 1)), (0, ('--budget', f'{flops}G'))):
+        args = *checkpoint, images, *option, '--device', 'cpu'
+        found = predict(run_here, *args, out=tmp_path / f'{stitch}')
+        sn.set_stitch(model, stitch)
+        wanted = sn.predict(model, [*map(str, files)])
+        for path, mask in zip(files, wanted, strict=True):
+            np.testing.assert_array_equal(found[path.name], mask)
+
+
+def test_predict_deadline(run_here, bundle, images, tmp_path):
+    out = tmp_path / 'out'
+    run_here('predict.py', bundle, images, '--out', out, '--deadline', '1h')
+    assert masks_in(out).keys() == {'0.png', '1.png', '2.png'}
+
+
+def test_predict_options_that_do_not_fit(run_here, bundle, narrow, images, tmp_path):
+    checkpoint = narrow / 'config.py', narrow / 'weights.pth', images
     for wrong, message in {
         (bundle, images, '--deadline', '8'): "deadline='8' is invalid",
         (bundle, images, '--deadline', '1h', '--ray', 1): 'ray=1 is .* --deadline',
         (1, 2, 3, images): r'model=.* is invalid',
-        (*model_of(narrow), images, '--threads', 1): 'threads=1 is invalid',
-        (*model_of(narrow), images, '--deadline', '1h'): "deadline='1h' is invalid",
+        (*checkpoint, '--threads', 1): 'threads=1 is invalid',
     }.items():
         with pytest.raises(ValueError, match=message):
-            run_here('predict.py', *wrong, *out)
+            run_here('predict.py', *wrong, '--out', tmp_path)
 
 
 @pytest.mark.slow
-def test_processes_on_ray_write_the_same(run_tool, bundle, images, tmp_path):
+def test_predict_on_ray_writes_the_same(run_tool, bundle, images, tmp_path):
     pytest.importorskip('ray.data', reason='ray is missing')
     written = []
     for options in ((), ('--ray', 2)):

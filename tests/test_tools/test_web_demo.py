@@ -34,13 +34,18 @@ def bundle(tmp_path_factory):
     return out
 
 
-def write_page(monkeypatch, *args):
-    """Run the tool in this process."""
+@pytest.fixture
+def tool(monkeypatch):
+    """The tool as a module, run in this process with arguments by ``tool.run``."""
     monkeypatch.syspath_prepend(ROOT / 'tools')
-    monkeypatch.setattr(sys, 'argv', ['web_demo.py', *map(str, args)])
     import web_demo
 
-    web_demo.main()
+    def run(*args):
+        monkeypatch.setattr(sys, 'argv', ['web_demo.py', *map(str, args)])
+        web_demo.main()
+
+    web_demo.run = run
+    return web_demo
 
 
 @pytest.fixture
@@ -88,51 +93,26 @@ def check_predictions(page, bundle, images, routes):
     page.wait(f'{view}.found.sessions === 3')
 
 
-@pytest.fixture
-def small(tmp_path, monkeypatch):
-    """A bundle, its manifest, and what writes its page."""
+def test_web_demo_copies_files_of_the_bundle(tool, tmp_path):
     bundle, scripts = tmp_path / 'bundle', tmp_path / 'scripts'
     for folder in (bundle, scripts):
         folder.mkdir()
-    monkeypatch.syspath_prepend(ROOT / 'tools')
-    import web_demo
-
-    for name in web_demo.SCRIPTS:
+    for name in tool.SCRIPTS:
         (scripts / name).write_bytes(b'')
+    manifest = write_bundle(bundle)
     args = bundle, '--out', tmp_path / 'site', '--onnxruntime-web', scripts
-    return bundle, write_bundle(bundle), lambda: write_page(monkeypatch, *args)
-
-
-def test_the_page_has_the_files_of_the_bundle(small, tmp_path):
-    bundle, manifest, write = small
-    write()
-    names = {file['name'] for s in manifest['stitches'] for file in s['files']}
-    names |= {'manifest.json', 'weights.safetensors'}
-    copies = {
-        path.name: path.read_bytes() for path in (tmp_path / 'site/bundle').iterdir()
-    }
-    assert copies.keys() == names
-    assert json.loads(copies.pop('manifest.json')) == manifest
-    assert copies == {name: (bundle / name).read_bytes() for name in copies}
-    other = dict(manifest, task='depth')
-    (bundle / 'manifest.json').write_text(json.dumps(other))
-    with pytest.raises(ValueError, match='of depth. is invalid'):
-        write()
-    (bundle / 'manifest.json').write_text(json.dumps(manifest))
-    weights = bundle / 'weights.safetensors'
-    content = weights.read_bytes()
-    weights.write_bytes(b'weights.safetensorz')
+    tool.run(*args)
+    copies = {p.name: p.read_bytes() for p in (tmp_path / 'site/bundle').iterdir()}
+    assert copies == {path.name: path.read_bytes() for path in bundle.iterdir()}
+    (bundle / 'weights.safetensors').write_bytes(b'weights.safetensorz')
     with pytest.raises(ValueError, match='weights.safetensors: sha256='):
-        write()
-    weights.write_bytes(content)
-    graph = bundle / manifest['stitches'][0]['files'][0]['name']
-    graph.rename(tmp_path / 'key')
-    graph.symlink_to(tmp_path / 'key')
-    with pytest.raises(ValueError, match='a link out of the folder'):
-        write()
+        tool.run(*args)
+    (bundle / 'manifest.json').write_text(json.dumps(manifest | dict(task='depth')))
+    with pytest.raises(ValueError, match='of depth. is invalid'):
+        tool.run(*args)
 
 
-def test_no_name_becomes_markup():
+def test_page_makes_no_markup_of_names():
     for path in (ROOT / 'tools/web').iterdir():
         text = path.read_text()
         for word in ('innerHTML', 'outerHTML', 'insertAdjacentHTML', 'document.write'):
@@ -143,10 +123,10 @@ def test_no_name_becomes_markup():
 @pytest.mark.slow
 @writes_onnx
 @pytest.mark.skipif(CHROMIUM is None, reason='no chromium is installed')
-def test_the_page_in_a_browser(bundle, images, tmp_path, monkeypatch):
+def test_page_in_a_browser(tool, bundle, images, tmp_path):
     site = tmp_path / 'site'
     try:
-        write_page(monkeypatch, bundle, '--out', site, '--images', *images)
+        tool.run(bundle, '--out', site, '--images', *images)
     except ValueError as error:
         if 'as npm could not get it' not in str(error):
             raise

@@ -3,7 +3,7 @@ const $ = (id) => document.getElementById(id);
 const settings = JSON.parse($('settings').textContent);
 const source = document.createElement('canvas'); // the image as it is read
 const video = Object.assign(document.createElement('video'), { muted: true, loop: true });
-const waiting = new Map(), times = new Map(), recent = new Map(); // milliseconds by file
+const waiting = new Map(), times = new Map(); // milliseconds by file
 const views = ['A', 'B'].map((name) => {
   const section = $('view').content.cloneNode(true).firstChild;
   section.querySelector('span').textContent = `Budget of stitch ${name}`;
@@ -13,7 +13,7 @@ const views = ['A', 'B'].map((name) => {
     .map((tag) => section.querySelector(tag));
   return { section, slider, output, svg, canvas, index: 0, found: null };
 });
-let manifest, worker, front = [], calls = 0, playing = 0, patience = 0, frames = 0;
+let manifest, worker, front = [], calls = 0, playing = 0;
 window.demo = { views, times, loadImage };
 
 const say = (text) => { $('status').textContent = text; };
@@ -186,7 +186,7 @@ async function predict(view, index = view.index) {
   const { width, height } = source, file = fileOf(front[index]);
   const { data } = source.getContext('2d').getImageData(0, 0, width, height);
   const found = await ask({ file, pixels: data, width, height }, [data.buffer]);
-  for (const map of [times, recent]) map.set(file.name, found.ms);
+  times.set(file.name, found.ms);
   view.found = { ...found, stitch: front[index].id, url: source.url };
   paint(view);
   label(view);
@@ -235,7 +235,6 @@ async function play(prepare) {
   while (turn === playing) {
     take(video, video.videoWidth, video.videoHeight);
     await show();
-    if ($('hold').checked) holdRate(views[0]);
     ends.push(performance.now());
     if (ends.length > 20) ends.shift();
     const fps = 1000 * (ends.length - 1) / (ends.at(-1) - ends[0] || 1);
@@ -250,20 +249,6 @@ function stop() {
   for (const track of video.srcObject?.getTracks() ?? []) track.stop();
   video.srcObject = null;
   $('stop').hidden = true;
-}
-
-// The best stitch whose calls keep the rate; a better one must leave headroom.
-function holdRate(view) {
-  const target = 1000 / Math.max(+$('fps').value, 0.1), now = front[view.index];
-  if (++frames % 100 === 0) recent.clear(); // the load of the machine changes
-  const current = times.get(fileOf(now).name), slow = current > 1.05 * target;
-  const ms = (s) => recent.get(fileOf(s).name) ?? current * s.flops / now.flops;
-  const limit = slow ? target : 0.9 * target;
-  const wanted = Math.max(0, front.findLastIndex((s) => ms(s) <= limit));
-  patience = wanted !== view.index && (slow || wanted > view.index) ? patience + 1 : 0;
-  if (patience < (slow ? 2 : 5)) return;
-  patience = 0;
-  choose(view, wanted);
 }
 
 async function measure() {

@@ -95,8 +95,7 @@ async function predict({ file, pixels, width, height }) {
   const images = new ort.Tensor('float32', data, [1, 3, ...size]);
   const output = (await session.run({ [manifest.input.name]: images }))[session.outputNames[0]];
   const scores = await output.getData(), [, number, rows, columns] = output.dims;
-  const depth = manifest.task === 'depth';
-  const map = depth ? scores.slice() : classesOf(scores, number, rows * columns);
+  const map = classesOf(scores, number, rows * columns);
   output.dispose();
   return { map, rows, columns, ms: performance.now() - begin, sessions: sessions.size };
 }

@@ -12,7 +12,7 @@ from mmengine.evaluator import BaseMetric, Evaluator
 from mmengine.registry import MODELS
 from mmpretrain.structures import DataSample
 from mmseg.structures import SegDataSample
-from narrow_configs import SIDE, narrow
+from narrowing import SIDE, narrow_own
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from snnet_mm.costs import cost_table
@@ -74,7 +74,7 @@ def fake_cuda(*models):
 def model(request, tmp_path):
     """A narrow model of each family of configs."""
     cfg = read(request.param)
-    narrow(cfg, tmp_path, tmp_path)
+    narrow_own(cfg, tmp_path, tmp_path)
     return MODELS.build(cfg.model)
 
 

@@ -4,8 +4,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from mmengine.config import Config
-from narrowing import SIDE, WIDTH, narrow  # noqa: F401
-from narrowing import narrow_config as narrow_stock  # noqa: F401
+from narrowing import SIDE, WIDTH
 
 from snnet_mm.tasks import parts_for
 

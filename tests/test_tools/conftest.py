@@ -6,9 +6,9 @@ from contextlib import redirect_stdout
 import launching
 import pytest
 import torch
-from narrow_toy import SHORT, disturb, narrow_toy
 from running_here import run_here  # noqa: F401
 from tiny import TOY
+from toy import SHORT, disturb, narrow_toy
 
 from snnet_mm.costs import cost_table
 from snnet_mm.exports import StitchExporter

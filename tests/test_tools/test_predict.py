@@ -1,8 +1,8 @@
 import cv2
 import numpy as np
 import pytest
-from narrow_toy import smooth_images
 from old_torch import writes_onnx
+from toy import smooth_images
 
 from snnet_mm.runtime import StitchRuntime
 

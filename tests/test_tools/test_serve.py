@@ -15,8 +15,8 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from narrow_toy import smooth_images
 from old_torch import writes_onnx
+from toy import smooth_images
 
 from snnet_mm.runtime import StitchRuntime
 

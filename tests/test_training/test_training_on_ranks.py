@@ -20,7 +20,7 @@ from mmengine.model import MMDistributedDataParallel
 from mmengine.optim import OptimWrapper
 from mmengine.registry import DATASETS
 from mmengine.runner import Runner
-from narrow_configs import narrow, write_data
+from narrowing import narrow_own, write_data
 from tiny import tiny_config
 from toy_classifier import ToyClassifier
 
@@ -145,7 +145,7 @@ OF_PAPERS = {
 def test_configs_of_the_papers_train_on_two_ranks(name, tmp_path):
     write_data(tmp_path, DATASETS.get('mmdet.CocoDataset').METAINFO['classes'])
     cfg, folder = read(name), tmp_path / 'two'
-    narrow(cfg, tmp_path, folder)
+    narrow_own(cfg, tmp_path, folder)
     cfg.custom_imports = dict(imports=['rank_hooks', 'snnet_mm'])
     cfg.custom_hooks = [dict(type='RankRecorder')]
     cfg.train_cfg.max_iters = 2

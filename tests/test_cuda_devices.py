@@ -12,7 +12,7 @@ from mmengine.evaluator import BaseMetric, Evaluator
 from mmengine.registry import MODELS, init_default_scope
 from mmpretrain.structures import DataSample
 from mmseg.structures import SegDataSample
-from narrow_configs import SIDE, narrow
+from narrowing import SIDE, narrow_own
 from tiny import tiny_config
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -77,7 +77,7 @@ def model(request, tmp_path):
         init_default_scope(cfg.default_scope)
         return MODELS.build(cfg.model)
     cfg = read(request.param)
-    narrow(cfg, tmp_path, tmp_path)
+    narrow_own(cfg, tmp_path, tmp_path)
     for part in dicts_in(cfg.model) if request.param in (ESTA, TAUGHT) else ():
         if 'depth' in (part.get('arch') or ()):
             part.arch.depth = 2

@@ -16,7 +16,6 @@ from snnet_mm.stitching import default_step, group_by_cost
 README = Path(__file__).parents[1] / 'README.md'
 STOCK_PAGE = README.parent / 'docs' / 'tutorials' / 'stock_config.md'
 SPACES = README.parent / 'docs' / 'reference' / 'spaces.md'
-CAMVID = 'camvid/setr-naive_snnetv2-fast-slow_1xb8-1500_camvid-240x176.py'
 TOY = 'toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
 
 
@@ -67,13 +66,9 @@ def test_the_backbones_on_the_page_about_spaces():
     assert 'decode_head' in second.optim_wrapper.paramwise_cfg.custom_keys
 
 
-TRAINING_PAGES = ('training',)
-
-
-def test_the_configs_of_the_training_pages(tmp_path):
+def test_the_configs_of_the_page_about_training(tmp_path):
     models, base = [], repr(str(README.parent / 'configs' / TOY))
-    pages = [README.parent / 'docs/how_to' / f'{page}.md' for page in TRAINING_PAGES]
-    snippets = sum(map(python_of, pages), [])
+    snippets = python_of(README.parent / 'docs/how_to/training.md')
     for i, text in enumerate(text for text in snippets if '_base_' in text):
         path = tmp_path / f'{i}.py'
         path.write_text(re.sub(r"'./my_\w+.py'", lambda _: base, text))

@@ -11,6 +11,8 @@ import argparse
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
+from functools import cache
 from itertools import product
 from pathlib import Path
 from string import Formatter
@@ -104,14 +106,21 @@ def options_of(options: Iterable[str], model: Mapping) -> list[str]:
     return [option.replace('MODEL', key) for option in options]
 
 
-def merge(cfg: Config, options: Iterable[str]) -> list[str]:
-    """Merge options into a config as tools do; return them without ``MODEL``."""
+def read_config(path: Path, options: Iterable[str] = ()) -> Config:
+    """Return a config with options merged as by tools."""
     from mmengine.config import DictAction
 
-    options = options_of(options, cfg.model)
-    pairs = (option.split('=', 1) for option in options)
+    cfg = deepcopy(_read(path))
+    pairs = (option.split('=', 1) for option in options_of(options, cfg.model))
     cfg.merge_from_dict({k: DictAction._parse_iterable(v) for k, v in pairs})
-    return options
+    return cfg
+
+
+@cache
+def _read(path: Path) -> Config:
+    from mmengine.config import Config
+
+    return Config.fromfile(path)
 
 
 def figures(papers: Mapping, name: str) -> str:

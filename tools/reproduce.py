@@ -17,6 +17,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatch
+from itertools import groupby
 from math import sqrt
 from pathlib import Path
 from statistics import fmean, stdev
@@ -29,7 +30,8 @@ from papers import (  # noqa: E402
     Run,
     figures,
     flattened,
-    merge,
+    options_of,
+    read_config,
     read_papers,
     read_runs,
 )
@@ -143,14 +145,6 @@ def find_jobs(items: list[dict], runs: Mapping[str, Run], small: bool) -> list[J
     return list({job.name: job for job in found}.values())
 
 
-def with_seed(job: Job, seed: int | None) -> Job:
-    """Return a job with a seed, None for that of its config."""
-    if seed is None:
-        return job
-    options = *job.options, f'randomness.seed={seed}'
-    return job._replace(seed=seed, options=options)
-
-
 def work_dir(name: str, args: argparse.Namespace) -> Path:
     """Return the folder of a job; short runs do not share that of a full training."""
     return Path('work_dirs', f'{args.iters}-iterations' if args.iters else '', name)
@@ -164,13 +158,12 @@ def settings(
     A short run starts from checkpoints of short runs. A small run skips validation, and
     fits and tests with few images.
     """
-    options = [*job.options, *further]
+    seed = [] if job.seed is None else [f'randomness.seed={job.seed}']
+    options = [*job.options, *seed, *further]
     if not (args.iters or options):
         return []
-    from snnet_mm.utils import load_config
-
-    cfg = load_config(str(job.config))
-    found = merge(cfg, options)
+    cfg = read_config(job.config, options)
+    found = options_of(options, cfg.model)
 
     def search(part: object, key: str) -> None:
         if isinstance(part, str) and (match := BEGINNING.fullmatch(part)):
@@ -275,10 +268,8 @@ def rows(
 
     Ours are means over seeds.
     """
-    by_name: dict[str, list[Job]] = {}
-    for job in jobs:
-        by_name.setdefault(job._replace(seed=None).name, []).append(job)
-    for name, same in by_name.items():
+    for name, of_seeds in groupby(jobs, lambda job: job._replace(seed=None).name):
+        same = [*of_seeds]
         paper = '' if same[0].variant else figures(papers, same[0].run.name)
         yield name, paper or 'none', ends_of(tables_of(same, args))
 
@@ -349,18 +340,17 @@ def draw(
     jobs: list[Job], items: list[dict], out: Path, args: argparse.Namespace
 ) -> None:
     """Plot the fronts of all tested stitched configs, and published ones."""
-    tested = [(job.stitched, results_of(job, args)) for job in jobs if job.stitched]
-    tested = [(name, path) for name, path in tested if path is not None]
+    from snnet_mm.evaluation import plot_pareto
+    from snnet_mm.stitching import StitchTable
+
+    stitched = [job for job in jobs if job.stitched]
+    tested = [(j.stitched, table) for j in stitched for table in tables_of([j], args)]
     if not tested:
         return
-    others = [['--compare', name, str(path)] for name, path in tested[1:]]
-    for item in items:
-        if 'published' in item:
-            path = CONFIGS / item['published']
-            others.append(['--compare', path.stem, str(path)])
-    tool = str(ROOT / 'tools' / 'analysis_tools' / 'plot_pareto.py')
-    first = [sys.executable, tool, str(tested[0][1]), '--out', str(out)]
-    run([*first, *(part for other in others for part in other)])
+    published = [CONFIGS / item['published'] for item in items if 'published' in item]
+    others = [(path.stem, StitchTable.read(path)) for path in published]
+    plot_pareto(tested[0][1], out, others=[*tested[1:], *others])
+    print(f'Wrote {out}')
 
 
 def main() -> None:
@@ -377,7 +367,7 @@ def main() -> None:
     items = [] if named else find_items(papers, args.item)
     jobs = [Job(run, options=run.options) for run in named]
     jobs = jobs or find_jobs(items, runs, args.small)
-    jobs = [with_seed(job, seed) for job in jobs for seed in args.seeds]
+    jobs = [job._replace(seed=seed) for job in jobs for seed in args.seeds]
     if args.iters is None:
         args.iters = papers['small']['iters'] if args.small else 0
     args.images, args.batch = papers['small']['images'], papers['small']['batch']

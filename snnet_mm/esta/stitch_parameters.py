@@ -72,15 +72,13 @@ class StitchParameters(StitchPlugin):
         return getattr(self, str(stitch.id)).split(self._sizes[stitch.id])
 
     def _apply_to(self, stitch: Stitch) -> None:
-        self._give(stitch, self._parts(stitch))
+        layers = self._layers[stitch.id].values()
+        for layer, part in zip(layers, self._parts(stitch), strict=True):
+            layer.of_stitch = part
 
     def _undo(self, stitch: Stitch) -> None:
-        self._give(stitch)
-
-    def _give(self, stitch: Stitch, parts: tuple[Tensor, ...] | None = None) -> None:
-        layers = self._layers[stitch.id].values()
-        for layer, part in zip(layers, parts or [None] * len(layers), strict=True):
-            layer.of_stitch = part
+        for layer in self._layers[stitch.id].values():
+            layer.of_stitch = None
 
 
 @MODELS.register_module()

@@ -17,7 +17,6 @@ from snnet_mm.utils import check, is_whole
 from .hf_decoder_anchor import HFDecoderAnchor
 
 IGNORED = -100  # the label of tokens that are no target, as in transformers
-PADDING = -1
 
 
 @MODELS.register_module()
@@ -30,15 +29,14 @@ class TextPreprocessor(BaseDataPreprocessor):
 
     def __init__(self, length: int, **kwargs) -> None:
         super().__init__(**kwargs)
-        key = 'model.data_preprocessor.length'
-        check(is_whole(length, 2), key, length, '2 tokens or more')
+        check(is_whole(length, 2), 'data_preprocessor.length', length, '2 or more')
         self.size = 1, length  # a text is an image of one row
 
     def forward(self, data: dict, training: bool = False) -> dict:
         """Return token ids ``(B, 1, L)``, -1 where padded, with their data samples."""
         data = self.cast_data(data)
         texts = [ids[0, : self.size[1]] for ids in data['inputs']]
-        inputs = pad_sequence(texts, batch_first=True, padding_value=PADDING)
+        inputs = pad_sequence(texts, batch_first=True, padding_value=-1)
         return dict(inputs=inputs[:, None], data_samples=data.get('data_samples'))
 
 
@@ -68,13 +66,6 @@ class CausalLM(BaseModel):
         # Outputs the logits (N, V) of all targets, for distillation: logits_from.
         self.target_logits = nn.Identity()
 
-    @property
-    def end_anchor(self) -> HFDecoderAnchor:
-        """The anchor whose head returns the logits."""
-        if isinstance(self.backbone, HFDecoderAnchor):
-            return self.backbone
-        return self.backbone.anchors[self.backbone.active_stitch.end_anchor]
-
     def forward(
         self,
         inputs: Tensor,
@@ -91,7 +82,10 @@ class CausalLM(BaseModel):
                 entropy of all targets, ``'predict'`` for samples with the summed cross
                 entropy ``nll`` and the number of targets ``num_targets`` of each text.
         """
-        logits = self.end_anchor.logits(self.backbone(inputs))
+        last = self.backbone
+        if not isinstance(last, HFDecoderAnchor):
+            last = last.anchors[last.active_stitch.end_anchor]
+        logits = last.logits(self.backbone(inputs))
         if mode == 'tensor':
             return logits
         length, labels = inputs.shape[-1], [s.labels[0] for s in data_samples]

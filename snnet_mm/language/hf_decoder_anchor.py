@@ -13,7 +13,6 @@ from snnet_mm.anchors.pretrained import Weights, check_shapes
 from snnet_mm.utils import check, refusal
 
 PROJECTIONS = 'q_proj', 'k_proj', 'v_proj', 'o_proj'
-DTYPES = 'float32', 'bfloat16'
 
 
 class TextState(NamedTuple):
@@ -50,9 +49,8 @@ class HFDecoderAnchor(Anchor):
             the config is read, or the config as a dict with ``model_type``.
         pretrained: Folder or name of the weights that ``init_weights`` loads. To load a
             file, use an ``init_cfg`` of type ``'Pretrained'`` instead.
-        dtype: Type of the anchor's weights and of the computation in its blocks.
-            Activations between blocks, low-rank updates and stitching layers stay in
-            float32.
+        dtype: Type of weights and computation in blocks, ``'float32'`` or
+            ``'bfloat16'``; between blocks, in updates and in maps it is float32.
         **kwargs: See :class:`Anchor`; low-rank updates are applied to ``PROJECTIONS``.
     """
 
@@ -68,7 +66,6 @@ class HFDecoderAnchor(Anchor):
         **kwargs,
     ) -> None:
         self.config = config = _read_config(model)
-        check(dtype in DTYPES, 'anchors.dtype', dtype, DTYPES)
         depth = config.num_hidden_layers
         super().__init__([config.hidden_size] * depth, [1] * depth, **kwargs)
         self.pretrained, self.dtype = pretrained, getattr(torch, dtype)
@@ -83,24 +80,20 @@ class HFDecoderAnchor(Anchor):
     def embed(self, images: Tensor) -> TextState:
         ids, longest = images[:, 0], self.config.max_position_embeddings
         length = ids.shape[1]
-        wanted = f'up to {longest}, the positions of the model; cut longer texts'
-        check(length <= longest, 'model.data_preprocessor.length', length, wanted)
-        number, key = self.config.vocab_size, 'anchors.model.vocab_size'
-        wanted = 'a vocabulary with all tokens of the tokenizer'
-        check(ids.max() < number, f'{key}, dataset.tokenizer', number, wanted)
+        check(length <= longest, 'data_preprocessor.length', length, f'up to {longest}')
+        number, keys = self.config.vocab_size, 'model.vocab_size, dataset.tokenizer'
+        check(ids.max() < number, keys, number, 'as many as the tokenizer has')
         real = ids >= 0
-        mask, places = None, torch.arange(length, device=ids.device)
-        positions = places[None]
+        mask, positions = None, torch.arange(length, device=ids.device)[None]
         if not real.all():
             # Padding, which no text reads, attends to itself: an empty softmax is NaN.
-            itself, before = places == positions.mT, places < positions.mT
+            itself, before = positions == positions.mT, positions < positions.mT
             mask = (itself | before & real[:, None])[:, None]
             positions = (real.cumsum(1) - 1).clamp(min=0)
         tokens = self.embed_tokens(ids.clamp(min=0)).float()
         return self._rotated(TextState(tokens, real, mask, positions, {}))
 
     def _rotated(self, state: TextState) -> TextState:
-        """Return the state with the rotation of this anchor added."""
         if self.rotation not in state.rotary:
             x = state.tokens.to(self.dtype)
             found = self.rotary_emb(x, position_ids=state.positions)
@@ -109,22 +102,14 @@ class HFDecoderAnchor(Anchor):
 
     def run_block(self, state: TextState, i: int) -> TextState:
         state = self._rotated(state)
-        context = state.mask, state.positions, state.rotary[self.rotation]
-        tokens = self.maybe_checkpoint(self._run_layers, i, state.tokens, *context)
-        return state._replace(tokens=tokens)
+        context = dict(attention_mask=state.mask, position_ids=state.positions)
+        context['position_embeddings'] = state.rotary[self.rotation]
 
-    def _run_layers(
-        self,
-        i: int,
-        tokens: Tensor,
-        mask: Tensor | None,
-        positions: Tensor,
-        rotary: tuple[Tensor, Tensor],
-    ) -> Tensor:
-        more = dict(attention_mask=mask, position_ids=positions, use_cache=False)
-        tokens = tokens.to(self.dtype)
-        tokens = self.blocks[i](tokens, position_embeddings=rotary, **more)
-        return (self.norm(tokens) if i == self.depth - 1 else tokens).float()
+        def layers(tokens: Tensor) -> Tensor:
+            tokens = self.blocks[i](tokens.to(self.dtype), use_cache=False, **context)
+            return (self.norm(tokens) if i == self.depth - 1 else tokens).float()
+
+        return state._replace(tokens=self.maybe_checkpoint(layers, state.tokens))
 
     def logits(self, state: TextState) -> Tensor:
         """Return logits ``(B, L, V)`` of the next tokens, from the final state."""
@@ -176,13 +161,12 @@ class HFDecoderAnchor(Anchor):
 
 
 def _read_config(model: str | Mapping, key: str = 'anchors.model') -> PretrainedConfig:
-    """Return the config of a model; raise if it is not supported."""
     try:
         is_name, read = isinstance(model, str), AutoConfig.from_pretrained
         config = read(model) if is_name else AutoConfig.for_model(**model)
     except (OSError, ValueError, TypeError) as error:
         allowed = f'a folder or name of transformers, or a dict of a config: {error}'
         raise refusal(key, model, allowed) from error
-    wanted = f'a llama; this is a {config.model_type}'
-    check(config.model_type == 'llama', key, model, wanted)
+    kind = config.model_type
+    check(kind == 'llama', key, model, f'a llama; this is a {kind}')
     return config

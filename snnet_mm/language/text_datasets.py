@@ -15,14 +15,12 @@ from snnet_mm.utils import check, is_whole, refusal
 
 from .causal_lm import IGNORED
 
-SPLITS = 'train', 'val'
 # Alpaca's prompt (tatsu-lab/stanford_alpaca).
 PROMPT = (
     'Below is an instruction that describes a task{paired}. Write a response that '
     'appropriately completes the request.\n\n'
     '### Instruction:\n{instruction}\n\n{input}### Response:'
 )
-PAIRED = ', paired with an input that provides further context'
 
 
 class ByteTokenizer:
@@ -67,8 +65,7 @@ class TextFiles(TextDataset):
         data_root: The folder. Default: Python's standard library.
         pattern: Glob pattern of the files; see ``Path.glob``.
         length: Tokens per piece; the last piece of a file may be shorter.
-        split: ``'val'`` for every tenth file in order of name, ``'train'`` for the
-            others.
+        split: ``'val'`` for every tenth file by name, ``'train'`` for the others.
         num_pieces: Number of pieces to keep, evenly spaced. Default: all.
     """
 
@@ -81,7 +78,7 @@ class TextFiles(TextDataset):
         num_pieces: int | None = None,
         **kwargs,
     ) -> None:
-        check(split in SPLITS, 'dataset.split', split, SPLITS)
+        check(split in ('train', 'val'), 'dataset.split', split, ('train', 'val'))
         check(is_whole(length, 2), 'dataset.length', length, '2 tokens or more')
         self.pattern, self.length = pattern, length
         self.split, self.num_pieces = split, num_pieces
@@ -139,7 +136,6 @@ class AlpacaDataset(TextDataset):
 
 
 def _prompt(instruction: str, input: str = '', **_) -> str:
-    more = dict(paired='', input='')
-    if input:
-        more = dict(paired=PAIRED, input=f'### Input:\n{input}\n\n')
-    return PROMPT.format(instruction=instruction, **more)
+    paired = ', paired with an input that provides further context' if input else ''
+    input = f'### Input:\n{input}\n\n' if input else ''
+    return PROMPT.format(instruction=instruction, paired=paired, input=input)

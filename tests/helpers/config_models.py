@@ -1,7 +1,6 @@
 """Configs and runs of this repository, with their models on meta tensors."""
 
 import sys
-from copy import deepcopy
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
@@ -13,7 +12,7 @@ from mmengine.registry import MODELS, init_default_scope
 
 CONFIGS = Path(__file__).parents[2] / 'configs'
 sys.path.append(str(CONFIGS.parent / 'tools'))
-from papers import merge, read_papers, read_runs  # noqa: E402
+from papers import read_config, read_papers, read_runs  # noqa: E402
 
 PAPERS = read_papers()
 RUNS = read_runs(PAPERS)
@@ -33,17 +32,10 @@ def runs(pattern):
     return [n for n in RUNS if fnmatch(n, pattern) and n.count('/') == depth]
 
 
-@cache
-def _read(path):
-    return Config.fromfile(path)
-
-
 def read(name):
     """Return the config of a file, or of a run, with its options."""
     run = RUNS.get(str(name).removesuffix('.py'))
-    cfg = deepcopy(_read(run.config)) if run else Config.fromfile(name)
-    if run:
-        merge(cfg, run.options)
+    cfg = read_config(run.config, run.options) if run else Config.fromfile(name)
     init_default_scope(cfg.default_scope)
     cfg.optim_wrapper.type = 'OptimWrapper'  # AMP is for GPUs
     return cfg
@@ -52,22 +44,14 @@ def read(name):
 def build_on_meta(cfg):
     """Build a model on the meta device, with in-place initialisers as no-ops."""
     with torch.device('meta'), pytest.MonkeyPatch.context() as patch:
-        for name in (
-            'add_',
-            'clamp_',
-            'erfinv_',
-            'fill_',
-            'mul_',
-            'normal_',
-            'uniform_',
-        ):
-            patch.setattr(torch.Tensor, name, lambda tensor, *_, **__: tensor)
+        for name in ('add', 'clamp', 'erfinv', 'fill', 'mul', 'normal', 'uniform'):
+            patch.setattr(torch.Tensor, f'{name}_', lambda tensor, *_, **__: tensor)
         return MODELS.build(cfg.model)
 
 
 def load(name):
     """Return a cached, read-only config and its model, and activate its scope."""
-    cfg, model = _load(name)
+    cfg, model = _load(str(name).removesuffix('.py'))
     init_default_scope(cfg.default_scope)
     return cfg, model
 

@@ -4,28 +4,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from mmengine.config import Config
-from mmengine.utils import is_seq_of
+from narrowing import SIDE, WIDTH
 
 from snnet_mm.tasks import parts_for
 
-# The width that all stages, necks and heads are narrowed to.
-WIDTH, SIDE, IMAGE = 32, 64, (160, 112)
-AT_MOST = dict(
-    embed_dim=WIDTH,
-    embed_dims=WIDTH,
-    num_feats=WIDTH // 2,
-    num_layers=2,
-    stacked_convs=1,
-    num_queries=40,
-    num_proposals=20,
-    proposal_feature_channel=WIDTH,
-    num_points=64,
-    max_per_img=30,
-    max_per_image=30,
-    score_thr=0,
-    mask_thr=0,
-    filter_thr=0,
-)
 # As in README.md, "In a config of your own".
 OWN = """
 _base_ = [{stock!r}]
@@ -114,58 +96,3 @@ def read_own(package, stock, model, path, stitches=(0, 1, 4), extra=''):
     stock = str(folder / f'{stock}.py')
     path.write_text(OWN.format(stock=stock, extra=extra, **settings))
     return Config.fromfile(path)
-
-
-def narrow_stock(cfg, root, work_dir):
-    """Narrow the model, shrink the images and shorten the training, nothing else."""
-    narrow(cfg.model)
-    for key in ('train_dataloader', 'test_dataloader', 'test_pipeline', 'custom_hooks'):
-        shrink(cfg.get(key))
-    for key in ('data_preprocessor', 'test_cfg'):
-        shrink(cfg.model.get(key))
-    for loader in (cfg.train_dataloader, cfg.test_dataloader):
-        loader.update(batch_size=2, num_workers=0, persistent_workers=False)
-        dataset = loader.dataset.get('dataset', loader.dataset)
-        dataset.data_root = str(root)
-        if cfg.default_scope == 'mmpretrain':
-            dataset.metainfo = dict(classes=('a', 'b'))
-    if cfg.default_scope == 'mmpretrain':
-        cfg.data_preprocessor.num_classes = cfg.model.head.num_classes = 2
-        cfg.test_evaluator.topk = (1,)
-    if cfg.default_scope == 'mmdet':
-        cfg.test_evaluator.ann_file = f'{root}/annotations/instances_val2017.json'
-    cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
-    cfg.train_cfg['max_iters' if 'max_iters' in cfg.train_cfg else 'max_epochs'] = 2
-    cfg.param_scheduler = []  # some begin after the second epoch
-    cfg.work_dir, cfg.log_level = str(work_dir), 'ERROR'
-    return cfg
-
-
-def narrow(model):
-    """Limit all widths in a config to ``WIDTH``, and sizes to ``AT_MOST``."""
-    for key, value in _items(model):
-        most = WIDTH if str(key).endswith('channels') else AT_MOST.get(key)
-        if most and is_seq_of(value, int):
-            model[key] = type(value)(min(v, most) for v in value)
-        elif most is not None and isinstance(value, (int, float)):
-            model[key] = min(value, most)
-        else:
-            narrow(value)
-
-
-def shrink(pipeline):
-    """Shrink all image sizes in a config."""
-    for key, value in _items(pipeline):
-        if key in ('crop_size', 'size', 'stride', 'scale', 'img_scale', 'scales'):
-            pair = IMAGE if 'scale' in key else (SIDE, SIDE)
-            values = value if key == 'scales' else [value]
-            small = [SIDE if isinstance(v, int) else pair for v in values]
-            pipeline[key] = small if key == 'scales' else small[0]
-        else:
-            shrink(value)
-
-
-def _items(config):
-    if isinstance(config, dict):
-        return list(config.items())
-    return enumerate(config) if isinstance(config, (list, tuple)) else ()

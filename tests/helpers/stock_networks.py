@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mmengine.config import Config
 from mmengine.registry import MODELS
-from stock_configs import narrow_stock
+from narrowing import narrow_config
 from toy import without_weights
 
 from snnet_mm.stitching import write_plan
@@ -94,7 +94,7 @@ CASES = {
 
 def read_stock(package, stock, backbone, parts, data, work_dir):
     folder = Path(find_spec(package).origin).parent / '.mim' / 'configs'
-    cfg = narrow_stock(Config.fromfile(folder / f'{stock}.py'), data, work_dir)
+    cfg = narrow_config(Config.fromfile(folder / f'{stock}.py'), data, work_dir)
     without_weights(cfg.model)
     cfg.model.backbone.update(backbone)
     if 'pretrained' in cfg.model:

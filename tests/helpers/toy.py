@@ -1,9 +1,17 @@
+"""The toy configs, made smaller; their models and images."""
+
 from copy import deepcopy
+from functools import cache
 from pathlib import Path
 
+import cv2
+import numpy as np
 import pytest
+import torch
 from mmengine.config import Config
 from mmengine.runner import Runner
+from tiny import ONE_CONV
+from tiny import TOY as SEGMENTOR
 
 TOY = Path(__file__).parents[2] / 'configs' / 'toy'
 CONFIGS = dict(
@@ -12,6 +20,13 @@ CONFIGS = dict(
     det='mask-rcnn_snnetv2-fast-slow_1xb8-300',
     cls='cls_snnetv2-fast-slow_1xb16-600',
 )
+
+# Widths and depths of anchors.
+SHORT = ((8, 2), (12, 3))
+SIZES = ((64, 64), (50, 90), (130, 71))
+
+
+_read = cache(Config.fromfile)
 
 
 def without_weights(cfg):
@@ -25,7 +40,7 @@ def without_weights(cfg):
 
 def small_toy(task, work_dir):
     """Return a task's stitched toy config: no pretrained weights, few small steps."""
-    cfg = Config.fromfile(TOY / f'{CONFIGS[task]}_toy-scenes-64x64.py')
+    cfg = deepcopy(_read(TOY / f'{CONFIGS[task]}_toy-scenes-64x64.py'))
     without_weights(cfg.model)
     cfg.work_dir, cfg.log_level = str(work_dir), 'ERROR'
     cfg.default_hooks.stitch_statistics.num_images = 4
@@ -37,6 +52,45 @@ def small_toy(task, work_dir):
     cfg.param_scheduler = []
     cfg.train_cfg.max_iters, cfg.default_hooks.checkpoint.interval = 2, 1
     return cfg
+
+
+def narrow_toy(anchor=None, sizes=((8, 3), (12, 5)), config=SEGMENTOR, **backbone):
+    """Return a toy config; by default anchors have 3 and 5 blocks, widths 8 and 12."""
+    cfg = deepcopy(_read(config))
+    cfg.test_dataloader.dataset.num_scenes = 4
+    anchors = cfg.model.backbone.anchors
+    anchors += [deepcopy(anchors[0]) for _ in sizes[len(anchors) :]]
+    for settings, (width, depth) in zip(anchors, sizes, strict=True):
+        settings.arch = dict(embed_dims=width, depth=depth, num_heads=2)
+        settings.update(anchor or {})
+    cfg.model.backbone.stitching_layer = dict(type='LoRAStitchingLayer', rank=2)
+    cfg.model.backbone.update(backbone)
+    if cfg.model.backbone.type == 'SNNetv1':
+        cfg.model.backbone.pop('stitching_layer')
+    head = dict(in_channels=sizes[-1][0], channels=8, **ONE_CONV)
+    cfg.model.decode_head.update(head)
+    return cfg
+
+
+@torch.no_grad()
+def disturb(model, std=0.3):
+    """Draw weights and statistics large enough for all parts to affect the output."""
+    for parameter in model.parameters():
+        parameter.normal_(std=std)
+    for name, buffer in model.named_buffers():
+        if name.endswith('running_mean'):
+            buffer.normal_()
+        if name.endswith('running_var'):
+            buffer.uniform_(0.5, 2)
+    return model.eval()
+
+
+def smooth_images(sizes=SIZES):
+    """Yield RGB images of smooth noise."""
+    random = np.random.default_rng(0)
+    for size in sizes:
+        noise = random.integers(0, 256, (12, 12, 3), np.uint8)
+        yield cv2.resize(noise, size[::-1], interpolation=cv2.INTER_CUBIC)
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import torch
 from config_models import CONFIGS as FOLDER
 from mmengine.config import Config
-from stock_configs import WIDTH, narrow
+from narrowing import WIDTH, narrow
 from toy import TOY, without_weights
 
 from snnet_mm.inference.init_model import init_model

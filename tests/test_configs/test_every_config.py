@@ -2,16 +2,14 @@
 
 import math
 import re
-from fnmatch import fnmatch
 from importlib.util import find_spec
 
 import pytest
 from config_models import CONFIGS, RUNS, load, paths, read, runs
-from mmengine.config import Config
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import DATASETS
 from mmengine.runner import Runner
-from narrow_configs import narrow, write_data
+from narrowing import narrow_own, write_data
 
 from snnet_mm.models.layers.stitch_batch_norm import ROWS
 
@@ -30,34 +28,14 @@ QUICK = (
     'bridging/tiny/bridge-vit-vit-bottleneck',
     'dinov2/eomt_dinov2-s_1xb4',
     'imagenet/snnetv1-resnet18-swin',
-    'imagenet/tiny/vit-ti',
-    'setr/setr-naive_deit3-s_8xb2-80k',
     'vitdet/mask-rcnn_deit3-s_8xb1',
 )
-WORST = dict(head=('accuracy/top1', 100), decode_head=('mIoU', 100), depth=('RMSE', 80))
-WORST |= dict(roi_head=('coco/segm_mAP', 1), bbox_head=('coco/bbox_mAP', 1))
+MAIN = 'accuracy/top1', 'mIoU', 'RMSE', 'coco/bbox_mAP'
 
 # Training images, by which names of configs count epochs.
 IMAGES = dict(in1k=1281167, nyu=24231, coco=118000, cub=5394, cars=7329, dogs=10800)
 IMAGES |= dict(nabirds=21536, flowers=1020, cifar100=50000, caltech101=800)
 IMAGES |= {f'cars-{k}shot': 196 * k for k in (1, 4, 8, 16)} | {'alpaca-512': 50002}
-# Optimizer, rate and decay that the authors give.
-RECIPES = {
-    'bridging/bridge*': ('AdamW', 2e-3, 0.05),
-    'bridging/finetune*': ('AdamW', 2e-4, 0.05),
-    'dpt/dpt_*': ('AdamW', 2e-5, 0.01),
-    'esta/fgvc/*': ('AdamW', 1e-3 * 64 / 256, 1e-4),
-    'esta/vtab/*': ('AdamW', 1e-3 * 64 / 256, 1e-4),
-    'imagenet/*deit-*': ('AdamW', 1e-4, 0.05),
-    'imagenet/*deit3-*': ('Lamb', 3e-5, 0.02),
-    'imagenet/*levit-*': ('AdamW', 1e-4, 0.025),
-    'imagenet/*resnet18-*': ('SGD', 0.05, 2e-5),
-    'setr/setr*-mmseg-lr_*': ('SGD', 0.01, 0),
-    'setr/setr*': ('SGD', 0.01, 5e-4),
-    'swin/mask-rcnn*': ('AdamW', 1e-4, 0.05),
-    'swin/upernet*': ('AdamW', 6e-5, 0.01),
-    'vitdet/mask-rcnn*': ('AdamW', 1e-4, 0.1),
-}
 # Shared stitching layers and stitches, anchors among them, of SN-Netv1 with stages.
 STAGED = {
     'swin-ti-s-b': (2 * 2 + 6 + 17, 41),
@@ -79,7 +57,6 @@ def test_config_says_what_to_expect_and_builds(name):
     assert 'batch' in header
     assert 'paper' in header.lower()
     assert 'measured' in header or 'not yet run' in header
-    assert not any('::' in line for line in lines if 'timm://' not in line)
 
     cfg, model = load(name)
     classes = cfg.get('metainfo', {}).get('classes')
@@ -99,30 +76,14 @@ def test_config_says_what_to_expect_and_builds(name):
     stitched = {'stitch_init', 'stitch_sampling', 'stitch_report'} & set(hooks)
     assert bool(stitched) == ('Stitch' in cfg.test_cfg.type)
     loader = cfg.train_dataloader
-    if re.search('_[48]xb', name):
-        assert loader.pin_memory
-        assert cfg.val_dataloader.pin_memory
     assert loader.sampler.type == 'SeededSampler'
     assert loader.dataset.type == 'SeededDataset'
     # What is measured on is the same data set, without random augmentation.
     assert cfg.test_dataloader.dataset.type == loader.dataset.of
-    # Stitches of the papers share batch norm statistics.
-    papers = ('setr/setr-naive', 'imagenet/snnetv1-*128-*', 'camvid/*-500_')
-    statistics = hooks.get('stitch_statistics')
-    if statistics and name in ALL and 'dinov2' not in name:
-        shared = any(fnmatch(name, f'{pattern}*') for pattern in papers)
-        assert statistics.num_images == (0 if shared else 200)
-    if fnmatch(name, 'setr/setr*') and 'sam-b-l' not in name:  # as in the paper
-        backbone = cfg.model.backbone
-        assert all(a.rel_pos_bias for a in backbone.get('anchors', [backbone]))
-    if name.startswith(('esta/fgvc', 'esta/vtab')):  # as in Visual Prompt Tuning
-        data = cfg.model.get('model', cfg.model).data_preprocessor
-        assert data.mean == [123.675, 116.28, 103.53]
-        assert data.std == [58.395, 57.12, 57.375]
 
 
 @pytest.mark.parametrize('name', RUNS)
-def test_run_trains_as_long_as_its_name_says_by_the_recipe_of_the_authors(name):
+def test_run_trains_as_long_as_its_name_says(name):
     cfg = read(name)
     words = re.search(r'_(\d)xb(\d+)-(\d+)([kex]?)_(.*?)(-\d+x\d+)?$', name)
     gpus, batch, length = map(int, words.groups()[:3])
@@ -143,21 +104,14 @@ def test_run_trains_as_long_as_its_name_says_by_the_recipe_of_the_authors(name):
     else:
         assert iterations == length * (1000 if unit == 'k' else 1)
     assert cfg.param_scheduler[-1].get('end', iterations) == iterations
-    recipe = (r for pattern, r in RECIPES.items() if fnmatch(name, pattern))
-    if recipe := next(recipe, None):
-        settings = cfg.optim_wrapper.optimizer
-        found = settings.type, settings.lr, settings.weight_decay
-        assert found == recipe
 
 
-@pytest.mark.parametrize('name', runs('dpt/dpt_*nyu*'))
+@pytest.mark.parametrize('name', ['deit3-l', 'snnetv2-deit3-s-l'])
 def test_trainings_of_nyu_are_those_of_the_authors(name):
-    cfg, model = load(name)
+    cfg, model = load(f'dpt/dpt_{name}_4xb4-24e_nyu-416x544')
     backbone = model.backbone
     for anchor in getattr(backbone, 'anchors', [backbone]):
         assert (anchor.grid, anchor.pos_embed_antialias) == ((14, 14), False)
-    if 'snnet' in name:
-        assert cfg.default_hooks.stitch_sampling.sampler.per_rank
     groups = build_optim_wrapper(model, cfg.optim_wrapper).optimizer.param_groups
     names = {id(p): k for k, p in model.named_parameters()}
     decays = {names[id(p)]: g['weight_decay'] for g in groups for p in g['params']}
@@ -166,21 +120,13 @@ def test_trainings_of_nyu_are_those_of_the_authors(name):
     assert len(free) == (4 if 'snnet' in name else 2)
 
 
-@pytest.mark.parametrize('name', runs('imagenet/*'))
-def test_trainings_of_imagenet_are_those_of_the_authors(name):
-    cfg = Config.fromfile(RUNS[name].config)
-    assert cfg.optim_wrapper.type == 'AmpOptimWrapper'
-    plain = 'swin' in name or 'resnet' in name
-    sampler = dict(shuffle=True) if plain else dict(of='InfiniteRepeatAugSampler')
-    assert cfg.train_dataloader.sampler == dict(type='SeededSampler', **sampler)
-    if 'deit3' in name:
-        assert cfg.optim_wrapper.optimizer.eps == 1e-8
-    family = re.search(r'/snnetv1-(.*?)(-no-teacher)?_', name)
-    if family and family[1] in STAGED:
-        backbone = load(name)[1].backbone
-        found = len(backbone.stitching_layers), len(backbone.space)
-        assert found == STAGED[family[1]]
-        assert f', {found[1]} stitches' in RUNS[name].config.read_text()
+@pytest.mark.parametrize('family', STAGED)
+def test_stitches_of_stages_are_those_of_the_authors(family):
+    (name,) = runs(f'imagenet/snnetv1-{family}_*')
+    backbone = load(name)[1].backbone
+    found = len(backbone.stitching_layers), len(backbone.space)
+    assert found == STAGED[family]
+    assert f', {found[1]} stitches' in RUNS[name].config.read_text()
 
 
 @pytest.fixture(scope='module')
@@ -193,7 +139,7 @@ def data_root(tmp_path_factory):
 @pytest.mark.parametrize('name', [pytest.param(n, marks=marks(n)) for n in ALL])
 def test_config_trains_and_tests(name, data_root, tmp_path):
     cfg = read(name)
-    kind = narrow(cfg, data_root, tmp_path)
+    narrow_own(cfg, data_root, tmp_path)
     runner = Runner.from_cfg(cfg)
     before = {k: v.clone() for k, v in runner.model.state_dict().items()}
     runner.train()
@@ -209,9 +155,8 @@ def test_config_trains_and_tests(name, data_root, tmp_path):
         assert any('head' in k for k in moved)
         assert any('.blocks.' in k or 'stitch' in k for k in moved)
     metrics = runner.test()
-    metric, worst = WORST['depth' if 'dpt' in name else kind]
-    found = [v for k, v in metrics.items() if k.endswith(metric)]
-    assert all(0 <= value <= worst for value in found)
+    found = [v for k, v in metrics.items() if k.endswith(MAIN)]
+    assert all(0 <= value <= 100 for value in found)
     stitches = {k.partition('/')[0] for k in metrics if k.startswith('stitch_')}
     stitched = hasattr(getattr(runner.model, 'backbone', None), 'space')
     assert len(found) == max(1, len(stitches))

@@ -2,7 +2,8 @@
 
 import pytest
 from mmengine.registry import MODELS, init_default_scope
-from stock_configs import STAGES, narrow, plain_vits, read_own
+from narrowing import narrow
+from stock_configs import STAGES, plain_vits, read_own
 
 from snnet_mm.costs import check_auxiliary_heads, cost_table
 from snnet_mm.models import set_stitch

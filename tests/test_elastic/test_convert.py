@@ -7,7 +7,7 @@ import torch
 from mm_models import CLS, TOY, cls_mean, cls_vit
 from mmengine.config import Config
 from mmengine.registry import DATASETS, MODELS, init_default_scope
-from narrow_configs import write_data
+from narrowing import write_data
 from package_calls import infer, predicted
 from staged_anchors import disturb
 from stock_networks import CASES, chains_of, read_stock

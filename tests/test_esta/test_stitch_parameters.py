@@ -15,10 +15,6 @@ BIASES = dict(stitch_biases=dict(type='StitchBiases'))
 RANKS = 2, 3
 LORA = dict(stitch_lora=dict(type='StitchLoRA', ranks=RANKS))
 PLUGINS = pytest.mark.parametrize('plugins', [BIASES, LORA], ids=['biases', 'lora'])
-ANCHORS = {
-    'lora': dict(lora=dict(rank=2)),
-    'windows': dict(cls_token=False, window_size=2, global_blocks=(1,)),
-}
 
 
 def added_to(net):
@@ -70,10 +66,16 @@ def by_hand(net, stitch_id):
     return plain
 
 
-@PLUGINS
-@pytest.mark.parametrize('anchor', ANCHORS.values(), ids=ANCHORS)
+@pytest.mark.parametrize(
+    ('anchor', 'plugins'),
+    [
+        (dict(lora=dict(rank=2)), LORA),
+        (dict(cls_token=False, window_size=2, global_blocks=(1,)), BIASES),
+    ],
+)
 def test_every_stitch_has_parameters_of_its_own(build_snnet, anchor, plugins):
-    net = build_snnet(anchor=anchor, plugins=plugins, out_indices=(6, 0, 3)).eval()
+    sizes = dict(depths=(2, 4), out_indices=(3, 0, 2))
+    net = build_snnet(anchor=anchor, plugins=plugins, **sizes).eval()
     images = torch.randn(IMAGES)
     plain = without(net)
     for stitch in net.space:

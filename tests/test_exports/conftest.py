@@ -1,9 +1,9 @@
 import pytest
 import torch
 from mmengine.registry import MODELS, init_default_scope
-from narrow_toy import disturb, narrow_toy
 from running_here import run_here  # noqa: F401
 from torch.testing import assert_close
+from toy import disturb, narrow_toy
 
 from snnet_mm.exports import load_export
 from snnet_mm.models import set_stitch

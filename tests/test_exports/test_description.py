@@ -5,8 +5,8 @@ from copy import deepcopy
 import pytest
 import torch
 from mmengine.config import Config
-from narrow_toy import SHORT
 from torch import nn
+from toy import SHORT
 
 from snnet_mm.exports import StitchExporter
 from snnet_mm.exports.description import describe_graphs

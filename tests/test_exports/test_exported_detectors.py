@@ -9,23 +9,19 @@ import pytest
 import torch
 from mmengine.evaluator import BaseMetric
 from mmengine.registry import DATASETS, MODELS, init_default_scope
-from narrow_configs import write_data
-from narrow_toy import smooth_images
+from narrowing import AT_MOST, WIDTH, narrow, shrink, write_data
 from numpy.testing import assert_allclose, assert_array_equal
 from old_torch import writes_onnx
 from stock_configs import (
-    AT_MOST,
     FROM_8,
     LAST,
     QUERIES,
     STAGES,
     THREE,
-    WIDTH,
-    narrow,
     pyramid,
     read_own,
-    shrink,
 )
+from toy import smooth_images
 
 from snnet_mm.exports import StitchExporter
 from snnet_mm.exports.comparison import as_tuple
@@ -111,8 +107,8 @@ def build(tmp_path, monkeypatch):
         cfg = read_own('mmdet', stock, (ALL | REFUSED)[stock], tmp_path / 'own.py')
         if stock in WIDE:
             wide = AT_MOST | dict(embed_dims=256, num_feats=128)
-            monkeypatch.setattr('stock_configs.WIDTH', 256)
-            monkeypatch.setattr('stock_configs.AT_MOST', wide)
+            monkeypatch.setattr('narrowing.WIDTH', 256)
+            monkeypatch.setattr('narrowing.AT_MOST', wide)
         narrow(cfg.model)
         shrink(cfg.model.data_preprocessor)
         size = GRAPH if stock in DETRS | MORE_DETRS else (160, 160)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from narrow_toy import SHORT
 from old_torch import writes_onnx
+from toy import SHORT
 
 import snnet_mm
 from snnet_mm.costs import cost_table

@@ -11,10 +11,9 @@ import pytest
 import torch
 from killing import fork, wait
 from manifests import path_of, plain, write_bundle
-from narrow_toy import SHORT
 from old_torch import writes_onnx
 from safetensors import safe_open
-from toy import TOY
+from toy import SHORT, TOY
 
 from snnet_mm.exports import (
     FORMATS,

@@ -13,10 +13,10 @@ import torch
 from manifests import path_of, plain
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
-from narrow_toy import SHORT, SIZES, smooth_images
 from numpy.testing import assert_allclose, assert_array_equal
 from old_torch import writes_onnx
 from safetensors import safe_open
+from toy import SHORT, SIZES, smooth_images
 
 import snnet_mm
 from snnet_mm.exports import StitchExporter, load_export

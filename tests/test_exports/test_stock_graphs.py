@@ -7,7 +7,7 @@ import pytest
 import torch
 from launching import run_tool
 from mmengine.registry import DATASETS
-from narrow_configs import write_data
+from narrowing import write_data
 from old_torch import writes_onnx
 from staged_anchors import disturb
 from stock_networks import CASES, chains_of, read_stock

@@ -93,9 +93,6 @@ def test_the_models_of_the_paper():
     assert {layer.rank for layer in net.stitching_layers.values()} == {4096 // 4}
     batch = cfg.train_dataloader.batch_size * cfg.optim_wrapper.accumulative_counts
     assert batch == 128
-    sampler = cfg.default_hooks.stitch_sampling.sampler
-    assert (sampler.type, sampler.anchors) == ('SandwichSampler', 'slowest')
-    assert (cfg.model.type, cfg.model.labels) == ('SandwichWrapper', 'hard')
 
 
 def test_the_largest_anchor_teaches_the_others(cfg):

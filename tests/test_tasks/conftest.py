@@ -7,6 +7,8 @@ from mmengine.runner import Runner
 from running_here import run_here  # noqa: F401
 from toy import small_toy
 
+from snnet_mm.costs import cost_table
+
 
 @pytest.fixture
 def det_cfg(tmp_path):
@@ -45,9 +47,20 @@ def detector(det_cfg, build_detector):
     return model
 
 
+COSTS = {}  # by the size of images
+
+
+def count_once(model, size):
+    """Count the costs of a detector, which takes seconds, once for all tests."""
+    if size not in COSTS:
+        COSTS[size] = cost_table(model, size)
+    return COSTS[size]
+
+
 @pytest.fixture
-def make_runner(det_cfg, build_detector):
-    """Builds runners whose models have the same weights."""
+def make_runner(det_cfg, build_detector, monkeypatch):
+    """Builds runners whose models have the same weights, and costs."""
+    monkeypatch.setattr('snnet_mm.evaluation.loops.cost_table', count_once)
 
     def make(loop='StitchTestLoop', **test_cfg):
         state, cfg = build_detector(det_cfg).state_dict(), copy.deepcopy(det_cfg)

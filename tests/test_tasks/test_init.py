@@ -27,6 +27,7 @@ print(sys.modules['mmcv.ops.nms'].ext_module.__name__, mmcv_full_available())
 """
 
 
+@pytest.mark.slow  # where nothing is compiled, all default tests of mmdet need it
 def test_configs_of_mmdet_install_it_where_nothing_is_compiled():
     done = subprocess.run(
         [sys.executable, '-c', HIDDEN],

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from mmengine.config import Config, ConfigDict
 from mmengine.registry import DATASETS
-from narrow_configs import write_data
-from stock_configs import SIDE, WIDTH, narrow_stock
+from narrowing import SIDE, WIDTH, narrow_config, write_data
 
 import snnet_mm as sn
 from snnet_mm.runtime import Detections
@@ -48,7 +47,7 @@ def narrowed(cfg, data, work_dir):
         backbone.out_indices = tuple(range(4))[-len(places) :]
     for hook in ('stitch_init', 'stitch_statistics'):
         cfg.default_hooks[hook].num_images = 2
-    cfg = narrow_stock(cfg, data, work_dir)
+    cfg = narrow_config(cfg, data, work_dir)
     if 'anchor_heads' in cfg.model.get('head', {}):
         cfg.model.head.anchor_heads[0].in_channels = 16
     cfg.dump(work_dir / 'narrow.py')

@@ -11,7 +11,7 @@ import torch
 from mmengine.config import Config, ConfigDict
 from mmengine.registry import DATASETS, MODELS, init_default_scope
 from mmengine.runner import Runner
-from narrow_configs import write_data
+from narrowing import narrow_config, write_data
 from package_calls import infer, infer_ours, predicted
 from stock_configs import (
     FROM_8,
@@ -21,7 +21,6 @@ from stock_configs import (
     THREE,
     classifier,
     convnexts,
-    narrow_stock,
     plain_vits,
     pyramid,
     read_own,
@@ -132,7 +131,7 @@ def check_stock_config(package, stock, model, data, tmp_path, **settings):
     extra = dict(beit=LAYER_DECAY, knet=MIXED).get(stock.partition('/')[0], '')
     settings = dict(extra=extra) | settings
     cfg = read_own(package, stock, model, tmp_path / 'own.py', **settings)
-    cfg = narrow_stock(cfg, data, tmp_path)
+    cfg = narrow_config(cfg, data, tmp_path)
     stitches = cfg.test_cfg.stitches
     trained = copy.deepcopy(cfg)
     make_safe(trained)  # as tools/train.py does

@@ -14,72 +14,49 @@ from snnet_mm.tasks.base import (
 )
 
 
-class Unknown(torch.nn.Module):
-    """A model of no package."""
+def model_of(part):
+    """A model of a class with the name of a base class of an mm package."""
+    model = type(part, (torch.nn.Module,), {})()
+    for name in ('decode_head', 'head'):
+        model.add_module(name, torch.nn.Identity())
+        getattr(model, name).num_classes = 3
+    return model
 
 
-class TaskContract:
-    """Checks of one task; subclasses say what it is."""
-
-    part, name, metric, direction = None, None, None, None
-    divergence, unsized, scope = None, False, None
-
-    def test_models_metrics_and_wrapped_models_belong_to_it(self):
-        task = task_of(self.model())
-        assert task.name == self.name
-        assert task_of(ExponentialMovingAverage(self.model())) is task
-        assert (task.unsized, task.scope) == (self.unsized, self.scope)
-
-    def test_its_ranking_metric_has_a_direction(self):
-        task = task_of(self.model())
-        found = metric_directions([self.metric])
-        assert found == {self.metric: self.direction}
-        assert task.ranking[0] in (*task.higher, *task.lower)
-
-    def test_teachers_are_compared_by_its_divergence(self):
-        model = self.model()
-        assert task_of(model).divergence(model) is self.divergence
-
-    def model(self):
-        model = type(self.part, (torch.nn.Module,), {})()
-        for name in ('decode_head', 'head'):
-            model.add_module(name, torch.nn.Identity())
-            getattr(model, name).num_classes = 3
-        return model
+@pytest.mark.parametrize(
+    'part, name, metric, direction, divergence, scope',
+    [
+        ('BaseSegmentor', 'segmentation', 'mIoU', 'higher', class_divergence, 'mmseg'),
+        ('DepthEstimator', 'depth', 'nyu/RMSE', 'lower', map_divergence, 'mmseg'),
+        ('BaseDetector', 'detection', 'bbox_mAP', 'higher', map_divergence, 'mmdet'),
+        ('BaseClassifier', 'classification', 'top1', 'higher', class_divergence,
+         'mmpretrain'),
+    ],
+)  # fmt: skip
+def test_models_metrics_and_wrapped_models_belong_to_a_task(
+    part, name, metric, direction, divergence, scope
+):
+    model = model_of(part)
+    task = task_of(model)
+    assert task.name == name
+    assert task_of(ExponentialMovingAverage(model)) is task
+    assert (task.unsized, task.scope) == (name == 'detection', scope)
+    assert metric_directions([metric]) == {metric: direction}
+    assert task.ranking[0] in (*task.higher, *task.lower)
+    assert task.divergence(model) is divergence
 
 
-class TestSegmentation(TaskContract):
-    part, name, metric, direction = 'BaseSegmentor', 'segmentation', 'mIoU', 'higher'
-    divergence, scope = staticmethod(class_divergence), 'mmseg'
-
-
-class TestDepth(TaskContract):
-    part, name, metric, direction = 'DepthEstimator', 'depth', 'nyu/RMSE', 'lower'
-    divergence, scope = staticmethod(map_divergence), 'mmseg'
-
-
-class TestDetection(TaskContract):
-    part, name, metric = 'BaseDetector', 'detection', 'coco/bbox_mAP'
-    direction, unsized, scope = 'higher', True, 'mmdet'
-    divergence = staticmethod(map_divergence)
-
-
-class TestClassification(TaskContract):
-    part, name, metric = 'BaseClassifier', 'classification', 'accuracy/top1'
-    direction, scope = 'higher', 'mmpretrain'
-    divergence = staticmethod(class_divergence)
-
-    def test_labels_of_an_image_are_compared_one_by_one(self):
-        model = self.model()
-        model.head.thr = None
-        assert task_of(model).divergence(model) is label_divergence
-        several = torch.nn.Identity()  # as a PartPerAnchor
-        several.active, model.head = model.head, several
-        assert task_of(model).divergence(model) is label_divergence
+def test_labels_of_an_image_are_compared_one_by_one():
+    model = model_of('BaseClassifier')
+    model.head.thr = None
+    assert task_of(model).divergence(model) is label_divergence
+    several = torch.nn.Identity()  # as a PartPerAnchor
+    several.active, model.head = model.head, several
+    assert task_of(model).divergence(model) is label_divergence
 
 
 def test_other_models_have_the_defaults():
-    assert task_of(Unknown()) is OTHER
+    assert task_of(torch.nn.Identity()) is OTHER
     assert known('saving_keys') == {'out_file_path', 'output_dir', 'outfile_prefix'}
 
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from manifests import MANIFEST
 from mmengine.config import Config
-from narrow_toy import SHORT, disturb, narrow_toy
 from running_here import run_here  # noqa: F401
 from tiny import TOY
+from toy import SHORT, disturb, narrow_toy
 
 from snnet_mm import api
 from snnet_mm.costs import cost_table

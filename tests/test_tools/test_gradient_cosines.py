@@ -1,32 +1,14 @@
 import json
-import runpy
-from itertools import combinations, product
+from itertools import combinations
 
 import pytest
 import torch
-from launching import ROOT
 from mmengine.runner import Runner
 from tiny import TOY
 
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import set_stitch
 from snnet_mm.utils import load_config
-
-
-def test_cosines_of_all_pairs_with_few_gradients_in_memory(monkeypatch):
-    tool = runpy.run_path(str(ROOT / 'tools/research/gradient_cosines.py'))
-    grads, computed = {i: dict(w=torch.randn(5)) for i in range(5)}, []
-
-    def of(i):
-        computed.append(i)
-        return grads[i]
-
-    monkeypatch.setitem(tool['cosines'].__globals__, 'KEPT', 2)
-    found = tool['cosines'](of, [4, 0, 3, 1, 2])
-    assert computed == [4, 0, 3, 1, 2, 3, 1, 2, 2]
-    for (a, i), (b, j) in product(enumerate([4, 0, 3, 1, 2]), repeat=2):
-        cosine = torch.cosine_similarity(grads[i]['w'], grads[j]['w'], dim=0)
-        assert found[a, b] == pytest.approx(cosine.item(), abs=1e-6)
 
 
 def test_angles_are_of_the_named_weights(run_here, tmp_path):

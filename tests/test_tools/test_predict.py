@@ -1,7 +1,7 @@
 import cv2
 import numpy as np
 import pytest
-from narrow_toy import smooth_images
+from toy import smooth_images
 
 import snnet_mm as sn
 from snnet_mm.runtime import StitchRuntime

@@ -16,7 +16,7 @@ from urllib.request import urlopen
 import cv2
 import numpy as np
 import pytest
-from narrow_toy import smooth_images
+from toy import smooth_images
 
 from snnet_mm.runtime import StitchRuntime
 

@@ -12,7 +12,6 @@ SUPPORTED = 'supported are 3.10, 3.11 and 3.12; choose another with PYTHON=...'
 DISK = 'only 3 GB of disk space is free, a new .venv wants 8 GB'
 CASES = [
     ('demo', '3.9', 10**9, f'python is Python 3.9, {SUPPORTED}'),
-    ('demo', '3.13', 10**9, f'python is Python 3.13, {SUPPORTED}'),
     ('test', '3.11', 3 * 1024**2, DISK),
     ('deploy', '3.11', 10**9, 'usage: tools/setup_env.sh demo|test|ops|docs|lint'),
 ]

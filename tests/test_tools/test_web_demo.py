@@ -9,9 +9,9 @@ import torch
 from chromium import CHROMIUM, Isolated, open_page, served
 from manifests import path_of, write_bundle
 from mmengine.registry import MODELS, init_default_scope
-from narrow_toy import SHORT, disturb, narrow_toy, smooth_images
 from numpy.testing import assert_array_equal
 from old_torch import writes_onnx
+from toy import SHORT, disturb, narrow_toy, smooth_images
 
 from snnet_mm.exports import StitchExporter
 from snnet_mm.runtime.images import resize_image

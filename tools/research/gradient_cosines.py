@@ -2,16 +2,13 @@
 
 Computes the gradients of stitches on the same training batches and, for each pair,
 their cosine over the anchor weights that both train. If it is below 0, they conflict
-(ESTA, figures 2 and 13). Nothing is trained. The gradients of at most :data:`KEPT`
-stitches are in memory at a time; of more stitches, some are computed again.
+(ESTA, figures 2 and 13). Nothing is trained.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from itertools import islice
+from itertools import combinations, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,8 +23,7 @@ if TYPE_CHECKING:
     import torch
     from mmengine.model import BaseModel
 
-KEPT = 16
-Gradients = 'dict[str, torch.Tensor]'
+    Gradients = dict[str, torch.Tensor]
 
 
 def parse_args() -> argparse.Namespace:
@@ -66,7 +62,7 @@ def gradients(
     }
 
 
-def cosine(a: Mapping[str, torch.Tensor], b: Mapping[str, torch.Tensor]) -> float:
+def cosine(a: Gradients, b: Gradients) -> float:
     """Return the cosine over the shared weights, NaN if there are none."""
     import torch
 
@@ -76,20 +72,6 @@ def cosine(a: Mapping[str, torch.Tensor], b: Mapping[str, torch.Tensor]) -> floa
     # In float32, sums of so many products are off by a percent.
     a, b = (torch.cat([of[name] for name in shared]).double() for of in (a, b))
     return torch.cosine_similarity(a, b, dim=0).item()
-
-
-def cosines(of: Callable[[int], Gradients], ids: Sequence[int]) -> np.ndarray:
-    """Return the symmetric matrix of the cosines of all pairs of gradients."""
-    found = np.eye(len(ids))
-    for begin in range(0, len(ids), KEPT):
-        kept: list[Gradients] = []
-        for b in range(begin, len(ids)):
-            new = of(ids[b])
-            for a, old in enumerate(kept, start=begin):
-                found[a, b] = found[b, a] = cosine(old, new)
-            if len(kept) < KEPT:
-                kept.append(new)
-    return found
 
 
 def main() -> None:
@@ -113,8 +95,11 @@ def main() -> None:
     batches = islice(loader, args.batches)
     for batch in track(batches, 'Batches', total=args.batches):
         data = model.data_preprocessor(batch, training=True)
-        of = partial(gradients, model, data=data, weights=args.weights)
-        found.append(cosines(of, ids))
+        grads = [gradients(model, i, data, args.weights) for i in ids]
+        matrix = np.eye(len(ids))
+        for a, b in combinations(range(len(ids)), 2):
+            matrix[a, b] = matrix[b, a] = cosine(grads[a], grads[b])
+        found.append(matrix)
     report([f'{i} {space[i].kind}' for i in ids], np.array(found), args.out)
 
 

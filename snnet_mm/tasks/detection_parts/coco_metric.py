@@ -43,7 +43,11 @@ class StitchCocoMetric(CocoMetric):
     def compute_metrics(self, results: Sequence[tuple[dict, dict]]) -> dict[str, float]:
         truths = [truth for truth, _ in results]
         self.img_ids = [truth['img_id'] for truth in truths]
-        ok = self.format_only or self._num_objects(truths)
+        if self.ann_file is None:
+            number = sum(len(truth['anns']) for truth in truths)
+        else:
+            number = len(self._coco_api.get_ann_ids(img_ids=self.img_ids))
+        ok = self.format_only or number
         given = f'{len(truths)} images without an annotated object'
         check(ok, KEYS, given, 'at least one object')
         if not any(len(found['labels']) for _, found in results):
@@ -55,11 +59,6 @@ class StitchCocoMetric(CocoMetric):
             # The converted ground truth covers these images only.
             self._coco_api = None
         return metrics
-
-    def _num_objects(self, truths: Sequence[Mapping]) -> int:
-        if self.ann_file is None:
-            return sum(len(truth['anns']) for truth in truths)
-        return len(self._coco_api.get_ann_ids(img_ids=self.img_ids))
 
 
 def _nothing_in(truth: Mapping, found: Mapping) -> dict:

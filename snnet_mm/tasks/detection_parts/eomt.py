@@ -54,7 +54,6 @@ class EoMTHead(Mask2FormerHead):
         num_queries: Number of queries. Default: 100.
         channels: Channels of the upscaled patches. Default: 128.
         num_points: Points sampled per mask for matching and losses. Default: 2048.
-        masked_attention: Whether to mask attention during training.
         train_cfg, test_cfg: Passed by the detector, unused.
     """
 
@@ -66,7 +65,6 @@ class EoMTHead(Mask2FormerHead):
         num_queries: int = 100,
         channels: int = 128,
         num_points: int = 2048,
-        masked_attention: bool = True,
         train_cfg: dict | None = None,
         test_cfg: dict | None = None,
         init_cfg: dict | None = None,
@@ -76,7 +74,7 @@ class EoMTHead(Mask2FormerHead):
         self.num_things_classes = num_things_classes
         self.num_stuff_classes = num_stuff_classes
         self.num_classes = num_things_classes + num_stuff_classes
-        self.num_queries, self.masked_attention = num_queries, masked_attention
+        self.num_queries = num_queries
         self.train_cfg, self.test_cfg = train_cfg, test_cfg
         self.vit = MODELS.build(dict(vit, embedding=False))
         plain = isinstance(self.vit, PlainViT)
@@ -106,7 +104,7 @@ class EoMTHead(Mask2FormerHead):
     def forward(
         self, x: Maps, batch_data_samples: Sequence | None = None
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """Return class and mask logits; in masked training also before every block.
+        """Return class and mask logits; during training also before every block.
 
         Args:
             x: Backbone maps ``(B, C, h, w)``, or pairs of a map and a cls token
@@ -124,7 +122,7 @@ class EoMTHead(Mask2FormerHead):
         found = []
         for i, block in enumerate(self.vit.blocks):
             mask = None
-            if self.training and self.masked_attention:
+            if self.training:
                 found.append(self._read(tokens, grid))
                 mask = self._attended(tokens, grid, found[-1][1], i)
             tokens = self.vit.maybe_checkpoint(block, tokens, grid, mask)

@@ -76,8 +76,7 @@ def depth_by_hand(head, features):
 
 @torch.no_grad()
 @pytest.mark.parametrize(
-    'readout, activation',
-    [('ignore', 'sigmoid'), ('add', 'sigmoid'), ('project', 'relu')],
+    'readout, activation', [('ignore', 'sigmoid'), ('project', 'relu')]
 )
 def test_depths_are_of_the_features_of_mmsegs_head(
     build, randomise, readout, activation
@@ -112,7 +111,7 @@ def test_loss_is_of_the_depth_at_full_size(build):
 
 
 @torch.no_grad()
-def test_slide_mode_slides(build, randomise):
+def test_windows_and_mirror_images_are_averaged(build, randomise):
     crops = dict(mode='slide', crop_size=(32, 64), stride=(32, 32))
     model = randomise(build(crops)).eval()
     images = torch.randn(2, 3, 64, 96)
@@ -122,23 +121,14 @@ def test_slide_mode_slides(build, randomise):
             window = (..., slice(y, y + 32), slice(x, x + 64))
             total[window] += model(images[window])
             count[window[1:]] += 1
-    torch.testing.assert_close(predict(model, images), total / count)
-    whole = randomise(build()).eval()
-    whole.load_state_dict(model.state_dict())
-    assert (predict(whole, images) - total / count).abs().max() > 1e-3
-
-
-@torch.no_grad()
-@pytest.mark.parametrize('mode', ['whole', 'slide'])
-def test_flip_test_is_the_mean_with_the_mirror_image(build, randomise, mode):
-    test_cfg = dict(mode=mode, crop_size=(32, 64), stride=(32, 32))
-    model = randomise(build(test_cfg)).eval()
-    images = torch.randn(2, 3, 64, 96)
-    one_way, mirrored = predict(model, images), predict(model, images.flip(3))
+    slid, mirrored = predict(model, images), predict(model, images.flip(3))
+    torch.testing.assert_close(slid, total / count)
     model.test_cfg['flip'] = True
     both = predict(model, images)
-    torch.testing.assert_close(both, (one_way + mirrored.flip(3)) / 2)
-    assert (both - one_way).abs().max() > 1e-3
+    torch.testing.assert_close(both, (slid + mirrored.flip(3)) / 2)
+    model.test_cfg['mode'] = 'whole'
+    assert (predict(model, images) - both).abs().max() > 1e-3
+    assert (both - slid).abs().max() > 1e-3
 
 
 @torch.no_grad()
@@ -190,7 +180,6 @@ def test_first_iterations_learn_the_scale_alone(at_iteration, iteration, warm):
     assert in_half.item() == pytest.approx(loss.item(), rel=2e-2)
 
 
-@pytest.mark.parametrize('iteration', [0, 1000])
 @pytest.mark.parametrize(
     'pred, truth, expected',
     [
@@ -200,8 +189,7 @@ def test_first_iterations_learn_the_scale_alone(at_iteration, iteration, warm):
         ([0.0, 0.0], [1.0, 1.0], None),  # far off
     ],
 )
-def test_gradients_are_finite(at_iteration, iteration, pred, truth, expected):
-    at_iteration(iteration)
+def test_gradients_are_finite(pred, truth, expected):
     pred = torch.tensor(pred, requires_grad=True)
     loss = ScaleInvariantLogLoss()(pred, torch.tensor(truth))
     loss.backward()
@@ -213,14 +201,10 @@ def test_gradients_are_finite(at_iteration, iteration, pred, truth, expected):
 # --- loading
 
 
-@pytest.fixture
-def results(tmp_path):
+def test_millimetres_become_metres(tmp_path):
     path = tmp_path / 'room.png'
     cv2.imwrite(str(path), np.array([[0, 1500], [250, 65535]], np.uint16))
-    return dict(depth_map_path=str(path), ori_shape=(2, 2), seg_fields=[])
-
-
-def test_millimetres_become_metres(results):
+    results = dict(depth_map_path=str(path), ori_shape=(2, 2), seg_fields=[])
     depth = LoadDepthMap()(results)['gt_depth_map']
     np.testing.assert_allclose(depth, [[0, 1.5], [0.25, 65.535]], rtol=1e-6)
     assert depth.dtype == np.float32

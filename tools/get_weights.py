@@ -8,14 +8,13 @@ without a network afterwards.
 
 import argparse
 import hashlib
-import os
-import sys
-import tempfile
 import urllib.request
 from fnmatch import fnmatch
 from pathlib import Path
 
 import yaml
+
+from snnet_mm.utils import ToolParser, atomic_path, run_command
 
 LIST = Path(__file__).resolve().parents[1] / 'configs' / 'weights.yml'
 CHUNK = 1 << 20
@@ -23,7 +22,7 @@ TEACHER = 'regnety_160.deit_in1k'  # of DistillationWrapper
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = ToolParser(description=__doc__.splitlines()[0])
     what = "files of the list, patterns such as 'deit_3_*', timm://NAME, or configs"
     parser.add_argument('names', nargs='*', metavar='NAME', help=what)
     parser.add_argument('--list', action='store_true', help='print the list')
@@ -65,21 +64,14 @@ def checked(path: Path, sha256: str | None) -> str:
 
 def download(url: str, path: Path, sha256: str | None) -> str:
     """Download a file atomically and return a note on its checksum."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f'.{path.name}.')
     try:
-        with os.fdopen(handle, 'wb') as file, urllib.request.urlopen(url) as source:
-            wanted, written = source.headers['Content-Length'], 0
-            while chunk := source.read(CHUNK):
-                written += file.write(chunk)
-            if wanted is not None and written != int(wanted):
-                raise OSError(f'{written} of {wanted} bytes of {url} came')
-        note = checked(Path(name), sha256)
-        Path(name).chmod(0o644)
-        os.replace(name, path)
-    finally:
-        Path(name).unlink(missing_ok=True)
-    return note
+        with atomic_path(path) as temporary:
+            urllib.request.urlretrieve(url, temporary)  # raises if bytes are missing
+            return checked(temporary, sha256)
+    except OSError as error:
+        raise OSError(
+            f'{error}. Without a network, put the file of {url} at {path}'
+        ) from error
 
 
 def main() -> None:
@@ -110,17 +102,8 @@ def main() -> None:
         if path.exists():
             print(f'{path} is there: {checked(path, sha256)}')
             continue
-        try:
-            note = download(url, path, sha256)
-        except OSError as error:
-            raise OSError(
-                f'{error}. Without a network, put the file of {url} at {path}'
-            ) from error
-        print(f'{path} from {url}: {note}')
+        print(f'{path} from {url}: {download(url, path, sha256)}')
 
 
 if __name__ == '__main__':
-    try:
-        main()
-    except (OSError, ValueError) as error:
-        sys.exit(f'Error: {error}')
+    run_command(main)

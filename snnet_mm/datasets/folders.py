@@ -8,16 +8,15 @@ from snnet_mm.utils import check
 
 from .class_folders import read_classes
 from .coco_files import read_coco, read_objects
-from .image_files import SUFFIXES, find_files, find_images, unread
+from .image_files import SUFFIXES, find_images, is_hidden, unread
 from .label_maps import read_pairs
 from .labelled_folder import (
     Findings,
     LabelledFolder,
     annotation_file,
     choose_splits,
-    folders_in,
 )
-from .yolo import find_yolo, yolo_to_coco
+from .yolo import read_yolo
 
 TASKS = dict(seg='segmentation', depth='depth', det='detection', cls='classification')
 LAYOUTS = dict(
@@ -26,15 +25,6 @@ LAYOUTS = dict(
     det="annotations/*.json or */*.json in COCO's format, or data.yaml of YOLO",
     cls='a folder of images for every class',
 )
-# Files of formats that are not read, by the suffix of their names.
-OTHER_LABELS = {
-    'obj.data': "Darknet's, without a data.yaml",
-    'classes.txt': "YOLO's labels without a data.yaml",
-    '.xml': 'XML of Pascal VOC or CVAT',
-    '.csv': 'a table',
-    '.json': "JSON, but not COCO's with images, categories and annotations",
-    '.txt': "text, YOLO's without a data.yaml",
-}
 
 
 def read_folder(
@@ -70,13 +60,12 @@ def read_folder(
 def _read_detection(
     root: Path, classes: list[str], out: str | os.PathLike | None
 ) -> LabelledFolder | None:
-    if yolo := find_yolo(root):
-        findings, notes = Findings(), []
-        found = yolo_to_coco(*yolo, findings)
+    findings, notes = Findings(), []
+    if found := read_yolo(root, findings):
         found = choose_splits({s: (c, s) for s, c in found.items()}, root, notes)
         folders = dict.fromkeys(found, '.')
         result = read_objects(root, found, folders, classes, findings, range(2, 9))
-        result.notes += notes
+        result.notes += notes + unread(root)
         return result
     out = out and Path(out).expanduser()
     written = ('train', 'val') if out and out.exists() else ()
@@ -86,18 +75,10 @@ def _read_detection(
 
 def _unknown(root: Path, task: str) -> str:
     """Return a refusal with what is expected and what there is."""
-    inside = [f'{name}/' for name in folders_in(root)]
-    found = ', '.join(inside[:8]) or 'images alone'
-    hints = ''
-    if task == 'det':
-        for end, what in OTHER_LABELS.items():
-            names = [
-                p.relative_to(root) for p in find_files(root, [Path(end).suffix or end])
-            ]
-            names = [str(name) for name in names if str(name).endswith(end)]
-            if names and not hints:
-                hints = f"; {names[0]} is {what}: convert it to COCO's format"
+    names = sorted(p.name + '/' * p.is_dir() for p in root.iterdir())
+    visible = [name for name in names if not is_hidden(name)]
+    hint = '; docs/tutorials/own_data.md converts other formats' * (task == 'det')
     return (
         f'{root} has no known layout for {TASKS[task]}: expected {LAYOUTS[task]}, with '
-        f'or without train/ and val/; found {found}{hints}'
+        f'or without train/ and val/; found {", ".join(visible[:8])}{hint}'
     )

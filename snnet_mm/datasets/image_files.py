@@ -12,7 +12,7 @@ from PIL import Image
 from snnet_mm.runtime.image_io import SUFFIXES
 
 ORIENTATION = 0x0112  # EXIF tag; values from 5 on swap rows and columns
-BITS_PER_SAMPLE = 258  # TIFF tag
+DARK = 32  # highest value of an image, of 255, that hardly shows anything
 # Suffixes of images and label maps that training does not read.
 OTHER_SUFFIXES = (
     *('.avif', '.cr2', '.dcm', '.dng', '.exr', '.gif', '.heic', '.heif', '.jfif'),
@@ -21,14 +21,11 @@ OTHER_SUFFIXES = (
 
 
 class ImageFacts(NamedTuple):
-    """Height and width as loaded for training, how it is turned, and its maximum.
-
-    ``highest`` is the highest value as loaded, of images of more than 8 bits only.
-    """
+    """Height and width as loaded for training, how it is turned, and its maximum."""
 
     size: tuple[int, int]
-    orientation: int = 1
-    highest: int | None = None
+    orientation: int  # of EXIF
+    highest: int  # value of 255, as loaded
 
 
 def is_hidden(name: str) -> bool:
@@ -76,10 +73,13 @@ def read_image(path: Path) -> ImageFacts:
     """Return facts of an image as loaded for training; decode the whole image."""
     with opened(path) as image:
         size, orientation = _turned(image)
-        deep = _is_deep(image, path)
         image.draft('RGB', [side // 8 for side in image.size])  # decodes a JPEG faster
-        image.load()
-    return ImageFacts(size, orientation, _highest(path) if deep else None)
+        pixels = np.asarray(image)
+    if image.mode == 'F':
+        raise ValueError(f'{path} has floats, which training cannot read')
+    highest = 255 if image.mode in '1P' else int(pixels.max())
+    # Of 16 bits, training reads the upper 8.
+    return ImageFacts(size, orientation, highest >> 8 * (image.mode[0] == 'I'))
 
 
 def _turned(image: Image.Image) -> tuple[tuple[int, int], int]:
@@ -87,25 +87,6 @@ def _turned(image: Image.Image) -> tuple[tuple[int, int], int]:
     orientation = image.getexif().get(ORIENTATION, 1)
     orientation = 1 if image.format == 'WEBP' else orientation  # not turned
     return (image.size if orientation >= 5 else image.size[::-1]), orientation
-
-
-def _is_deep(image: Image.Image, path: Path) -> bool:
-    """Return whether the samples of an image have more than 8 bits."""
-    if image.format == 'PNG':
-        with path.open('rb') as file:
-            return file.read(25)[24] > 8
-    bits = image.tag_v2.get(BITS_PER_SAMPLE, ()) if image.format == 'TIFF' else ()
-    return image.mode[0] in 'IF' or max(bits or (8,)) > 8
-
-
-def _highest(path: Path) -> int:
-    """Return the highest value of an image as mm loads it."""
-    import cv2
-
-    pixels = cv2.imdecode(np.fromfile(path, np.uint8), cv2.IMREAD_COLOR)
-    if pixels is None:
-        raise ValueError(f'{path} has a format that training cannot read: save 8 bits')
-    return int(pixels.max())
 
 
 def image_notes(facts: Mapping[Path, ImageFacts], turned: Sequence[int]) -> list[str]:
@@ -117,19 +98,15 @@ def image_notes(facts: Mapping[Path, ImageFacts], turned: Sequence[int]) -> list
             labels do not show to be applied to them.
     """
     rotated = [p.name for p, fact in facts.items() if fact.orientation in turned]
-    deep = {p.name: f.highest for p, f in facts.items() if f.highest is not None}
-    top = max(deep.values(), default=255)
-    if top < 2:
-        raise ValueError(
-            f'{len(deep)} images of more than 8 bits are black in training, which '
-            f'reads the upper 8 bits, such as {[*deep][0]}: stretch them to 8 bits'
-        )
-    what = 'images have an EXIF orientation, which training applies to the image and '
-    what += 'not to its label; if labels were drawn on unturned pixels, save the '
-    what += 'images without it'
-    dim = 'images have more than 8 bits, of which training reads the upper 8, values '
-    dim += f'up to {top} of 255; stretch them to 8 bits if that is dark'
-    return note(what, rotated) + note(dim, [*deep])
+    dark = [p.name for p, fact in facts.items() if fact.highest < DARK]
+    what = f'images have no value above {DARK} of 255 in training, which reads the '
+    what += 'upper 8 of 16 bits: stretch them to 8 bits'
+    if max(fact.highest for fact in facts.values()) < 2:
+        raise ValueError('; '.join(note(what, dark)))
+    exif = 'images have an EXIF orientation, which training applies to the image and '
+    exif += 'not to its label; if labels were drawn on unturned pixels, save the '
+    exif += 'images without it'
+    return note(exif, rotated) + note(what, dark)
 
 
 def read_all(read: Callable, items: Sequence[tuple]) -> list:

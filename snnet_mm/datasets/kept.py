@@ -16,6 +16,9 @@ from .folder_check import check_class_names
 from .image_files import note, read_all
 from .labelled_folder import LabelledFolder
 
+IGNORED = 'objects are left out or ignored by "ignore" and "iscrowd", outside their '
+IGNORED += 'image, and below 1 pixel'
+
 
 def innermost(dataset: Any) -> Iterator[Any]:
     """Yield the data sets inside wrappers such as RepeatDataset and ConcatDataset."""
@@ -32,14 +35,24 @@ def count_kept(cfg: Config) -> Counter[int]:
 
     Training and validation images are loaded by the transforms of the config. Depth
     maps count their valid pixels as label 0. The parts of its task are registered.
+
+    Raises:
+        ValueError: If no label of the training or validation images is kept.
     """
     total: Counter[int] = Counter()
     with DefaultScope.overwrite_default_scope(cfg.default_scope):
         for phase in ('train', 'val'):
             built = DATASETS.build(cfg[f'{phase}_dataloader'].dataset)
+            found: Counter[int] = Counter()
             for dataset in innermost(built):
                 items = [(dataset, i) for i in range(len(dataset))]
-                total += sum(read_all(_labels_of, items), Counter())
+                found += sum(read_all(_labels_of, items), Counter())
+            if not found:
+                raise ValueError(
+                    f'no label of the {phase} images is kept ({IGNORED}; config: '
+                    f'{cfg.filename}, {phase}_dataloader)'
+                )
+            total += found
     return total
 
 
@@ -69,13 +82,10 @@ def compare_kept(data: LabelledFolder, cfg: Config) -> tuple[list[int], list[str
     """
     total = count_kept(cfg)
     kept = [total[i] for i in range(max(1, len(data.classes)))]
-    if not any(kept):
-        raise ValueError(
-            f'training keeps no label of {data.root} (config: {cfg.filename})'
-        )
     pairs = zip(data.classes, data.counts, kept, strict=True) if data.classes else ()
     other = [f'{name}: {n} instead of {m}' for name, m, n in pairs if m != n]
-    return kept, note('classes have other counts in training than in the files', other)
+    what = 'classes have other counts in training than in the files'
+    return kept, note(f'{what} ({IGNORED})' if data.task == 'det' else what, other)
 
 
 def check_objects(dataset: Any, key: str) -> None:

@@ -1,9 +1,10 @@
 """Read folders of images with masks or depth maps."""
 
+import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import product
+from collections.abc import Iterable, Mapping
+from itertools import takewhile
 from pathlib import Path
 from statistics import median
 
@@ -12,8 +13,8 @@ import numpy as np
 from snnet_mm.utils import check
 
 from .image_files import (
+    SUFFIXES,
     ImageFacts,
-    find_images,
     image_notes,
     note,
     opened,
@@ -25,224 +26,148 @@ from .labelled_folder import (
     IMAGE_DIRS,
     LabelledFolder,
     Split,
-    check_names,
     choose_splits,
     divide,
+    find_parts,
     in_both,
-    splits_among,
-    subfolders,
+    relative_names,
 )
 
 MASK_DIRS = (
-    *(
-        'masks',
-        'mask',
-        'labels',
-        'label',
-        'annotations',
-        'ann_dir',
-        'segmentationclass',
-    ),
-    *('segmentationclasspng', 'gt', 'gtfine', 'gtcoarse', 'groundtruth', 'targets'),
+    *('masks', 'mask', 'labels', 'label', 'annotations', 'ann_dir'),
+    *('segmentationclass', 'segmentationclasspng'),
+    *('gt', 'gtfine', 'gtcoarse', 'groundtruth', 'targets'),
 )
 DEPTH_DIRS = 'depth', 'depths', 'depth_maps', 'sync_depth', 'labels', 'gt', 'masks'
 LISTS = '.', 'splits', 'ImageSets/Segmentation'  # folders of train.txt and val.txt
-# Tails that are preferred if images have several label maps.
+# Cityscapes has several label maps of an image: those to prefer, by their names.
 TAILS = '_labelTrainIds', '_labelIds'
 IGNORED = 255  # label of pixels without a class
 MASK_MODES = {'1', 'L', 'P', 'I', 'I;16', 'I;16B', 'I;16L', 'I;16N'}
 FULL = 2**16 - 1  # often marks missing depth
 SHALLOW = 100  # units of depth maps, in millimetres, that cannot be all
-# Where a name may be cut into what all names share and the rest.
-CUT = re.compile(r'(?<=[\W_])|(?=[\W_])|(?<=[^\W\d])(?=\d)|(?<=\d)(?=[^\W\d])')
+# Words, numbers and separators of a name; leftImg8bit is one word, img1 is two.
+WORD = re.compile(r'[^\W\d_]+(?:\d+[^\W\d_]+)*|\d+|[\W_]')
 Pair = tuple[Path, Path]  # image and label
 
 
 def read_pairs(root: Path, task: str, classes: list[str]) -> LabelledFolder | None:
     """Read images with masks or depth maps."""
+    check(task == 'seg' or not classes, '--classes', classes, 'none for depth maps')
     notes: list[str] = []
-    folders = _folders_of_pairs(root, MASK_DIRS if task == 'seg' else DEPTH_DIRS, notes)
-    if not folders:
+    found = _find(root, MASK_DIRS if task == 'seg' else DEPTH_DIRS, notes)
+    if found is None:
         return None
-    folders = choose_splits(folders, root, notes)
-    names = {s: _match(root / i, root / j, notes) for s, (i, j) in folders.items()}
-    if 'val' not in names:
-        folders['val'] = folders['train']
-        names = _listed(root, names['train'], notes) or dict(
-            zip(('train', 'val'), divide(names['train']), strict=True)
+    pairs = {
+        split: _match(images, labels, root, notes)
+        for split, (images, labels) in choose_splits(found, root, notes).items()
+    }
+    if 'val' not in pairs:
+        pairs = _listed(root, pairs['train'], notes) or dict(
+            zip(('train', 'val'), divide(pairs['train']), strict=True)
         )
-    splits, pairs = {}, {}
-    for split, (images, labels) in folders.items():
-        key = 'seg_map_path' if task == 'seg' else 'depth_map_path'
+    splits, key = {}, 'seg_map_path' if task == 'seg' else 'depth_map_path'
+    for split, files in pairs.items():
+        (images, names), (labels, others) = (
+            relative_names(paths, root) for paths in zip(*files, strict=True)
+        )
+        lines = ['\t'.join(pair) for pair in zip(names, others, strict=True)]
         prefix = {'img_path': images, key: labels}
-        lines = ['\t'.join(pair) for pair in names[split]]
         splits[split] = Split(len(lines), dict(data_prefix=prefix), lines)
-        pairs[split] = [(root / images / i, root / labels / j) for i, j in names[split]]
     notes += in_both(*([image for image, _ in pairs[s]] for s in ('train', 'val')))
+    every = [*dict.fromkeys(pairs['train'] + pairs['val'])]
+    read = _read_mask if task == 'seg' else _read_depth
+    found = read_all(read, [(*pair, len(classes)) for pair in every])
+    facts = {image: fact for (image, _), (fact, _) in zip(every, found, strict=True)}
+    contents = {label: x for (_, label), (_, x) in zip(every, found, strict=True)}
     result = LabelledFolder(root, task, splits, classes, notes=notes)
-    fill = _fill_masks if task == 'seg' else _fill_depth
-    fill(result, [*dict.fromkeys(pairs['train'] + pairs['val'])])
+    (_take_masks if task == 'seg' else _take_depths)(result, contents)
+    result.sizes = Counter(fact.size for fact in facts.values())
+    # Masks of the wrong shape show orientations from 5 on.
+    result.notes += image_notes(facts, turned=(2, 3, 4))
     return result
 
 
-def _folders_of_pairs(
-    root: Path, label_dirs: Sequence[str], notes: list[str]
-) -> dict[str, tuple[str, str]]:
-    """Return the image and label folders of every split, relative to the root."""
-    for image, label in _candidates(root, label_dirs):
-        outer = subfolders(root)
-        pair = outer.get(image), outer.get(label)
-        if None not in pair and _have_images(root, pair):
-            inner = [splits_among(subfolders(root / name)) for name in pair]
-            found = {
-                s: tuple(f'{a}/{i[s]}' for a, i in zip(pair, inner, strict=True))
-                for s in inner[0].keys() & inner[1].keys()
-            }
-            for split in sorted(inner[0].keys() ^ inner[1].keys()):
-                notes.append(f'{split} of {" or ".join(pair)} has no partner: left out')
-            return found if 'train' in found else dict(train=pair)
-        found = {}
-        for split, folder in splits_among(outer).items():
-            inside = subfolders(root / folder)
-            pair = inside.get(image), inside.get(label)
-            if None not in pair and _have_images(root / folder, pair):
-                found[split] = tuple(f'{folder}/{name}' for name in pair)
-        if 'train' in found:
-            return found
-    return {}
-
-
-def _candidates(root: Path, label_dirs: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield names of an image and a label folder, then those that their files tell."""
-    yield from product(IMAGE_DIRS, label_dirs)
-    train = splits_among(subfolders(root)).get('train', '.')
-    for top in dict.fromkeys((root, root / train)):
-        folders = [f for f in subfolders(top).values() if _have_images(top, [f])]
-        kinds = {_is_label(next(find_images(top / f))): f.lower() for f in folders}
-        if len(folders) == len(kinds) == 2:
-            yield kinds[False], kinds[True]
-
-
-def _have_images(top: Path, names: Sequence[str]) -> bool:
-    return all(next(find_images(top / name), None) for name in names)
-
-
-def _is_label(path: Path) -> bool:
-    with opened(path) as file:
-        return file.mode in MASK_MODES and file.format != 'JPEG'
-
-
-def _stems(folder: Path) -> dict[str, str]:
-    """Return the path of every image below a folder, by the path without suffix."""
-    stems: dict[str, str] = {}
-    for path in find_images(folder):
-        name = path.relative_to(folder)
-        stem = name.with_suffix('').as_posix()
-        if stem in stems:
+def _find(
+    root: Path, label_dirs: Iterable[str], notes: list[str]
+) -> dict[str, tuple[dict, dict]] | None:
+    """Return images and labels of every split, by what their names may share."""
+    files: dict[str, dict[str, dict[str, Path]]] = {}
+    for path, split, folder, name in find_parts(root, SUFFIXES):
+        part = files.setdefault(folder.lower(), {}).setdefault(split, {})
+        if name in part:
             raise ValueError(
-                f'{folder} has {stems[stem]} and {name.as_posix()}: expected one file '
-                'for every name'
+                f'{root} has {part[name]} and {path}: expected one file for every name'
             )
-        stems[stem] = name.as_posix()
-    return stems
+        part[name] = path
+    image = next((files[name] for name in IMAGE_DIRS if name in files), {})
+    label = next((files[name] for name in label_dirs if name in files), {})
+    for split in sorted(image.keys() ^ label.keys()) if image and label else ():
+        what = split or 'what has no split'
+        notes.append(f'{what} of the images or labels has no partner: left out')
+    found = {s: (image[s], label[s]) for s in image if s in label}
+    notes += unread(root) if found else []
+    return found if {'', 'train'} & found.keys() else None
 
 
-def _match(images: Path, labels: Path, notes: list[str]) -> list[tuple[str, str]]:
-    """Return paths of images and their labels, relative to their folders.
-
-    Names may differ in a text before or after them that all names of a folder share,
-    such as ``img_1`` and ``1_mask``.
-    """
-    image, label = _stems(images), _stems(labels)
-    notes += unread(images, labels)
-    partner = {stem: stem for stem in image.keys() & label.keys()}
-    if len(partner) < len(image):
-        partner = max(partner, _match_affixes([*image], [*label], labels), key=len)
+def _match(
+    images: Mapping[str, Path], labels: dict[str, Path], root: Path, notes: list[str]
+) -> list[Pair]:
+    """Return images with their labels, of equal names or of equal cores of names."""
+    for tail in TAILS:
+        labels = {n: p for n, p in labels.items() if n.endswith(tail)} or labels
+    equal = {name: name for name in images.keys() & labels.keys()}
+    image_cores, label_cores = _cores(images), _cores(labels)
+    cores = image_cores.keys() & label_cores.keys()
+    similar = {image_cores[core]: label_cores[core] for core in cores}
+    partner = max(equal, similar, key=len)
     if not partner:
         raise ValueError(
-            f'no image in {images}, such as {next(iter(image.values()))}, has a label '
-            f'in {labels}, such as {next(iter(label.values()))}: expected equal names, '
-            'or names with one text before or after them in all images or labels'
+            f'no image of {root}, such as {min(images.values())}, has a label, such as '
+            f'{min(labels.values())}: expected one label for every image, of an equal '
+            'name, or of one with words before or after it that all images or labels '
+            'share'
         )
-    without = sorted(image.keys() - partner.keys())
-    unused = sorted(label.keys() - {*partner.values()})
-    notes += note(f'images in {images} without a label, left out', without)
-    notes += note(f'labels in {labels} without an image, left out', unused)
-    return sorted((image[i], label[j]) for i, j in partner.items())
+    without = sorted(images.keys() - partner.keys())
+    unused = sorted(labels.keys() - {*partner.values()})
+    notes += note(f'images of {root} without a label, left out', without)
+    notes += note(f'labels of {root} without an image, left out', unused)
+    return sorted((images[i], labels[j]) for i, j in partner.items())
 
 
-def _match_affixes(images: list[str], labels: list[str], where: Path) -> dict[str, str]:
-    """Return the label of every image, with the shortest affixes that match most."""
-    some = images[:: max(1, len(images) // 50)]
-    options = product(*(_affixes(labels, last, 0.1) for last in (False, True)))
-    cut_labels = {ends: _cut(labels, *ends) for ends in options}
-    best: dict[tuple[str, ...], tuple] = {}
-    for ends in product(*(_affixes(images, last, 0.9) for last in (False, True))):
-        cut_images = _cut(some, *ends)
-        for label_ends, found in cut_labels.items():
-            both = tuple(
-                sorted(found[core] for core in cut_images.keys() & found.keys())
-            )
-            rank = len(''.join(ends + label_ends)), ends, label_ends
-            best[both] = min(best.get(both, rank), rank)
-    most = max(map(len, best))
-    ranked = sorted(rank for both, rank in best.items() if len(both) == most > 0)
-    preferred = [r for tail in TAILS for r in ranked if r[2][1].endswith(tail)]
-    if len(ranked) > 1 and not preferred:
-        tails = sorted({'...'.join(ends) for *_, ends in ranked})
-        raise ValueError(
-            f'{where} has several labels for one image, named {tails}: expected one '
-            'for every image; move the others away'
-        )
-    if not ranked:
-        return {}
-    _, ends, label_ends = (preferred + ranked)[0]
-    cut, found = _cut(images, *ends), cut_labels[label_ends]
-    return {stem: found[core] for core, stem in cut.items() if core in found}
+def _cores(names: Iterable[str]) -> dict[tuple[str, str], str]:
+    """Return names by their folder and what is left without the words that all share.
 
-
-def _affixes(stems: list[str], last: bool, share: float) -> list[str]:
-    """Return beginnings or ends of file names that at least a share of them has."""
-    counts: Counter[str] = Counter()
-    some = stems[:: max(1, len(stems) // 100)]
-    for name in (stem.rpartition('/')[2] for stem in some):
-        cuts = {match.start() for match in CUT.finditer(name)} - {0, len(name)}
-        counts.update(name[i:] if last else name[:i] for i in cuts)
-    shared = [a for a, n in counts.most_common(12) if n > 1 and n >= share * len(some)]
-    return ['', *shared]
-
-
-def _cut(stems: list[str], begin: str, end: str) -> dict[tuple[str, str], str]:
-    """Return the stems that have both affixes, by folder and what is between them."""
-    found = {}
-    for stem in stems:
-        folder, _, name = stem.rpartition('/')
-        if name.startswith(begin) and name.endswith(end):
-            core = name[len(begin) : len(name) - len(end)]
-            if core:
-                found[folder, core] = stem
-    return found
+    Shared are words at the beginning or end, such as of ``img_1`` or ``1_mask``. From a
+    number on they belong to the core.
+    """
+    words = {name: WORD.findall(name.rpartition('/')[2]) for name in names}
+    begin, end = (
+        len([*takewhile(lambda word: not word.isdigit(), os.path.commonprefix(some))])
+        for some in ([*words.values()], [w[::-1] for w in words.values()])
+    )
+    cores = {name: ''.join(w[begin : len(w) - end]) for name, w in words.items()}
+    return {(os.path.dirname(n), core): n for n, core in cores.items() if core}
 
 
 def _listed(
-    root: Path, pairs: list[tuple[str, str]], notes: list[str]
-) -> dict[str, list] | None:
-    """Return the pairs of the splits that train.txt and val.txt list, if any."""
+    root: Path, pairs: list[Pair], notes: list[str]
+) -> dict[str, list[Pair]] | None:
+    """Return the pairs of the splits that train.txt and val.txt list, if both exist."""
     for folder in LISTS:
         files = {split: root / folder / f'{split}.txt' for split in ('train', 'val')}
         if all(file.is_file() for file in files.values()):
             break
     else:
         return None
-    by_stem = {Path(image).with_suffix('').as_posix(): (image, j) for image, j in pairs}
-    found = {}
+    found, known = {}, {image.stem for image, _ in pairs}
     for split, file in files.items():
-        lines = file.read_text(encoding='utf-8-sig').split('\n')
-        stems = [Path(line.split()[0]).stem for line in lines if line.strip()]
-        found[split] = sorted(by_stem[stem] for stem in {*stems} & by_stem.keys())
-        missing = sorted({*stems} - by_stem.keys())
+        text = file.read_text(encoding='utf-8-sig')
+        stems = {Path(name).stem for name in re.findall(r'^\s*(\S+)', text, re.M)}
+        found[split] = [pair for pair in pairs if pair[0].stem in stems]
+        missing = sorted(stems - known)
         notes += note(f'names in {file} are of no image with a label', missing)
-        check(found[split], str(file), stems[:3], 'names of images that have labels')
+        check(found[split], str(file), missing[:3], 'names of images with labels')
     return found
 
 
@@ -263,94 +188,74 @@ def _read_label(image: Path, label: Path) -> tuple[ImageFacts, np.ndarray]:
     return facts, pixels.astype(np.uint8) if mode == '1' else pixels
 
 
-def _take_images(result: LabelledFolder, pairs: list[Pair], found: list[tuple]) -> None:
-    """Add sizes and notes of the images."""
-    facts = {image: fact for (image, _), (fact, *_) in zip(pairs, found, strict=True)}
-    result.sizes = Counter(fact.size for fact in facts.values())
-    # Masks of the wrong shape show orientations from 5 on.
-    result.notes += image_notes(facts, turned=(2, 3, 4))
+def _read_mask(
+    image: Path, label: Path, num_classes: int
+) -> tuple[ImageFacts, Counter[int]]:
+    """Return facts of the image, and the number of pixels of every label."""
+    facts, pixels = _read_label(image, label)
+    values, numbers = (x.tolist() for x in np.unique(pixels, return_counts=True))
+    end = num_classes or IGNORED
+    if wrong := [x for x in values if not 0 <= x < end and x != IGNORED]:
+        raise ValueError(
+            f'{label} has the labels {wrong[:5]}: expected 0 to {end - 1}, or '
+            f'{IGNORED} for none (option: --classes)'
+        )
+    return facts, Counter(dict(zip(values, numbers, strict=True)))
 
 
-def _fill_masks(result: LabelledFolder, pairs: list[Pair]) -> None:
-    last = len(result.classes) - 1
+def _take_masks(result: LabelledFolder, numbers: Mapping[Path, Counter[int]]) -> None:
+    """Check and add the classes, given the number of pixels of every label."""
     allowed = f'at most {IGNORED}: label maps have 8 bits, and {IGNORED} is ignored'
-    check(last < IGNORED, '--classes', f'{last + 1} names', allowed)
-
-    def read(image: Path, label: Path) -> tuple[ImageFacts, Counter]:
-        facts, pixels = _read_label(image, label)
-        values, numbers = (x.tolist() for x in np.unique(pixels, return_counts=True))
-        wrong = [x for x in values if not 0 <= x <= IGNORED]
-        if wrong:
-            raise ValueError(
-                f'{label} has the labels {wrong[:5]}: expected 0 to {IGNORED - 1}, or '
-                f'{IGNORED} for none, because training reads 8 bits'
-            )
-        wrong = [x for x in values if last < x != IGNORED]
-        if result.classes and wrong:
-            raise ValueError(
-                f'{label} has the labels {wrong[:5]}: expected 0 to {last}, for '
-                f'{last + 1} classes, or {IGNORED} for none (option: --classes)'
-            )
-        return facts, Counter(dict(zip(values, numbers, strict=True)))
-
-    found = read_all(read, pairs)
-    total = sum((numbers for _, numbers in found), Counter())
+    number = len(result.classes)
+    check(number <= IGNORED, '--classes', f'{number} names', allowed)
+    total = sum(numbers.values(), Counter())
     labels = sorted(total.keys() - {IGNORED})
+    where = min(numbers).parent
     if IGNORED in total and labels in ([], [0]):
         raise ValueError(
-            f'{pairs[0][1].parent} has the labels {sorted(total)}, and {IGNORED} is '
-            'for pixels without a class: set object pixels to 1, as in '
-            'docs/tutorials/own_data.md'
+            f'{where} has the labels {sorted(total)}, and {IGNORED} is for pixels '
+            'without a class: set object pixels to 1, as in docs/tutorials/own_data.md'
         )
     if not result.classes and (len(labels) < 2 or labels != [*range(len(labels))]):
         raise ValueError(
-            f'{pairs[0][1].parent} has the labels {sorted(total)[:10]}: expected 0, 1, '
-            f'2 and so on, and {IGNORED} for pixels without a class; if some classes '
-            'have no pixel, name all (option: --classes)'
+            f'{where} has the labels {sorted(total)[:10]}: expected 0, 1, 2 and so on, '
+            f'and {IGNORED} for pixels without a class; if some classes have no pixel, '
+            'name all (option: --classes)'
         )
     result.classes = result.classes or [f'class_{i}' for i in labels]
-    _take_images(result, pairs, found)
     result.counts = [total[i] for i in range(len(result.classes))]
     unused = [name for i, name in enumerate(result.classes) if not total[i]]
-    result.notes += note('classes without a pixel', unused)
-    ignored = [
-        p.name for (_, p), (_, n) in zip(pairs, found, strict=True) if n[IGNORED]
-    ]
+    ignored = [path.name for path, found in numbers.items() if found[IGNORED]]
     share = f'{total[IGNORED] / total.total():.1%} of all pixels'
+    result.notes += note('classes without a pixel', unused)
     result.notes += note(f'masks have the label {IGNORED}, ignored ({share})', ignored)
 
 
-def _fill_depth(result: LabelledFolder, pairs: list[Pair]) -> None:
-    check_names(result.classes, [])
+def _read_depth(
+    image: Path, label: Path, num_classes: int
+) -> tuple[ImageFacts, list[float]]:
+    """Return facts of the image, and minimum, median and maximum depth if any."""
+    facts, pixels = _read_label(image, label)
+    if pixels.dtype == np.uint8:
+        raise ValueError(f'{label} has 8 bits: expected a depth map of 16 bits')
+    valid = pixels[pixels > 0]
+    return facts, np.quantile(valid, [0, 0.5, 1]).tolist() if valid.size else []
 
-    def read(image: Path, label: Path) -> tuple[ImageFacts, list[float]]:
-        facts, pixels = _read_label(image, label)
-        if pixels.dtype == np.uint8:
-            raise ValueError(f'{label} has 8 bits: expected a depth map of 16 bits')
-        valid = pixels[pixels > 0]
-        return facts, np.quantile(valid, [0, 0.5, 1]).tolist() if valid.size else []
 
-    found = read_all(read, pairs)
-    where = pairs[0][1].parent
-    if not (depths := [depth for _, depth in found if depth]):
+def _take_depths(result: LabelledFolder, depths: Mapping[Path, list[float]]) -> None:
+    """Check and add the range of depths."""
+    where, some = min(depths).parent, [depth for depth in depths.values() if depth]
+    if not some:
         raise ValueError(f'{where} has no depth map with a depth above 0')
-    low, middle, high = zip(*depths, strict=True)
+    low, middle, high = zip(*some, strict=True)
     if max(high) < SHALLOW:
         raise ValueError(
             f'{where} has values of {max(high):g} at most: expected depths in '
             'millimetres; masks of classes are --task seg'
         )
     result.facts['depths'] = min(low), median(middle), max(high)
-    _take_images(result, pairs, found)
-    full = [
-        p.name
-        for (_, p), (_, d) in zip(pairs, found, strict=True)
-        if d and d[2] == FULL
-    ]
+    full = [path.name for path, depth in depths.items() if FULL in depth]
+    empty = [path.name for path, depth in depths.items() if not depth]
     what = f'depth maps reach {FULL}, the highest value of 16 bits, trained as a depth '
     what += 'of 65.5 m; where it marks missing depth, write 0'
-    result.notes += note(what, full)
-    empty = [
-        p.name for (_, p), (_, depth) in zip(pairs, found, strict=True) if not depth
-    ]
-    result.notes += note('depth maps without a depth above 0', empty)
+    result.notes += note(what, full) + note('depth maps without a depth above 0', empty)

@@ -1,21 +1,23 @@
 """What is found in a folder of labelled images, and what its readers share."""
 
+import os
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from snnet_mm.utils import check, digest
 
-from .image_files import is_hidden, note
+from .image_files import find_files, note
 
 SPLITS = dict(
     train=('train', 'training', 'train2017'),
     val=('val', 'valid', 'validation', 'val2017'),
     test=('test', 'testing', 'test2017'),
 )
+SPLIT_OF = {option: split for split, options in SPLITS.items() for option in options}
 IMAGE_DIRS = (
     *('images', 'image', 'imgs', 'img', 'img_dir', 'jpegimages', 'rgb', 'leftimg8bit'),
     *('data', 'photos'),
@@ -75,31 +77,40 @@ def annotation_file(out: Path, split: str, suffix: str) -> Path:
     return out.with_name(f'{out.stem}_{split}{suffix}')
 
 
-def folders_in(folder: Path) -> list[str]:
-    """Return the names of the visible folders in a folder."""
-    inside = folder.iterdir() if folder.is_dir() else ()
-    return sorted(p.name for p in inside if p.is_dir() and not is_hidden(p.name))
+def find_parts(root: Path, suffixes: Sequence[str]) -> Iterator[tuple]:
+    """Yield every file with its split, its folder, and the rest of its name.
+
+    The split, empty if there is none, may be inside or around the folder: ``train/cat``
+    or ``cat/train``. The rest has no suffix, but the names of further folders.
+    """
+    for path in find_files(root, suffixes):
+        *folders, name = path.relative_to(root).with_suffix('').parts
+        splits = [f for f in folders[:2] if f.lower() in SPLIT_OF][:1]
+        folder, *inside = [f for f in folders if f not in splits] or ['']
+        split = SPLIT_OF[splits[0].lower()] if splits else ''
+        yield path, split, folder, '/'.join([*inside, name])
 
 
-def subfolders(folder: Path) -> dict[str, str]:
-    """Return the names of the visible folders in a folder, by lower-case names."""
-    return {name.lower(): name for name in reversed(folders_in(folder))}
+def relative_names(paths: Sequence[Path], root: Path) -> tuple[str, list[str]]:
+    """Return the folder of all files, relative to the root, and their names in it."""
+    folder = Path(os.path.commonpath([path.parent for path in paths]))
+    names = [path.relative_to(folder).as_posix() for path in paths]
+    return folder.relative_to(root).as_posix(), names
 
 
-def splits_among(names: Mapping[str, str]) -> dict[str, str]:
-    """Return the name of each split's folder among those of :func:`subfolders`."""
-    found = {
-        s: [names[o] for o in options if o in names] for s, options in SPLITS.items()
-    }
-    return {split: folders[0] for split, folders in found.items() if folders}
+def choose_splits(found: Mapping[str, Any], where: object, notes: list[str]) -> dict:
+    """Return training and validation parts; a test part serves if no other does.
 
-
-def choose_splits(found: dict[str, Any], where: object, notes: list[str]) -> dict:
-    """Return training and validation parts; a test part serves if no other does."""
+    What has no split is for training, unless there is a part of this name.
+    """
     if 'test' in found and 'val' in found:
         notes.append(f'the test split of {where} is left out: val is used')
-    val = {'val': found['test']} if 'test' in found else {}
-    return {k: (val | found)[k] for k in ('train', 'val') if k in val | found}
+    if '' in found and 'train' in found:
+        notes.append(f'files of {where} outside its splits are left out')
+    parts = dict(
+        train=found.get('train', found.get('')), val=found.get('val', found.get('test'))
+    )
+    return {split: part for split, part in parts.items() if part is not None}
 
 
 def divide(items: Sequence) -> tuple[list, list]:
@@ -115,15 +126,6 @@ def check_names(given: list[str], classes: list[str]) -> None:
     """Raise if ``--classes`` names other classes than the data define."""
     ok = not given or sorted(given) == sorted(classes)
     check(ok, '--classes', given, f'no classes, or those of the data: {classes}')
-
-
-def alike(names: Iterable[str]) -> list[str]:
-    """Return a note on class names that differ only in case or spaces."""
-    groups = defaultdict(list)
-    for name in names:
-        groups[''.join(name.lower().replace('_', ' ').split())].append(name)
-    pairs = [' and '.join(group) for group in groups.values() if len(group) > 1]
-    return note('groups of classes have almost one name: one class each?', pairs)
 
 
 def in_both(train: Iterable[Path], val: Iterable[Path]) -> list[str]:

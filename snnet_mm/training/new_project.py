@@ -16,11 +16,7 @@ from yapf.yapflib.yapf_api import FormatCode
 
 from snnet_mm.anchors.plain_vit import ARCHITECTURES
 from snnet_mm.anchors.timm_anchor import TIMM_FAMILIES
-from snnet_mm.datasets.labelled_folder import (
-    LabelledFolder,
-    Split,
-    annotation_file,
-)
+from snnet_mm.datasets.labelled_folder import LabelledFolder, annotation_file
 from snnet_mm.utils import atomic_path, check, check_file
 from snnet_mm.utils.timm_models import create_timm_model
 
@@ -55,19 +51,19 @@ def write_project(
     """
     out = Path(out).expanduser().absolute()
     check(out.suffix == '.py', '--out', str(out), 'a file that ends in .py')
-    files = {name: _annotation_file(out, name, p) for name, p in data.splits.items()}
-    for path in (out, *filter(None, files.values())):
+    suffix = '.json' if data.task == 'det' else '.txt'
+    files = {
+        split: annotation_file(out, split, suffix)
+        for split, part in data.splits.items()
+        if part.annotations is not None
+    }
+    for path in (out, *files.values()):
         check(force or not path.exists(), '--out', str(path), 'a new file, or --force')
     check_file(weights, 'option: --weights')
     with torch.device('meta'):
         vit = create_timm_model(backbone, num_classes=0)
-    plain = type(vit).__name__ in TIMM_FAMILIES
-    check(
-        plain,
-        '--backbone',
-        backbone,
-        'a plain ViT of timm, see docs/how_to/anchors.md',
-    )
+    expected = 'a plain ViT of timm, see docs/how_to/anchors.md'
+    check(type(vit).__name__ in TIMM_FAMILIES, '--backbone', backbone, expected)
     values = dict(data_root=str(data.root)) | _data_values(data, files)
     values |= _model_values(data, vit, backbone, weights)
     epoch = data.splits['train'].number / BATCH_SIZES[data.task]
@@ -106,28 +102,17 @@ def as_code(value: Any) -> str:
     return repr(value)
 
 
-def _annotation_file(out: Path, name: str, split: Split) -> Path | None:
-    """Return the annotation file to write for a split, if it needs one."""
-    if split.annotations is None:
-        return None
-    is_coco = isinstance(split.annotations, dict)
-    return annotation_file(out, name, '.json' if is_coco else '.txt')
-
-
-def _data_values(
-    data: LabelledFolder, files: Mapping[str, Path | None]
-) -> dict[str, Any]:
+def _data_values(data: LabelledFolder, files: Mapping[str, Path]) -> dict[str, Any]:
     """Write annotation files; return the config variables that describe the data."""
     values = {}
     for split, part in data.splits.items():
         values[split] = part.dataset
-        if (path := files[split]) is not None:
+        if split in files:
             lines = part.annotations
-            is_coco = isinstance(lines, dict)
-            text = json.dumps(lines) if is_coco else '\n'.join(lines) + '\n'
-            with atomic_path(path) as temporary:
+            text = json.dumps(lines) if data.task == 'det' else '\n'.join(lines) + '\n'
+            with atomic_path(files[split]) as temporary:
                 temporary.write_text(text)
-            values[split] = dict(ann_file=str(path), **part.dataset)
+            values[split] = dict(ann_file=str(files[split]), **part.dataset)
     if data.task == 'depth':
         # The maximum depth in metres, if depth maps are in millimetres.
         farthest = math.ceil(data.facts['depths'][2] * 1e-3)
@@ -135,10 +120,8 @@ def _data_values(
     values['classes'] = data.classes
     if data.task != 'cls':
         hues = [i / len(data.classes) for i in range(len(data.classes))]
-        colours = [
-            colorsys.hsv_to_rgb(h, 0.8, 0.6 + i % 3 / 5) for i, h in enumerate(hues)
-        ]
-        values['palette'] = [tuple(round(255 * x) for x in c) for c in colours]
+        rgb = [colorsys.hsv_to_rgb(h, 0.8, 0.6 + i % 3 / 5) for i, h in enumerate(hues)]
+        values['palette'] = [tuple(round(255 * x) for x in c) for c in rgb]
     return values
 
 

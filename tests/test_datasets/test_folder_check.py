@@ -3,11 +3,6 @@ import pytest
 from snnet_mm.datasets import check_annotation_file, check_data_folders
 
 
-def loader(root, pipeline=(), **prefixes):
-    data = dict(data_root=str(root), data_prefix=prefixes, pipeline=pipeline)
-    return dict(dataset=data)
-
-
 @pytest.fixture
 def root(tmp_path):
     """A folder with an image."""
@@ -17,51 +12,50 @@ def root(tmp_path):
     return tmp_path
 
 
+def check(root, key='val_dataloader', prefix='images', **settings):
+    data = dict(data_root=str(root), data_prefix=prefix, **settings)
+    check_data_folders(dict(dataset=data), key)
+
+
 @pytest.mark.parametrize('name', ['empty', 'nothing'])
-def test_folders_with_data_pass(root, name):
-    check_data_folders(loader(root, img_path='images'), 'train_dataloader')
-    data = loader(root, img_path=name)
-    keys = 'train_dataloader.dataset.data_prefix.img_path'
+def test_check_data_folders_without_data(root, name):
+    check(root, prefix=dict(img_path='images'))
+    keys = 'val_dataloader.dataset.data_prefix.img_path'
     with pytest.raises(ValueError, match=rf'{root}/{name}.*{keys}'):
-        check_data_folders(data, 'train_dataloader')
-    data['dataset']['data_prefix'] = name
+        check(root, prefix=dict(img_path=name))
     with pytest.raises(ValueError, match=f'{name}.*dataset.data_prefix'):
-        check_data_folders(data, 'train_dataloader')
+        check(root, prefix=name)
 
 
-def test_folders_of_maps_count_where_they_are_loaded(root):
+def test_check_data_folders_of_maps_that_are_loaded(root):
     """mmdet's stock Mask2Former for instances inherits a panoptic config's folder."""
     boxes = dict(type='LoadAnnotations', with_bbox=True, with_mask=True)
-    prefixes = dict(img='images', seg='annotations/panoptic')
-    check_data_folders(loader(root, [boxes], **prefixes), 'train_dataloader')
+    prefix = dict(img='images', seg='annotations/panoptic')
+    check(root, prefix=prefix, pipeline=[boxes])
     for step in (dict(type='LoadPanopticAnnotations'), dict(boxes, with_seg=True)):
         with pytest.raises(ValueError, match='annotations/panoptic'):
-            check_data_folders(loader(root, [step], **prefixes), 'train_dataloader')
+            check(root, prefix=prefix, pipeline=[step])
 
 
-def test_class_names_are_no_text(root):
-    data = loader(root)['dataset']
-    data['metainfo'] = dict(classes='car')
+def test_check_data_folders_class_names_are_no_text(root):
     message = "classes='car' is invalid.*val_dataloader.dataset.metainfo.classes"
-    for dataset in (data, dict(type='RepeatDataset', dataset=data)):
+    names = dict(classes='car')
+    for settings in (dict(metainfo=names), dict(dataset=dict(metainfo=names))):
         with pytest.raises(ValueError, match=message):
-            check_data_folders(dict(dataset=dataset), 'val_dataloader')
+            check(root, **settings)
     (root / 'names.txt').write_text('car')  # mm reads it
-    data['metainfo'] = dict(classes=str(root / 'names.txt'))
-    check_data_folders(dict(dataset=data), 'val_dataloader')
+    check(root, metainfo=dict(classes=str(root / 'names.txt')))
 
 
 @pytest.mark.parametrize('name', ['empty.json', 'nothing.json'])
-def test_annotation_files(root, name):
-    path = root / 'empty.json'
-    path.touch()
-    data = dict(dataset=dict(data_root=str(root), ann_file=name))
-    keys = 'test_dataloader.dataset.data_root, test_dataloader.dataset.ann_file'
+def test_check_annotation_file(root, name):
+    (root / 'empty.json').touch()
+    keys = 'val_dataloader.dataset.data_root, val_dataloader.dataset.ann_file'
     with pytest.raises(ValueError, match=f'{name}.*{keys}'):
-        check_data_folders(data, 'test_dataloader')
+        check(root, ann_file=name)
     evaluator = dict(ann_file=str(root / name))
     with pytest.raises(ValueError, match='config key: test_evaluator.ann_file'):
         check_annotation_file(evaluator, 'test_evaluator')
     (root / name).write_text('{}')
-    check_data_folders(data, 'test_dataloader')
+    check(root, ann_file=name)
     check_annotation_file(evaluator, 'test_evaluator')

@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 from labelled_folders import halves, write, write_coco, write_masks
@@ -24,7 +26,7 @@ def config(data, root, kind, scope, *transforms):
     return Config(dict(default_scope=scope, **loaders))
 
 
-def test_pixels_as_loaded_for_training(tmp_path):
+def test_count_kept_pixels_as_loaded(tmp_path):
     pytest.importorskip('mmseg')
     write_masks(tmp_path)
     write(tmp_path / 'masks/train/0.png', halves(high=2, dtype=np.uint16))
@@ -46,16 +48,23 @@ def test_pixels_as_loaded_for_training(tmp_path):
     )
 
 
-def test_objects_that_mmdet_keeps(tmp_path):
+def test_compare_kept_objects_that_mmdet_ignores(tmp_path):
     pytest.importorskip('mmdet')
     write_coco(tmp_path, segmentation=[[0, 0, 9, 0, 9, 9]])
+    file = tmp_path / 'annotations/instances_train.json'
+    content = json.loads(file.read_text())
+    others = dict(iscrowd=1), dict(ignore=1), dict(bbox=[60, 0, 5, 5]), {}
+    for x, other in zip(content['annotations'], others, strict=True):
+        x |= other
+    file.write_text(json.dumps(content))
     data = read_folder(tmp_path, 'det')
     load = ('LoadAnnotations', dict(with_bbox=True, with_mask=True))
     cfg = config(
         data, tmp_path, 'CocoDataset', 'mmdet', ('LoadImageFromFile', {}), load
     )
-    assert compare_kept(data, cfg) == ([8, 0], [])
-    cfg.train_dataloader.dataset.dataset.metainfo.classes = ['person']
     kept, (note,) = compare_kept(data, cfg)
-    assert kept == [4, 0]
-    assert note.endswith('car: 4 instead of 8')
+    assert kept == [5, 0]
+    assert note.endswith('car: 5 instead of 8')
+    cfg.val_dataloader.dataset.dataset.metainfo.classes = ['person']
+    with pytest.raises(ValueError, match='no label of the val images is kept'):
+        compare_kept(data, cfg)

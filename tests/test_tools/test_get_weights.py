@@ -1,6 +1,5 @@
 import hashlib
 import http.server
-import subprocess
 import sys
 import threading
 from functools import partial
@@ -12,8 +11,6 @@ from get_weights import main
 
 from snnet_mm.utils import timm_models
 
-ROOT = CONFIGS.parent
-TOOL = ROOT / 'tools' / 'get_weights.py'
 CONTENT = bytes(range(256)) * 9000
 
 
@@ -45,7 +42,20 @@ def server(tmp_path_factory):
 
 
 @pytest.fixture
-def get(server, tmp_path):
+def get(monkeypatch, tmp_path, capsys):
+    """Runs the tool in a folder of its own; returns what it prints."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*args):
+        monkeypatch.setattr(sys, 'argv', ['get_weights.py', *map(str, args)])
+        main()
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.fixture
+def files(server, tmp_path, monkeypatch):
     digest = hashlib.sha256(CONTENT).hexdigest()
     entry = dict(what='a file', url=f'{server}/good.pth')
     files = {
@@ -55,31 +65,21 @@ def get(server, tmp_path):
         'short.pth': entry | dict(url=f'{server}/short.pth'),
         'missing.pth': entry | dict(url=f'{server}/missing.pth'),
     }
-    (tmp_path / 'configs').mkdir()
-    (tmp_path / 'tools').mkdir()
-    (tmp_path / 'configs' / 'weights.yml').write_text(yaml.safe_dump(files))
-    tool = tmp_path / 'tools' / TOOL.name
-    tool.write_text(TOOL.read_text())
-
-    def run(*args):
-        command = [sys.executable, tool, *args]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-
-    return run
+    (tmp_path / 'weights.yml').write_text(yaml.safe_dump(files))
+    monkeypatch.setattr('get_weights.LIST', tmp_path / 'weights.yml')
+    return tmp_path / 'checkpoints'
 
 
-def test_files_are_downloaded_once_and_checked(get, tmp_path):
-    done = get('good.pth', 'unkn*')
-    assert done.returncode == 0, done.stderr
-    assert 'good.pth: checksum right' in done.stdout
-    assert 'checksum unknown' in done.stdout
-    files = tmp_path / 'checkpoints'
+def test_files_are_downloaded_once_and_checked(get, files):
+    printed = get('good.pth', 'unkn*')
+    assert 'good.pth: checksum right' in printed
+    assert 'checksum unknown' in printed
     assert (files / 'good.pth').read_bytes() == CONTENT
     assert {p.name for p in files.iterdir()} == {'good.pth', 'unknown.pth'}
-    again = get('good.pth')
-    assert 'good.pth is there: checksum right' in again.stdout
+    assert 'good.pth is there: checksum right' in get('good.pth')
     (files / 'good.pth').write_bytes(b'else')
-    assert 'does not begin with' in get('good.pth').stderr
+    with pytest.raises(ValueError, match='does not begin with'):
+        get('good.pth')
 
 
 @pytest.mark.parametrize(
@@ -91,18 +91,15 @@ def test_files_are_downloaded_once_and_checked(get, tmp_path):
         ('other.pth', "'other.pth' is no file of"),
     ],
 )
-def test_nothing_is_left_of_a_failure(get, tmp_path, name, message):
-    done = get(name)
-    assert done.returncode == 1
-    assert message in done.stderr
-    assert 'Traceback' not in done.stderr
-    folder = tmp_path / 'checkpoints'
-    assert not folder.exists() or not list(folder.iterdir())
+def test_nothing_is_left_of_a_failure(get, files, name, message):
+    with pytest.raises((ValueError, OSError), match=message):
+        get(name)
+    assert not files.exists() or not list(files.iterdir())
 
 
-def test_weights_that_a_config_starts_from(tmp_path, monkeypatch, capsys):
+def test_weights_that_a_config_starts_from(get, monkeypatch):
     """Files of the list and those of timm, the teacher's too, each once."""
-    config = ROOT / 'configs/imagenet/snnetv1-deit-ti-s-b_8xb128-50e_in1k-224x224.py'
+    config = CONFIGS / 'imagenet/snnetv1-deit-ti-s-b_8xb128-50e_in1k-224x224.py'
     fetched, files = [], []
     monkeypatch.setattr(
         timm_models, 'create_timm_model', lambda name, **kwargs: fetched.append(name)
@@ -110,28 +107,21 @@ def test_weights_that_a_config_starts_from(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(
         'get_weights.download', lambda url, path, digest: files.append(path.name)
     )
-    argv = [str(TOOL), str(config), 'timm://resnet18.tv_in1k', '--out', str(tmp_path)]
-    monkeypatch.setattr(sys, 'argv', argv)
-    main()
+    printed = get(config, 'timm://resnet18.tv_in1k')
     assert fetched == ['regnety_160.deit_in1k', 'resnet18.tv_in1k']
-    sizes = 'tiny', 'small', 'base'
-    assert [name.split('_')[1] for name in files] == list(sizes)
-    assert "timm://resnet18.tv_in1k is in timm's cache" in capsys.readouterr().out
+    assert [name.split('_')[1] for name in files] == ['tiny', 'small', 'base']
+    assert "timm://resnet18.tv_in1k is in timm's cache" in printed
 
 
-def test_the_list_has_all_files_that_configs_read():
-    files = yaml.safe_load((ROOT / 'configs' / 'weights.yml').read_text())
+def test_the_list_has_all_files_that_configs_read(get):
+    files = yaml.safe_load((CONFIGS / 'weights.yml').read_text())
     for name, entry in files.items():
         assert {*entry} <= {'what', 'url', 'sha256', 'licence'}, name
         assert entry['url'].startswith('https://'), name
         assert entry.get('sha256', '') in entry['url'], name
-    done = subprocess.run(
-        [sys.executable, TOOL, '--list'], capture_output=True, text=True, check=True
-    )
-    assert all(name in done.stdout for name in files)
-    texts = [p.read_text() for p in (ROOT / 'configs').rglob('*.py')]
-    texts.append((ROOT / 'configs/papers.yml').read_text())
-    known = ' '.join(texts)
+    assert all(name in get('--list') for name in [*files][:2])
+    texts = [p.read_text() for p in CONFIGS.rglob('*.py')]
+    known = ' '.join([*texts, (CONFIGS / 'papers.yml').read_text()])
     for name in ('deit_3_', 'mae_', 'sam_vit', 'beitv2', 'deit_tiny', 'augreg'):
         assert any(name in file for file in files), name
         assert name in known, name

@@ -8,12 +8,13 @@ import argparse
 import json
 import os
 import random
-import sys
 from pathlib import Path
+
+from snnet_mm.utils import ToolParser, run_command
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = ToolParser(description=__doc__.splitlines()[0])
     parser.add_argument('images', type=Path, help='folder of images, of classes if few')
     parser.add_argument('out', type=Path, help='folder to make, which is not there')
     chosen = parser.add_mutually_exclusive_group(required=True)
@@ -105,7 +106,4 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-    try:
-        main()
-    except (OSError, ValueError) as error:
-        sys.exit(f'Error: {error}')
+    run_command(main)

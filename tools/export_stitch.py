@@ -47,9 +47,8 @@ def parse_args() -> argparse.Namespace:
     what = """input size of graphs (default: the size of sliding windows, else
         test_cfg.input_size, else the data preprocessor's size)"""
     add('--shape', metavar='HxW', help=what)
-    what = (
-        'stitches.json of a test: stitches are ranked by it, and the manifest keeps it'
-    )
+    what = """stitches.json of a test: stitches are ranked by it, and the manifest keeps
+        it"""
     add('--results', help=what)
     parser.add_cfg_options()
     args = parser.parse_args()
@@ -104,20 +103,13 @@ def row_of(stitch: dict, file: dict, manifest: dict) -> dict[str, str]:
         row |= {'file': file['name'], 'MB': f'{size / 1e6:.2f}'}
         row['difference'] = f'{file["max_difference"]:.1e}'
     if found := file['verified']:
-        bounds = found['interval']
-        value, wanted = (
-            'NaN' if found[key] is None else f'{found[key]:.4g}'
-            for key in ('value', 'pytorch')
-        )
-        row |= {
-            found['metric']: value,
-            'PyTorch': wanted,
-            'difference, 95 % CI': '{:+.2g} to {:+.2g}'.format(*bounds)
-            if bounds
-            else '',
-            'ms': f'{found["ms"]:.1f}',
-            'PyTorch ms': f'{found["pytorch_ms"]:.1f}',
-        }
+        names = {found['metric']: 'value', 'PyTorch': 'pytorch'}
+        for name, key in names.items():
+            row[name] = 'NaN' if found[key] is None else f'{found[key]:.4g}'
+        low_high = found['interval']
+        interval = '{:+.2g} to {:+.2g}'.format(*low_high) if low_high else ''
+        row |= {'difference, 95 % CI': interval, 'ms': f'{found["ms"]:.1f}'}
+        row['PyTorch ms'] = f'{found["pytorch_ms"]:.1f}'
     return row
 
 
@@ -126,9 +118,8 @@ def report(manifest: dict, out: Path, tolerance: float) -> None:
     from snnet_mm.evaluation import wide_console
     from snnet_mm.exports.verification import tolerance_for
 
-    table = Table(
-        title=f'Compared with the stitched model on {manifest["compared_on"]}'
-    )
+    compared_on = manifest['compared_on']
+    table = Table(title=f'Compared with the stitched model on {compared_on}')
     rows = [
         row_of(stitch, file, manifest)
         for stitch in manifest['stitches']
@@ -137,8 +128,7 @@ def report(manifest: dict, out: Path, tolerance: float) -> None:
     if any(file['verified'] for s in manifest['stitches'] for file in s['files']):
         rows = [{k: v for k, v in row.items() if k != 'difference'} for row in rows]
     for name in rows[0]:
-        left = name in ('route', 'file')
-        justify = 'left' if left else 'right'
+        justify = 'left' if name in ('route', 'file') else 'right'
         # File names must not wrap, because users copy them from the table.
         table.add_column(name, justify=justify, overflow='fold', no_wrap=name == 'file')
     for row in rows:

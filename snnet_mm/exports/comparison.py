@@ -17,7 +17,7 @@ from snnet_mm.tasks import task_of
 from snnet_mm.tasks.base import Predictions, as_tuple
 from snnet_mm.utils import check, isolated_rng
 
-SIZE = 224, 224  # of noise images
+SIZE = 224, 224  # a multiple of all strides
 RERANKED = 0.05  # largest share of objects that rounding may replace
 
 
@@ -52,10 +52,7 @@ def sample_images(cfg: Config, shape: tuple[int, int, int, int]) -> tuple[Tensor
 
 
 def size_of_test_images(cfg: Config, model: nn.Module) -> tuple[int, int]:
-    """Return the size of a model's first test image.
-
-    If it is unknown, return :data:`SIZE`, a multiple of all strides.
-    """
+    """Return the size of a model's first test image, or :data:`SIZE` without one."""
     try:
         image = _test_set(cfg)[0]['inputs']
     except ValueError:
@@ -98,9 +95,8 @@ def check_parity(
         # This form of the comparison also rejects NaN.
         if not differences[-1] <= bound:
             raise RuntimeError(
-                f'the export of {what} differs from the stitched '
-                f'model by {differences[-1]:.2g}, more than {bound:.2g}: please '
-                'report it'
+                f'the export of {what} differs from the stitched model by '
+                f'{differences[-1]:.2g}, more than {bound:.2g}: please report it'
             )
     return max(differences)
 

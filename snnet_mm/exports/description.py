@@ -33,7 +33,10 @@ def describe_graphs(
     predictions. Pipeline steps unknown to the manifest keep their mm names.
     """
     preprocessor = model_config(cfg).get('data_preprocessor') or {}
-    task, meta = described_task(model), getattr(model, 'dataset_meta', None) or {}
+    # Models of other tasks count as classifiers.
+    task = task_of(model).name
+    task = task if task in TASKS else 'classification'
+    meta = getattr(model, 'dataset_meta', None) or {}
     pipeline = inference_pipeline(cfg) if cfg.get('test_dataloader') else ()
     number, tensors = image_channels(model), as_tuple(predictions)
     reversed_ = number == 3 and takes_rgb(cfg)
@@ -80,12 +83,6 @@ def output_names(model: nn.Module, number: int) -> list[str]:
     if names := task_of(model).output_names(model):
         return list(names[:number])
     return [OUTPUT] if number == 1 else [f'level_{i}' for i in range(number)]
-
-
-def described_task(model: nn.Module) -> str:
-    """Return the task for the manifest; models of other tasks count as classifiers."""
-    name = task_of(model).name
-    return name if name in TASKS else 'classification'
 
 
 def _steps_before(pipeline: Sequence[dict], channels: int) -> list[dict]:
@@ -157,12 +154,11 @@ def _steps_after(task: str, model: nn.Module) -> list[dict]:
         return [dict(step='sigmoid'), chosen]
     if task == 'classification':
         return [dict(step='softmax', axis=1), dict(step='argmax', axis=1)]
-    corners = bool(model.align_corners)
     resize = dict(step='resize', size='image', interpolation='bilinear')
-    steps = [resize | dict(align_corners=corners)]
-    if task == 'segmentation' and model.out_channels > 1:
-        steps.append(dict(step='argmax', axis=1))
-    elif task == 'segmentation':
-        threshold = model.decode_head.threshold
-        steps += [dict(step='sigmoid'), dict(step='threshold', above=threshold)]
-    return steps
+    steps = [resize | dict(align_corners=bool(model.align_corners))]
+    if task == 'depth':
+        return steps
+    if model.out_channels > 1:
+        return [*steps, dict(step='argmax', axis=1)]
+    above = model.decode_head.threshold
+    return [*steps, dict(step='sigmoid'), dict(step='threshold', above=above)]

@@ -6,14 +6,13 @@ import math
 import os
 import re
 import shutil
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
 
 from mmengine.config import Config
 from mmengine.logging import print_log
@@ -55,14 +54,14 @@ from .verification import PYTORCH, Verified, judge, results_by_kind, verify
 NUM_IMAGES = 2  # of a comparison; tracing any batch size needs two or more
 UNFINISHED = '.export-'  # prefix of folders of unfinished exports
 GRAPH_FILE = re.compile(  # graphs and their weights
-    rf'(stitch|weights)\w*-[0-9a-f]{{{DIGITS}}}'
-    r'\.(onnx|safetensors|xml|bin)'
+    rf'(stitch|weights)\w*-[0-9a-f]{{{DIGITS}}}\.(onnx|safetensors|xml|bin)'
 )
 RESULTS = 'stitches_{}_{}.json'  # of a format in a precision
 MEASURED = {RESULTS.format(*kind) for kind in product((PYTORCH, *FORMATS), PRECISIONS)}
 
 
-class _Exported(NamedTuple):
+@dataclass
+class _Exported:
     """The files of a stitch, and the predictions with which they are compared.
 
     ``files`` have their ``verified`` entry in the manifest, or None. ``scores`` are of
@@ -72,14 +71,8 @@ class _Exported(NamedTuple):
     id: int
     wanted: Predictions
     files: dict[Written, dict | None]
-    left_out: list[dict]
-    scores: dict[tuple[str, str], Verified]
-
-
-def on_cpu(model: nn.Module) -> nn.Module:
-    """Return a model, or its copy on the CPU, where graphs are traced and compared."""
-    device = next(model.parameters()).device
-    return model if device.type == 'cpu' else deepcopy(model).cpu()
+    left_out: list[dict] = field(default_factory=list)
+    scores: dict[tuple[str, str], Verified] = field(default_factory=dict)
 
 
 class StitchExporter:
@@ -101,7 +94,9 @@ class StitchExporter:
         size: Sequence[int] | None = None,
         results: StitchTable | None = None,
     ) -> None:
-        model = on_cpu(model)
+        # Graphs are traced and compared on the CPU.
+        device = next(model.parameters()).device
+        model = model if device.type == 'cpu' else deepcopy(model).cpu()
         self.cfg, self.model, self.results = cfg, model, results
         # Another model may have been loaded since.
         init_default_scope(cfg.get('default_scope') or 'mmengine')
@@ -127,6 +122,8 @@ class StitchExporter:
         shape = NUM_IMAGES, image_channels(model), *self.size
         self.images, source = sample_images(cfg, shape)
         self.graph_images = graph_order(cfg, self.images)
+        # Graphs with named outputs list the objects of one image.
+        self.ranked = bool(task_of(model).output_names(model))
         self.compared_on = f'{NUM_IMAGES} {source}'
 
     def export_stitch(
@@ -194,21 +191,22 @@ class StitchExporter:
         self, ids: Sequence[int], request: ExportRequest, folder: Path
     ) -> dict:
         """Write all files except the manifest to a folder; return the manifest."""
-        exported = []
+        exported, weights, results = [], None, self.results
         for n, i in enumerate(ids, start=1):
             print_log(f'Writing stitch {i}, {n} of {len(ids)}', logger='current')
             exported.append(self._write_stitch(i, request, folder))
-        weights = _share(exported) if request.bundle else None
-        entries = {stitch.id: self._entries(stitch, weights) for stitch in exported}
-        results = self.results
+        files = (file for stitch in exported for file in stitch.files)
+        sharing = [file.path for file in files if FORMATS[file.format].shares_weights]
+        if request.bundle and sharing:
+            weights = share_weights(sharing)
         if request.verify_on:
-            measured = self._save_results(exported, folder)
+            scores = {stitch.id: stitch.scores for stitch in exported}
+            measured = results_by_kind(self.costs, scores)
+            for kind, table in measured.items():
+                table.save(folder / RESULTS.format(*kind))
             # Without given results, the manifest lists those of PyTorch.
-            results = measured if results is None else results
-        shapes = exported[-1].wanted
-        about = describe_graphs(self.cfg, self.model, self.size, shapes)
-        manifest = self._manifest(entries, about, weights, results)
-        return json.loads(json.dumps(manifest))
+            results = measured[PYTORCH, 'fp32'] if results is None else results
+        return json.loads(json.dumps(self._manifest(exported, weights, results)))
 
     def _write_stitch(
         self, stitch_id: int, request: ExportRequest, folder: Path
@@ -216,31 +214,24 @@ class StitchExporter:
         """Write the files of a stitch; evaluate them if requested."""
         cfg, single = single_stitch(self.cfg, self.model, stitch_id)
         wanted = predict_loaded(self.model, self.images)
-        number = 1 if task_of(self.model).output_names(self.model) else NUM_IMAGES
+        number = 1 if self.ranked else NUM_IMAGES
         build = StitchBuild(cfg, single, self.graph_images[:number])
-        write = partial(self._write, folder, stitch_id, build)
+
+        def write(kind: str, precision: str) -> Written:
+            """Write a file such as ``stitch_28_176x240_int8.onnx``."""
+            format = FORMATS[kind]
+            about = f'_{size_name(self.size)}_{precision}' if format.is_graph else ''
+            path = folder / f'stitch_{stitch_id}{about}{format.suffix}'
+            format.write(build, path, precision)
+            return Written(kind, precision, path)
+
         files = [write(*pair) for pair in product(request.formats, request.precisions)]
-        exported = _Exported(stitch_id, wanted, dict.fromkeys(files), [], {})
+        exported = _Exported(stitch_id, wanted, dict.fromkeys(files))
         if request.verify_on:
             place = f'on {request.verify_on}'
             print_log(f'Evaluating stitch {stitch_id} {place}', logger='current')
-            exported = self._evaluate(exported, build, request, write)
+            self._evaluate(exported, build, request, write)
         return exported
-
-    def _write(
-        self,
-        folder: Path,
-        stitch_id: int,
-        build: StitchBuild,
-        kind: str,
-        precision: str,
-    ) -> Written:
-        """Write a file such as ``stitch_28_176x240_int8.onnx``."""
-        format = FORMATS[kind]
-        about = f'_{size_name(self.size)}_{precision}' if format.is_graph else ''
-        path = folder / f'stitch_{stitch_id}{about}{format.suffix}'
-        format.write(build, path, precision)
-        return Written(kind, precision, path)
 
     def _evaluate(
         self,
@@ -248,81 +239,72 @@ class StitchExporter:
         build: StitchBuild,
         request: ExportRequest,
         write: Callable[[str, str], Written],
-    ) -> _Exported:
+    ) -> None:
         """Evaluate files against their stitch; remove those that lose too much.
 
         If this leaves a format without a file, an fp32 file is written and evaluated.
         """
-        files, kept, left_out, scores = [*exported.files], {}, [], {}
+        files, exported.files = [*exported.files], {}
         while files:
             runs = {file.path.name: file.run for file in files}
             data = self.size, request.verify_on, request.limit
             found = verify(self.cfg, deepcopy(build.model), runs, *data)
-            scores[PYTORCH, 'fp32'] = found[PYTORCH]
+            exported.scores[PYTORCH, 'fp32'] = found[PYTORCH]
             for file in files:
                 verified, is_kept = judge(exported.id, file, found, request)
                 if is_kept:
-                    kept[file] = verified
-                    scores[file.format, file.precision] = found[file.path.name]
+                    exported.files[file] = verified
+                    exported.scores[file.format, file.precision] = found[file.path.name]
                 else:
-                    about = dict(format=file.format, precision=file.precision)
-                    left_out.append(about | dict(verified=verified))
+                    kind = dict(format=file.format, precision=file.precision)
+                    exported.left_out.append(kind | dict(verified=verified))
                     for path in file.paths():
                         path.unlink()
-            without = {f.format for f in files} - {f.format for f in kept}
+            without = {f.format for f in files} - {f.format for f in exported.files}
             files = [write(kind, 'fp32') for kind in sorted(without)]
         if request.bundle:  # a bundle may have more files than fit in memory
-            for file in kept:
+            for file in exported.files:
                 file.close()
-        return exported._replace(files=kept, left_out=left_out, scores=scores)
 
-    def _entries(self, exported: _Exported, shared: Mapping | None) -> dict:
-        """Compare the files of a stitch; return their entries in the manifest.
+    def _entry(self, file: Written, exported: _Exported, shared: dict | None) -> dict:
+        """Compare a file with its stitch; return its entry in the manifest.
 
-        Graphs are renamed by their content.
+        A graph, and weights that it does not share, are renamed by their content.
         """
-        entries = []
-        for file, verified in exported.files.items():
-            format, got = FORMATS[file.format], file.run(self.graph_images)
-            file.close()
-            ranked = bool(task_of(self.model).output_names(self.model))
-            bound = format.tolerance if file.precision == 'fp32' else math.inf
-            apart = check_parity(file.path.name, got, exported.wanted, bound, ranked)
-            shares = format.shares_weights and shared is not None
-            path, *own = file.paths()
-            entry = dict(
-                format=file.format,
-                precision=file.precision,
-                **describe_file(path),
-                max_difference=apart,
-                shares_weights=shares,
-                weights=describe_file(*own) if own else shared if shares else None,
-                options=dict(format.options.get(file.precision, {})),
-                verified=verified,
-            )
-            if format.is_graph:
-                _rename(entry, path.parent)
-            entries.append(entry)
-        return dict(files=entries, left_out=exported.left_out)
-
-    def _save_results(self, exported: Sequence[_Exported], folder: Path) -> StitchTable:
-        """Save results by format and precision; return those of PyTorch."""
-        rows = defaultdict(dict)
-        for stitch in exported:
-            for kind, verified in stitch.scores.items():
-                rows[kind][stitch.id] = verified
-        by_kind = results_by_kind(self.costs, rows)
-        for kind, results in by_kind.items():
-            results.save(folder / RESULTS.format(*kind))
-        return by_kind[PYTORCH, 'fp32']
+        format, got = FORMATS[file.format], file.run(self.graph_images)
+        file.close()
+        name, wanted = file.path.name, exported.wanted
+        bound = format.tolerance if file.precision == 'fp32' else math.inf
+        apart = check_parity(name, got, wanted, bound, self.ranked)
+        parts = [describe_file(path) for path in file.paths()]
+        if format.is_graph:
+            digest = parts[0]['sha256']
+            if len(parts) > 1:
+                both = ''.join(part['sha256'] for part in parts)
+                digest = hashlib.sha256(both.encode()).hexdigest()
+            for path, part in zip(file.paths(), parts, strict=True):
+                part['name'] = name_by_content(path.name, digest)
+                path.rename(path.with_name(part['name']))
+        graph, *own = parts
+        shares = format.shares_weights and shared is not None
+        return dict(
+            format=file.format,
+            precision=file.precision,
+            **graph,
+            max_difference=apart,
+            shares_weights=shares,
+            weights=own[0] if own else shared if shares else None,
+            options=dict(format.options.get(file.precision, {})),
+            verified=exported.files[file],
+        )
 
     def _manifest(
         self,
-        entries: Mapping[int, Mapping],
-        about_graphs: Mapping,
-        weights: Mapping | None,
+        exported: Sequence[_Exported],
+        weights: dict | None,
         results: StitchTable | None,
     ) -> dict:
+        """Compare all files with their stitches; return the manifest."""
         ranked_by, metrics = None, {}
         if results is not None:
             for row in results.rows:  # JSON has no NaN
@@ -332,19 +314,29 @@ class StitchExporter:
                 better = results.higher_is_better
                 ranked_by = dict(metric=results.metric, higher_is_better=better)
         names, stitches = self.space.anchor_names, []
-        for i, files in entries.items():
-            stitch, cost = self.space[i], self.costs[i]
-            about = dict(id=i, kind=stitch.kind, route=self.space.describe(stitch))
-            about |= dict(flops=cost.flops, params=cost.params, **files)
+        for one in exported:
+            stitch, cost = self.space[one.id], self.costs[one.id]
             branches = self.space.branches(stitch)
             # Segments of an elastic network count branches.
             run = stitch.segments if branches is None else ()
-            run = [[names[a], begin, end] for a, begin, end in run if begin < end]
-            about |= dict(segments=run, branches=branches)
-            stitches.append(about | dict(metrics=metrics.get(i, {})))
+            about = dict(
+                id=one.id,
+                kind=stitch.kind,
+                route=self.space.describe(stitch),
+                flops=cost.flops,
+                params=cost.params,
+                files=[self._entry(file, one, weights) for file in one.files],
+                left_out=one.left_out,
+                segments=[
+                    [names[a], begin, end] for a, begin, end in run if begin < end
+                ],
+                branches=branches,
+                metrics=metrics.get(one.id, {}),
+            )
+            stitches.append(about)
         return dict(
             version=VERSION,
-            **about_graphs,
+            **describe_graphs(self.cfg, self.model, self.size, exported[-1].wanted),
             ranked_by=ranked_by,
             compared_on=self.compared_on,
             space=self.space.fingerprint,
@@ -354,23 +346,3 @@ class StitchExporter:
             weights=weights,
             machine=machine(),
         )
-
-
-def _share(exported: Sequence[_Exported]) -> dict | None:
-    """Let the files of a bundle share weights, in formats that support it."""
-    files = (file for stitch in exported for file in stitch.files)
-    paths = [file.path for file in files if FORMATS[file.format].shares_weights]
-    return share_weights(paths) if paths else None
-
-
-def _rename(file: dict, folder: Path) -> None:
-    """Rename a graph, and weights that it does not share, by their content."""
-    parts = [file, *filter(None, (file['weights'],))]
-    own = [part for part in parts if not GRAPH_FILE.fullmatch(part['name'])]
-    digest = file['sha256']
-    if len(own) > 1:
-        both = ''.join(part['sha256'] for part in own)
-        digest = hashlib.sha256(both.encode()).hexdigest()
-    for part in own:
-        new = name_by_content(part['name'], digest)
-        part['name'] = (folder / part['name']).rename(folder / new).name

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from snnet_mm.runtime import read_manifest
 from snnet_mm.runtime.bundle import OPENERS, check_whole
-from snnet_mm.stitching import Setup
 from snnet_mm.tasks.base import Predictions
 from snnet_mm.utils import check
 
@@ -123,12 +122,6 @@ class Written:
     def close(self) -> None:
         """Release the opened file."""
         vars(self).pop('run', None)
-
-
-def runtime_setup(runtime: str, precision: str) -> Setup:
-    """Return the device, batch size and precision of times measured on files."""
-    device = f'{runtime} on a cpu, threads: {torch.get_num_threads()}'
-    return Setup(device, 1, precision)
 
 
 def load_export(path: str | os.PathLike) -> Run:

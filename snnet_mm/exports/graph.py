@@ -62,21 +62,18 @@ def trace(graph: PredictionGraph, images: Tensor) -> torch.export.ExportedProgra
         program = torch.export.export(
             graph, (images,), dynamic_shapes=shapes, strict=False
         )
-    same = torch.ops.aten.type_as.default
     for node in [*program.graph.nodes]:
         # Exported files must contain neither lines of code nor images.
         node.meta.pop('stack_trace', None)
         # torch 2.12 cannot export a no-op of this kind on a buffer, as in GFL's head.
-        if node.target is same and _dtype(node) == _dtype(node.args[0]):
-            node.replace_all_uses_with(node.args[0])
-            program.graph.erase_node(node)
+        if node.target is torch.ops.aten.type_as.default:
+            of, to = (part.meta['val'].dtype for part in (node.args[0], node))
+            if of == to:
+                node.replace_all_uses_with(node.args[0])
+                program.graph.erase_node(node)
     program.graph_module.recompile()
     program.example_inputs = ((images.new_zeros(()).expand(images.shape),), {})
     return program
-
-
-def _dtype(node: torch.fx.Node) -> torch.dtype:
-    return node.meta['val'].dtype
 
 
 @contextmanager
@@ -91,14 +88,10 @@ def _constant_shapes() -> Iterator[None]:
         for module in ('_subclasses.fake_tensor', 'fx.experimental.proxy_tensor'):
             limit = patch(f'torch.{module}.CONSTANT_NUMEL_LIMIT', 1024)
             stack.enter_context(limit)
-        shape = patch('torch._shape_as_tensor', _shape_as_tensor)
-        stack.enter_context(shape)
+        # The batch size, which may vary, is 0.
+        shape = lambda x: torch.tensor([0, *x.shape[1:]])  # noqa: E731
+        stack.enter_context(patch('torch._shape_as_tensor', shape))
         yield
-
-
-def _shape_as_tensor(x: Tensor) -> Tensor:
-    """Return the shape of maps, with 0 for the batch size, which may vary."""
-    return torch.tensor([0, *x.shape[1:]])
 
 
 @dataclass

@@ -49,10 +49,9 @@ def _convert(build: StitchBuild) -> onnx_ir.Model:
             )
         except torch.onnx.OnnxExporterError as error:
             # For example, torch 2.6 cannot export batch norm.
-            allowed = (
-                'another format, or the torch version of requirements/constraints.txt'
-            )
-            raise refusal('--format', 'onnx', allowed) from error
+            other = 'another format, or the torch version of '
+            other += 'requirements/constraints.txt'
+            raise refusal('--format', 'onnx', other) from error
     model = ClearMetadataAndDocStringPass()(exported.model).model
     _register_constants(model)
     _name_weights(model, program)
@@ -72,6 +71,7 @@ def _register_constants(model: onnx_ir.Model) -> None:
 
 
 def _name_weights(model: onnx_ir.Model, program: torch.export.ExportedProgram) -> None:
+    """Give weights their names in the checkpoint."""
     names = {}
     for name, tensor in program.state_dict.items():
         name, array = name.removeprefix('model.'), tensor.detach().numpy()

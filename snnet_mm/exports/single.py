@@ -92,9 +92,15 @@ def single_stitch_config(cfg: Config, model: nn.Module) -> Config:
         kind = loop.get('type', '')
         if getattr(kind, '__name__', kind).startswith('Stitch'):
             out[f'{mode}_cfg'] = dict(type=f'{mode.capitalize()}Loop')
+
+    def kept_hook(hook: dict | None) -> bool:
+        kind = (hook or {}).get('type')
+        kind = HOOKS.get(kind) if isinstance(kind, str) else kind
+        return not getattr(kind, 'stitched_only', False)
+
     named, listed = out.get('default_hooks') or {}, out.get('custom_hooks') or []
-    out['default_hooks'] = {k: h for k, h in named.items() if not _stitched_only(h)}
-    out['custom_hooks'] = [h for h in listed if not _stitched_only(h)]
+    out['default_hooks'] = {k: hook for k, hook in named.items() if kept_hook(hook)}
+    out['custom_hooks'] = [*filter(kept_hook, listed)]
     out.update(load_from=None, resume=False)
     if out.get('test_dataloader'):
         out['test_pipeline'] = inference_pipeline(cfg)
@@ -110,22 +116,11 @@ def anchors_of(cfg: Config, model: nn.Module) -> list[dict]:
     backbone = find_stitched_backbone(model)
     holder, place = _place(model_config(cfg), _path(model, backbone))
     origins = cfg.get('weights_origin') or map(origin_of, holder[place]['anchors'])
-    space = backbone.space
+    anchors = zip(backbone.space.anchor_names, backbone.anchors, origins, strict=True)
     return [
-        dict(name=name, depth=depth, weights=weights, licence=licence_of(weights))
-        for name, depth, weights in zip(
-            space.anchor_names,
-            [a.depth for a in backbone.anchors],
-            origins,
-            strict=True,
-        )
+        dict(name=name, depth=anchor.depth, weights=origin, licence=licence_of(origin))
+        for name, anchor, origin in anchors
     ]
-
-
-def _stitched_only(hook: dict | None) -> bool:
-    kind = (hook or {}).get('type')
-    kind = HOOKS.get(kind) if isinstance(kind, str) else kind
-    return getattr(kind, 'stitched_only', False)
 
 
 def save_single(cfg: Config, single: nn.Module, path: str | os.PathLike) -> None:

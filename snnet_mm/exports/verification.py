@@ -5,6 +5,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from functools import partial
 from statistics import median
 from typing import NamedTuple
 
@@ -19,13 +20,19 @@ from torch.utils.data import DataLoader
 from snnet_mm.costs import size_name
 from snnet_mm.datasets import check_data_folders, spread
 from snnet_mm.evaluation.metric_buffers import MetricBuffers, StitchScores
-from snnet_mm.stitching import HIGHER, StitchTable, key_metric, metric_directions
+from snnet_mm.stitching import (
+    HIGHER,
+    Setup,
+    StitchTable,
+    key_metric,
+    metric_directions,
+)
 from snnet_mm.tasks import check_partial, task_of
 from snnet_mm.tasks.base import Predictions
 from snnet_mm.training.trial import evaluator_of
 from snnet_mm.utils import check
 
-from .formats import Run, Written, runtime_setup
+from .formats import Run, Written
 from .request import ExportRequest
 
 PYTORCH = 'pytorch'
@@ -62,9 +69,10 @@ def verify(
     """
     loader, evaluator = _data(cfg, mode, limit)
     network = _Network(model, runs, size)
+    switch = partial(setattr, network, 'active')
     buffers = MetricBuffers(evaluator, (PYTORCH, *runs))
     for batch in loader:
-        for _ in buffers.predict(model, batch, network.switch):
+        for _ in buffers.predict(model, batch, switch):
             pass
     scores = buffers.scores(MMLogger.get_current_instance(), len(loader.dataset))
     times = {name: all[WARM_UP:] or all for name, all in network.times.items()}
@@ -73,23 +81,23 @@ def verify(
 
 def results_by_kind(
     costs: StitchTable,
-    found: Mapping[tuple[str, str], Mapping[int, Verified]],
+    scores: Mapping[int, Mapping[tuple[str, str], Verified]],
 ) -> dict[tuple[str, str], StitchTable]:
-    """Collect results, latencies included, by format and precision."""
+    """Return results, latencies included, by format and precision."""
     results = {}
-    for (name, precision), rows in found.items():
-        if not rows:  # all files lost too much
-            continue
+    for kind in {kind: None for found in scores.values() for kind in found}:
+        rows = {i: found[kind] for i, found in scores.items() if kind in found}
+        name, precision = kind
+        device = f'{name} on a cpu, threads: {torch.get_num_threads()}'
         latency = {i: row.ms for i, row in rows.items()}
-        table = costs.measured(runtime_setup(name, precision), latency)
+        table = costs.measured(Setup(device, 1, precision), latency)
         metrics = {i: row.scores.metrics for i, row in rows.items()}
         number = next(iter(rows.values())).scores.num_images
-        results[name, precision] = table.with_metrics(metrics, number)
+        results[kind] = table.with_metrics(metrics, number)
     return results
 
 
 def _data(cfg: Config, mode: str, limit: int | None) -> tuple[DataLoader, Evaluator]:
-    """Return the data loader and the evaluator of a mode."""
     settings, metric = cfg.get(f'{mode}_dataloader'), cfg.get(f'{mode}_evaluator')
     check(settings, '--verify-on', mode, f'a config with {mode}_dataloader')
     check_data_folders(settings, f'{mode}_dataloader')
@@ -114,10 +122,6 @@ class _Network:
         self.times: dict[str, list[float]] = defaultdict(list)
         self._norm = dict(model.data_preprocessor.named_buffers())
         task_of(model).replace_network(model, self._timed)
-
-    def switch(self, name: str) -> None:
-        """Select the file, or the network itself, to run from now on."""
-        self.active = name
 
     def _timed(
         self, network: Callable, conclude: Callable | None = None
@@ -183,10 +187,16 @@ def judge(
     interval = (math.nan,)
     if own.images and wanted.images:
         interval = own.images.difference_from(wanted.images)
-    numbers = dict(value=scores[0], pytorch=scores[1], lost=lost)
-    about = dict(on=request.verify_on, images=own.num_images, metric=metric)
     # JSON has neither NaN nor infinity.
-    about |= {k: v if math.isfinite(v) else None for k, v in numbers.items()}
-    about |= dict(interval=interval if all(map(math.isfinite, interval)) else None)
-    metrics = {k: v for k, v in own.metrics.items() if math.isfinite(v)}
-    return about | dict(ms=ms, pytorch_ms=wanted_ms, metrics=metrics), kept
+    numbers = dict(value=scores[0], pytorch=scores[1], lost=lost)
+    verified = dict(
+        on=request.verify_on,
+        images=own.num_images,
+        metric=metric,
+        **{k: v if math.isfinite(v) else None for k, v in numbers.items()},
+        interval=interval if all(map(math.isfinite, interval)) else None,
+        ms=ms,
+        pytorch_ms=wanted_ms,
+        metrics={k: v for k, v in own.metrics.items() if math.isfinite(v)},
+    )
+    return verified, kept

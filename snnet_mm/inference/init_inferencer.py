@@ -3,12 +3,12 @@
 import logging
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from copy import deepcopy
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import cv2
 import numpy as np
@@ -64,45 +64,35 @@ def init_inferencer(model: nn.Module) -> BaseInferencer:
             listed = list_images(inputs, channels)
             if files:
                 return listed
-            return [read_by(read, i) if isinstance(i, str) else i for i in listed]
+            return [_read(read, i) if isinstance(i, str) else i for i in listed]
 
         def visualize(self, inputs: list, *args, **kwargs) -> object:
             inputs = inputs if files else [*map(as_picture, inputs)]
             return super().visualize(inputs, *args, **kwargs)
 
         def __call__(self, *args, **kwargs) -> dict | list:
-            with _no_progress_bar(base):
+            if not classifies:
+                return super().__call__(*args, **kwargs)
+            # A global alone switches off the progress bar of mmpretrain.
+            with patch('mmpretrain.utils.progress.disable_progress_bar', True):
                 return super().__call__(*args, **kwargs)
 
     cfg.test_dataloader.dataset.pipeline = [loader, *steps]
-    arguments = (cfg,), dict(device=next(model.parameters()).device.type)
-    if task.name == 'classification':
-        model._config = cfg  # which mmpretrain's inferencer reads
-        arguments = (model,), dict(classes=model.dataset_meta['classes'])
+    classifies = task.name == 'classification'
     # mmengine warns of registries that the package does not have.
     with quiet_terminal(MMLogger.get_current_instance(), logging.ERROR):
-        inferencer = StitchInferencer(*arguments[0], **arguments[1])
-    if task.name == 'classification':
-        visualization = import_module('mmpretrain.visualization')
-        inferencer.visualizer = visualization.UniversalVisualizer()
-    else:
-        inferencer.show_progress = False  # not every package takes it as an argument
+        if classifies:
+            model._config = cfg  # which mmpretrain's inferencer reads
+            classes = model.dataset_meta['classes']
+            inferencer = StitchInferencer(model, classes=classes)
+            visualization = import_module('mmpretrain.visualization')
+            inferencer.visualizer = visualization.UniversalVisualizer()
+        else:
+            device = next(model.parameters()).device.type
+            inferencer = StitchInferencer(cfg, device=device)
+            inferencer.show_progress = False  # no argument of every package
     inferencer.channels = channels
     return inferencer
-
-
-@contextmanager
-def _no_progress_bar(inferencer: type) -> Iterator[None]:
-    """Switch off the progress bar of mmpretrain, which only a global of it does."""
-    if not inferencer.__module__.startswith('mmpretrain.'):
-        yield
-        return
-    progress = import_module('mmpretrain.utils.progress')
-    before, progress.disable_progress_bar = progress.disable_progress_bar, True
-    try:
-        yield
-    finally:
-        progress.disable_progress_bar = before
 
 
 class _Kept:
@@ -183,9 +173,9 @@ def predict_arrays(
     groups, predicted = defaultdict(list), [None] * len(images)
     for i, image in enumerate(images):
         groups[image.shape].append(i)
+    order = slice(None, None, -1 if inferencer.channels == 3 else 1)
     for members in groups.values():
-        reverse = slice(None, None, -1 if inferencer.channels == 3 else 1)
-        arrays = [as_bgr(images[i][..., reverse], inferencer.channels) for i in members]
+        arrays = [as_bgr(images[i][..., order], inferencer.channels) for i in members]
         settings = dict(batch_size=len(arrays), return_datasamples=True)
         found = predictions_of(inferencer(arrays, **settings))
         for i, prediction in zip(members, found, strict=True):
@@ -211,11 +201,11 @@ def _prediction(sample: BaseDataElement) -> np.ndarray | Detections | Panoptic:
     objects = None
     if 'pred_instances' in sample:
         found = sample.pred_instances.cpu().numpy()
-        masks = found.masks if 'masks' in found else None
-        objects = Detections(found.bboxes, found.scores, found.labels, masks)
+        objects = Detections(
+            found.bboxes, found.scores, found.labels, found.get('masks')
+        )
     if 'pred_panoptic_seg' in sample:
-        segments = sample.pred_panoptic_seg.sem_seg[0].cpu().numpy()
-        return Panoptic(segments, objects)
+        return Panoptic(sample.pred_panoptic_seg.sem_seg[0].cpu().numpy(), objects)
     if objects is not None:
         return objects
     if 'pred_score' in sample:
@@ -224,7 +214,7 @@ def _prediction(sample: BaseDataElement) -> np.ndarray | Detections | Panoptic:
     return sample.get(key).data[0].cpu().numpy()
 
 
-def read_by(loader: Any, file: str) -> np.ndarray:
+def _read(loader: Any, file: str) -> np.ndarray:
     """Read an image ``(H, W, C)`` with the loader of a pipeline."""
     try:
         image = loader(dict(img_path=file))['img']
@@ -263,14 +253,14 @@ def as_bgr(array: np.ndarray, channels: int = 3) -> np.ndarray:
     the user knows which value is white.
     """
     image = array[..., None] if array.ndim == 2 else array
+    known = (1, 3, 4) if channels == 3 else (channels,)
+    fits = image.ndim == 3 and image.size and image.shape[-1] in known
+    allowed = '(H, W), (H, W, 1), (H, W, 3) BGR and (H, W, 4) BGRA'
+    allowed = allowed if channels == 3 else f'(H, W, {channels})'
+    allowed = f'arrays {allowed} with pixels, or a list'
+    check(fits, 'inputs', f'an array of shape {array.shape}', allowed)
     if channels != 3:
-        fits = image.ndim == 3 and image.size and image.shape[-1] == channels
-        found, allowed = f'an array of shape {array.shape}', f'(H, W, {channels})'
-        check(fits, 'inputs', found, f'arrays {allowed} with pixels, or a list')
         return np.ascontiguousarray(image)
-    fits = image.ndim == 3 and image.size and image.shape[-1] in (1, 3, 4)
-    allowed = 'arrays (H, W), (H, W, 1), (H, W, 3) BGR and (H, W, 4) BGRA with pixels'
-    check(fits, 'inputs', f'an array of shape {array.shape}', f'{allowed}, or a list')
     image = image[..., :3] if image.shape[-1] > 1 else image.repeat(3, axis=-1)
     kind, low, high = image.dtype.kind, image.min(), image.max()
     numbers = kind in 'uif' and image.dtype not in (np.uint16, np.int16)

@@ -59,9 +59,8 @@ def init_model(
     except (RuntimeError, AssertionError) as error:
         allowed = "'cpu' or an accelerator of this machine, such as 'cuda:0'"
         raise refusal('--device', device, allowed) from error
-    weights = loaded
     if loaded is None and checkpoint is not None:
-        weights = load_weights_only(checkpoint)
+        loaded = load_weights_only(checkpoint)
     if isinstance(config, Config):
         cfg = name_types(config)
         merge_options(cfg, cfg_options or {})
@@ -76,12 +75,12 @@ def init_model(
     hook = (cfg.get('default_hooks') or {}).get('stitch_statistics') or {}
     if len(stitched) == 1 and hook.get('num_images') != 0:
         convert_batch_norms(model)  # to load their statistics of each stitch
-    if weights is None:
+    if loaded is None:
         message = 'no checkpoint was given: the weights are random'
         print_log(message, logger='current', level=logging.WARNING)
     else:
-        load_fitting(model, weights, str(checkpoint))
-    model.cfg, model.dataset_meta = cfg, _dataset_meta(cfg, weights or {})
+        load_fitting(model, loaded, str(checkpoint))
+    model.cfg, model.dataset_meta = cfg, _dataset_meta(cfg, loaded or {})
     model.loaded_from = checkpoint  # stitches.json is read from its folder
     if stitch is None and len(stitched) == 1:
         stitch = stitched[0].active_stitch.id
@@ -104,32 +103,27 @@ def files_in(
     Raises:
         ValueError: If the folder has no config or no checkpoint.
     """
-    folder, key = Path(folder), 'argument: folder_or_config'
+    folder = Path(folder)
     config, weights = folder / 'elastic.py', folder / 'elastic.pth'
     if not (config.is_file() and weights.is_file()):
 
         def newest(pattern: str) -> Path | None:
-            files = sorted(folder.glob(pattern), key=lambda path: path.stat().st_mtime)
-            return files[-1] if files else None
+            files = folder.glob(pattern)
+            return max(files, key=lambda path: path.stat().st_mtime, default=None)
 
-        config, weights = newest('*.py'), newest('best_*.pth') or _last_in(folder)
-        found = config and (checkpoint or weights)
+        config, weights = newest('*.py'), newest('best_*.pth')
+        record = folder / 'last_checkpoint'
+        if weights is None and record.is_file():
+            last = Path(record.read_text().strip())
+            moved = folder / last.name  # it was written for another working directory
+            weights = next((path for path in (moved, last) if path.is_file()), None)
         wanted = 'a folder of make_elastic, or a work directory with the config (*.py) '
         wanted += 'and last_checkpoint of a training'
-        check(found, key, str(folder), wanted)
+        found = config and (checkpoint or weights)
+        check(found, 'argument: folder_or_config', str(folder), wanted)
         used = Path(checkpoint or weights).name
         print_log(f'{folder}: {config.name} and {used}', 'current')
     return config, Path(checkpoint or weights)
-
-
-def _last_in(folder: Path) -> Path | None:
-    """Return the checkpoint named by mmengine's ``last_checkpoint``, if it exists."""
-    record = folder / 'last_checkpoint'
-    if not record.is_file():
-        return None
-    path = Path(record.read_text().strip())
-    moved = folder / path.name  # the path was written for another working directory
-    return next((p for p in (moved, path) if p.is_file()), None)
 
 
 def _dataset_meta(cfg: Config, checkpoint: dict) -> dict:

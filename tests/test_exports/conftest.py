@@ -1,12 +1,14 @@
+import hashlib
+
 import pytest
 import torch
 from mmengine.registry import MODELS, init_default_scope
 from running_here import run_here  # noqa: F401
 from torch.testing import assert_close
-from toy import disturb, narrow_toy
+from toy import SHORT, disturb, narrow_toy
 
-from snnet_mm.exports import load_export
-from snnet_mm.models import set_stitch
+from snnet_mm.exports import load_export, onnx_files
+from snnet_mm.models import set_statistics, set_stitch
 
 toy_cfg = pytest.fixture(lambda: narrow_toy, scope='session')
 
@@ -24,6 +26,46 @@ def build():
         return disturb(MODELS.build(cfg.model))
 
     return build
+
+
+@pytest.fixture(scope='session', autouse=True)
+def converted_once():
+    """Convert equal models to ONNX once: each conversion takes seconds."""
+    convert, known = onnx_files._convert, {}
+
+    def convert_once(build):
+        weights = [v.numpy().tobytes() for v in build.model.state_dict().values()]
+        content = hashlib.sha256(b''.join(weights)).digest()
+        key = str(build.cfg.model), build.images.shape, content
+        if key not in known:
+            known[key] = convert(build)
+        return known[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(onnx_files, '_convert', convert_once)
+        yield
+
+
+@pytest.fixture(scope='session')
+def short_model(toy_cfg, build):
+    """Builds a toy config, and its model, whose stitch 0 has statistics of its own.
+
+    On noise, each class is as likely as another.
+    """
+
+    @torch.no_grad()
+    def short_model(cfg=None):
+        cfg = cfg or toy_cfg(sizes=SHORT)
+        model = build(cfg)
+        noise = torch.randn(4, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+        head = model.decode_head
+        head.conv_seg.bias -= head(model.backbone(noise)).mean((0, 2, 3))
+        mixed = {k: v.clone() for k, v in model.state_dict().items() if 'running' in k}
+        own = {name: 1.2 * value for name, value in mixed.items()}
+        set_statistics(model, {0: own, 1: mixed, 2: mixed})
+        return cfg, model
+
+    return short_model
 
 
 @pytest.fixture

@@ -20,12 +20,13 @@ from snnet_mm.runtime import StitchRuntime
 from snnet_mm.utils import load_weights_only
 
 # Narrow and skipped branches of four blocks, each of two heads and 128 neurons.
-CHAINS = ['1:1/96 2:2/48 3:0/128', '1:1/64 2:0/0 3:0/96']
+CHAINS = ['0:0/0 1:1/96 2:0/0 3:0/128', '0:0/0 1:1/64 2:0/0 3:0/96']
 
 
 @pytest.fixture(scope='module')
 def elastic(tmp_path_factory):
     """The config, a trained network, and its elastic version with random chains."""
+    torch.manual_seed(0)
     files = write_trained('seg', tmp_path_factory.mktemp('trained'))
     cfg = Config.fromfile(files[0])
     network = init_model(cfg, files[1], device='cpu').eval()
@@ -102,10 +103,10 @@ def test_a_bundle_holds_each_narrow_layer_once(elastic, exporter, tmp_path):
     manifest = exporter.export_bundle((1, 2), ['onnx'], ['fp32', 'int8'])
     for stitch in manifest['stitches']:
         fp32, int8 = (file['max_difference'] for file in stitch['files'])
-        assert fp32 < 1e-4 < int8 < 2
+        assert fp32 < 1e-4 < int8 < 6
     assert [s['segments'] for s in manifest['stitches']] == [[], []]
     branches = [[n for _, n, _ in s['branches']] for s in manifest['stitches']]
-    assert branches == [[2, 128, 1, 96, 2, 48, 0, 128], [2, 128, 1, 64, 0, 0, 0, 96]]
+    assert branches == [[0, 0, 1, 96, 0, 0, 0, 128], [0, 0, 1, 64, 0, 0, 0, 96]]
     assert manifest['stitches'][1]['branches'][3] == [1, 64, 128]
     places = {}
     for i, precision in product((1, 2), ('fp32', 'int8')):

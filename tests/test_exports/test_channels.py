@@ -17,6 +17,7 @@ from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.runtime.image_io import read_image
 from snnet_mm.training import StitchSamplingHook  # noqa: F401
 
+pytestmark = pytest.mark.filterwarnings('ignore')
 SIDE = 32
 LOADERS = {
     1: dict(type='LoadImageFromFile', color_type='grayscale'),
@@ -42,9 +43,8 @@ def write_images(root, channels):
         (root / folder).mkdir(parents=True)
     for i in range(4):
         image = rng.integers(0, 256, (SIDE, SIDE, channels), np.uint8)
-        Image.fromarray((image[..., -1] > 127).astype(np.uint8)).save(
-            root / f'ann/{i}.png'
-        )
+        mask = Image.fromarray((image[..., -1] > 127).astype(np.uint8))
+        mask.save(root / f'ann/{i}.png')
         if channels == 6:
             np.save(root / f'img/{i}.npy', image)
         else:
@@ -73,7 +73,10 @@ def config(root, channels):
     return cfg
 
 
-@pytest.fixture(scope='module', params=[pytest.param(1, marks=pytest.mark.slow), 4, 6])
+SLOW = [pytest.param(number, marks=pytest.mark.slow) for number in (1, 6)]
+
+
+@pytest.fixture(scope='module', params=[4, *SLOW])
 def trained(request, tmp_path_factory):
     """Channels, folder, config and model after a training."""
     channels, root = request.param, tmp_path_factory.mktemp('channels')
@@ -84,7 +87,6 @@ def trained(request, tmp_path_factory):
     return channels, root, cfg, model
 
 
-@pytest.mark.filterwarnings('ignore')
 def test_costs_grow_with_the_channels(trained):
     channels, _, cfg, model = trained
     assert image_channels(model) == channels
@@ -100,7 +102,6 @@ def test_costs_grow_with_the_channels(trained):
     assert min(measure_latency(model, rounds=1, check=()).by_stitch.values()) > 0
 
 
-@pytest.mark.filterwarnings('ignore')
 def test_predictions_from_files_and_arrays(trained, tmp_path):
     """They equal the model's own on what the pipeline loads."""
     channels, root, cfg, model = trained
@@ -116,15 +117,12 @@ def test_predictions_from_files_and_arrays(trained, tmp_path):
             (found,) = sn.predict(model, given, out_dir=tmp_path / 'drawn')
             assert np.array_equal(found, wanted)
     assert len([*(tmp_path / 'drawn').rglob('*.*')]) > 0
-    drawn = draw_prediction(
-        init_inferencer(model), str(file) if channels < 6 else image
-    )
-    assert drawn.shape == (SIDE, SIDE, 3)
+    shown = str(file) if channels < 6 else image
+    assert draw_prediction(init_inferencer(model), shown).shape == (SIDE, SIDE, 3)
     with pytest.raises(ValueError, match=rf'arrays \(H, W, {channels}\) with pixels'):
         sn.predict(model, np.zeros((8, 8, 3), np.uint8))
 
 
-@pytest.mark.filterwarnings('ignore')
 def test_stitches_are_tested_and_drawn(trained, tmp_path):
     _, root, cfg, _ = trained
     cfg = cfg.copy()
@@ -137,7 +135,6 @@ def test_stitches_are_tested_and_drawn(trained, tmp_path):
     assert len([*(tmp_path / 'pictures').rglob('*.png')]) == 8
 
 
-@pytest.mark.filterwarnings('ignore')
 @pytest.mark.slow
 def test_exports_predict_alike(trained, tmp_path):
     pytest.importorskip('onnxruntime')
@@ -146,10 +143,8 @@ def test_exports_predict_alike(trained, tmp_path):
     manifest = sn.export(model, tmp_path, [0, 1], ('onnx',), **options)
     assert manifest['input']['shape'][1] == channels
     assert manifest['input']['channels'] == 'loaded'
-    runtime, (file,) = (
-        sn.Runtime(tmp_path, precision='fp32'),
-        (root / 'img').glob('1.*'),
-    )
+    runtime = sn.Runtime(tmp_path, precision='fp32')
+    (file,) = (root / 'img').glob('1.*')
     loaded = TRANSFORMS.build(LOADERS[channels])(dict(img_path=str(file)))['img']
     image = loaded.reshape(SIDE, SIDE, channels)
     for stitch in (0, 1):

@@ -23,10 +23,8 @@ RESIZED = dict(step='resize', size=[64, 96], keep_ratio=True, interpolation='bil
         # Pillow's pixels are others; a runtime knows one step of a name.
         ([RESIZE | dict(backend='pillow')], ['Resize']),
         ([RESIZE, RESIZE], [RESIZED, 'Resize']),
-        ([dict(type='CenterCrop', crop_size=64), RESIZE], ['CenterCrop', RESIZED]),
         # Floats are not resized as bytes are.
         ([dict(LOAD, to_float32=True), RESIZE], ['LoadImageFromFile', RESIZED]),
-        ([dict(LOAD, color_type='color'), RESIZE], [RESIZED]),
     ],
 )
 def test_steps_of_a_pipeline(toy_cfg, build, steps, found):
@@ -60,7 +58,6 @@ def test_graphs_of_another_size_than_windows_are_refused(toy_cfg, build, tmp_pat
     [
         (dict(mode='slide', crop_size=(48, 64), stride=(32, 43)), (48, 64)),
         (dict(mode='whole', crop_size=(48, 64)), (80, 96)),
-        (dict(mode='whole'), (80, 96)),
     ],
 )
 def test_graphs_take_windows_or_what_the_config_says(

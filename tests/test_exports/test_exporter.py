@@ -90,7 +90,7 @@ def test_the_active_stitch_stays(toy_cfg, build, tmp_path, monkeypatch):
     set_stitch(model, 4)
     assert exporter.export_stitch(2)['stitches'][0]['id'] == 2
     assert model.backbone.active_stitch.id == 4
-    monkeypatch.setattr(exporter, '_entries', 'not callable')
+    monkeypatch.setattr(exporter, '_manifest', 'not callable')
     with pytest.raises(TypeError, match='callable'):
         exporter.export_stitch(0)
     assert model.backbone.active_stitch.id == 4

@@ -13,7 +13,7 @@ from killing import fork, wait
 from manifests import path_of, plain, write_bundle
 from old_torch import writes_onnx
 from safetensors import safe_open
-from toy import SHORT, TOY
+from toy import TOY
 
 from snnet_mm.exports import (
     FORMATS,
@@ -24,7 +24,6 @@ from snnet_mm.exports import (
 from snnet_mm.exports.graph import PredictionGraph
 from snnet_mm.exports.verification import lost_points, tolerance_for, verify
 from snnet_mm.inference.init_model import init_model
-from snnet_mm.models import set_stitch
 from snnet_mm.runtime import bundle
 from snnet_mm.stitching import StitchTable
 from snnet_mm.utils import folder_lock
@@ -34,32 +33,23 @@ pytest.importorskip('onnxruntime')
 
 
 @pytest.fixture
-def exporter(toy_cfg, build, tmp_path):
+def exporter(short_model, tmp_path):
     """Exports a toy model, with data of 3 images for each mode."""
-    cfg = toy_cfg(sizes=SHORT)
+    cfg, model = short_model()
     for mode in ('train', 'val', 'test'):
         dataset = cfg[f'{mode}_dataloader'].dataset
         (dataset.get('dataset') or dataset).num_scenes = 3
-    return StitchExporter(cfg, build(cfg), tmp_path)
-
-
-def relative_error(a, b):
-    return ((a - b).norm() / b.norm()).item()
+    return StitchExporter(cfg, model, tmp_path)
 
 
 @torch.no_grad()
-def test_files_see_the_padding_that_the_network_sees(toy_cfg, build):
+def test_files_see_the_padding_that_the_network_sees(short_model):
     """The preprocessor pads normalised images with zeros, which is the mean's place."""
-    cfg = toy_cfg(sizes=SHORT)
+    cfg, _ = short_model()
     cfg.model.data_preprocessor.test_cfg = dict(size=(96, 64))
-    model = build(cfg)
-    normalise = model.data_preprocessor
-    preprocessor = dict(
-        mean=normalise.mean.flatten().tolist(), std=normalise.std.flatten().tolist()
-    )
-    graph = PredictionGraph(model, (96, 64), preprocessor)
-    wanted, found = [], []
-    network = model.encode_decode
+    model = short_model(cfg)[1]
+    graph = PredictionGraph(model, (96, 64), cfg.model.data_preprocessor)
+    wanted, found, network = [], [], model.encode_decode
 
     def run(images):
         found.append(graph(images))
@@ -97,15 +87,15 @@ def test_a_file_that_lost_too_much_is_not_left(exporter, tmp_path, spoil):
     (tmp_path / '.export-killed').mkdir()
     spoil('mm', '.pth')
     with pytest.raises(ValueError, match=r'tolerance=0\.5 is invalid.*mIoU') as error:
-        exporter.export_stitch(2, ['mm'], verify_on='val')
+        exporter.export_stitch(0, ['mm'], verify_on='val')
     assert not [*tmp_path.iterdir()]
     # What the error asks for is enough.
     tolerance = float(re.search(r'at least ([\d.]+),', str(error.value))[1])
-    exporter.export_stitch(2, ['mm'], verify_on='val', tolerance=tolerance)
+    exporter.export_stitch(0, ['mm'], verify_on='val', tolerance=tolerance)
 
 
 @writes_onnx
-def test_what_passes_is_written(exporter, tmp_path, spoil, logits, caplog):
+def test_what_passes_is_written(exporter, tmp_path, spoil, caplog):
     """In int8 stitch 0 loses too much: it is left out, and fp32 stands in for it."""
     spoil('onnx', 'stitch_0_64x64_int8')
     options = dict(precisions=('int8',), verify_on='val', limit=2)
@@ -136,14 +126,9 @@ def test_what_passes_is_written(exporter, tmp_path, spoil, logits, caplog):
         assert (row.id, row.num_images) == (stitch['id'], 2)
         assert (row.latency, row.metrics['mIoU']) == (about['ms'], about['value'])
         assert row.precision == precision
-    images, names = exporter.graph_images, set()
-    for i, name in kept.items():
-        set_stitch(exporter.model, i)
-        normalise = exporter.model.data_preprocessor
-        wanted = logits(exporter.model, (images - normalise.mean) / normalise.std)
-        path = path_of(tmp_path, name)
-        assert relative_error(load_export(path)(images), wanted) < 0.1
-        graph = onnx.load(path, load_external_data=False).graph
+    names = set()
+    for name in kept.values():
+        graph = onnx.load(path_of(tmp_path, name), load_external_data=False).graph
         external = [t.name for t in graph.initializer if t.external_data]
         names |= {name.partition('[')[0] for name in external}
     # Weights of the graph that is left out are left out, too.
@@ -182,15 +167,8 @@ def test_two_exports_into_one_folder(exporter, tmp_path):
 
 
 @writes_onnx
-@pytest.mark.parametrize(
-    ('bundle', 'verify_on', 'number'),
-    [
-        (False, 'val', 1),
-        pytest.param(True, None, 1, marks=pytest.mark.slow),
-        pytest.param(True, 'val', 2, marks=pytest.mark.slow),
-    ],
-)
-def test_written_file_is_opened_once(exporter, monkeypatch, bundle, verify_on, number):
+@pytest.mark.parametrize(('bundle', 'number'), [(False, 1), (True, 2)])
+def test_written_file_is_opened_once(exporter, monkeypatch, bundle, number):
     """And again after its weights have moved to the file of the bundle."""
     format, opened = FORMATS['onnx'], []
 
@@ -200,7 +178,7 @@ def test_written_file_is_opened_once(exporter, monkeypatch, bundle, verify_on, n
 
     monkeypatch.setitem(FORMATS, 'onnx', replace(format, load=load))
     export = exporter.export_bundle if bundle else exporter.export_stitch
-    export((2,) if bundle else 2, ('onnx',), verify_on=verify_on, limit=2)
+    export((2,) if bundle else 2, ('onnx',), verify_on='val', limit=2)
     assert opened == ['stitch_2_64x64_fp32.onnx'] * number
 
 
@@ -248,7 +226,6 @@ def test_a_killed_export_leaves_a_whole_bundle(exporter, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ('value', 'wanted', 'higher', 'lost'),
     [
-        (40.0, 40.6, True, 0.6),
         (0.400, 0.406, True, 0.6),
         (0.52, 0.50, False, 4),
         (40.6, 40.0, True, -0.6),
@@ -277,7 +254,7 @@ def test_openvino(exporter, tmp_path):
     assert 'FakeQuantize' in (tmp_path / quantised['name']).read_text()
     images = 255 * torch.rand(3, 3, 64, 64)
     wanted, got = (load_export(tmp_path / f['name'])(images) for f in (full, quantised))
-    assert 1e-5 < relative_error(got, wanted) < 0.2
+    assert 1e-5 < (got - wanted).norm() / wanted.norm() < 0.2
 
 
 TASKS = {

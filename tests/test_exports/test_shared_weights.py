@@ -15,21 +15,21 @@ def constant(name, array):
     return ir.Value(name=name, const_value=ir.tensor(array, name=name))
 
 
-def save(path, shape, nodes, constants):
-    """Save a graph of ``x``; its last node gives ``y``."""
-    x, out = nodes[0].inputs[0], nodes[-1].outputs[0]
-    x.type = out.type = ir.TensorType(ir.DataType.FLOAT)
-    x.name, x.shape, out.name = 'x', ir.Shape(shape), 'y'
+def save(path, shape, *steps, result=None):
+    """Save a graph of ``x`` through operators with a constant: ``(op, name, array)``.
+
+    ``result`` is the name of what the first one gives.
+    """
+    last = x = ir.Value(name='x', shape=ir.Shape(shape))
+    constants, nodes = [], []
+    for op, name, array in steps:
+        constants.append(constant(name, array))
+        nodes.append(ir.node(op, [last, constants[-1]]))
+        last = nodes[-1].outputs[0]
+    nodes[0].outputs[0].name, last.name = result, 'y'
+    x.type = last.type = ir.TensorType(ir.DataType.FLOAT)
     about = dict(nodes=nodes, initializers=constants, opset_imports={'': 20})
-    ir.save(ir.Model(ir.Graph([x], [out], **about), ir_version=10), path)
-
-
-def save_sum(path, name, result):
-    """Save a graph of ``2 x + NUMBERS``, whose names are given."""
-    x, shift = ir.Value(), constant(name, NUMBERS)
-    doubled = ir.node('Add', [x, x])
-    doubled.outputs[0].name = result
-    save(path, [100], [doubled, ir.node('Add', [doubled.outputs[0], shift])], [shift])
+    ir.save(ir.Model(ir.Graph([x], [last], **about), ir_version=10), path)
 
 
 def run(path, x):
@@ -38,22 +38,21 @@ def run(path, x):
 
 
 def test_results_may_have_the_names_of_another_graphs_constants(tmp_path):
-    names = {'a.onnx': ('val_1', 'val_2'), 'b.onnx': ('val_2', 'val_1')}
-    for name, values in names.items():
-        save_sum(tmp_path / name, *values)
-    weights = share_weights([tmp_path / name for name in names])
+    paths = tmp_path / 'a.onnx', tmp_path / 'b.onnx'
+    names = ('val_1', 'val_2'), ('val_2', 'val_1')
+    for path, (name, result) in zip(paths, names, strict=True):
+        double = 'Mul', 'two', np.array(2, 'f4')
+        save(path, [100], double, ('Add', name, NUMBERS), result=result)
+    weights = share_weights(paths)
     assert 400 < weights['bytes'] < 600  # the numbers, once
-    for name in names:
-        np.testing.assert_array_equal(run(tmp_path / name, NUMBERS), 3 * NUMBERS)
+    for path in paths:
+        np.testing.assert_array_equal(run(path, NUMBERS), 3 * NUMBERS)
 
 
 def save_linear(path, weight, bias):
     """Save a graph of a linear layer, with its weight ``(C, units)``."""
-    x = ir.Value()
-    constants = constant('fc1.weight.T', weight), constant('fc1.bias', bias)
-    product = ir.node('MatMul', [x, constants[0]])
-    added = ir.node('Add', [product.outputs[0], constants[1]])
-    save(path, [3, len(weight)], [product, added], constants)
+    layer = ('MatMul', 'fc1.weight.T', weight), ('Add', 'fc1.bias', bias)
+    save(path, [3, len(weight)], *layer)
 
 
 def test_narrow_layers_are_parts_of_wide_ones(tmp_path):
@@ -109,63 +108,22 @@ def test_units_in_another_order_are_gathered(tmp_path):
 
 def test_a_weight_with_two_layouts_is_stored_once(tmp_path):
     """As of an embedding that is tied to a linear layer."""
-    rng = np.random.default_rng(0)
-    weight, x = rng.random((96, 16), 'f4'), ir.Value()
-    constants = constant('linear.weight.T', weight.T), constant('linear.weight', weight)
-    first = ir.node('MatMul', [x, constants[0]])
-    second = ir.node('Gemm', [first.outputs[0], constants[1]])
-    path = tmp_path / 'a.onnx'
-    save(path, [3, 16], [first, second], constants)
+    rng, path = np.random.default_rng(0), tmp_path / 'a.onnx'
+    weight = rng.random((96, 16), 'f4')
+    both = ('MatMul', 'linear.weight.T', weight.T), ('Gemm', 'linear.weight', weight)
+    save(path, [3, 16], *both)
     assert share_weights([path])['bytes'] < 1.1 * weight.nbytes
     x = rng.random((3, 16), 'f4')
     np.testing.assert_allclose(run(path, x), x @ weight.T @ weight, rtol=1e-5)
     assert [*ir.load(path).graph.initializers] == ['linear.weight']
 
 
-def save_sum_of_layers(path, *weights):
-    """Save a graph of the sum of linear layers, with weights ``(C, units)``."""
-    x = ir.Value()
-    constants = [constant(f'fc{n}.weight.T', w) for n, w in enumerate(weights)]
-    first, second = (ir.node('MatMul', [x, weight]) for weight in constants)
-    added = ir.node('Add', [first.outputs[0], second.outputs[0]])
-    save(path, [3, len(weights[0])], [first, second, added], constants)
-
-
-def test_layers_of_the_same_units_share_an_index(tmp_path):
-    rng = np.random.default_rng(0)
-    wide = rng.random((2, 16, 96), 'f4')
-    narrow = wide[..., rng.permutation(96)[:24]]
-    paths = [tmp_path / 'wide.onnx', tmp_path / 'narrow.onnx']
-    save_sum_of_layers(paths[0], *wide)
-    save_sum_of_layers(paths[1], *narrow)
-    weights = share_weights(paths)
-    stored = load_file(tmp_path / weights['name'])
-    assert sorted(a.shape for a in stored.values()) == [(24,), (96, 16), (96, 16)]
-    x = rng.random((3, 16), 'f4')
-    np.testing.assert_allclose(run(paths[1], x), (x @ narrow).sum(0), rtol=1e-5)
-
-
 def test_share_weights_keeps_equal_values_of_several_shapes(tmp_path):
     """As a scalar and a vector of one element, which share their place in the file."""
-    x, path = ir.Value(), tmp_path / 'a.onnx'
-    constants = [
-        constant('a.scalar', np.array(2, 'f4')),
-        constant('a.vector', np.array([2], 'f4')),
-        constant('a.matrix', np.array([[2]], 'f4')),
-    ]
-    nodes, last = [], x
-    for value in constants:
-        nodes.append(ir.node('Mul', [last, value]))
-        last = nodes[-1].outputs[0]
-    save(
-        path,
-        [100],
-        [
-            *nodes,
-            ir.node('Reshape', [last, shape := constant('shape', np.array([100]))]),
-        ],
-        [*constants, shape],
-    )
+    path, shape = tmp_path / 'a.onnx', ('Reshape', 'shape', np.array([100]))
+    twos = dict(scalar=2, vector=[2], matrix=[[2]])
+    factors = [('Mul', f'a.{name}', np.array(two, 'f4')) for name, two in twos.items()]
+    save(path, [100], *factors, shape)
     share_weights([path])
     graph = ir.load(path).graph
     sizes = [tuple(v.shape) for n, v in graph.initializers.items() if n != 'shape']

@@ -41,12 +41,12 @@ OPTIONS = {
     'depth': None,
 }
 IDS = dict.fromkeys(OPTIONS, (7, 8)) | {
-    'deit3': (0, 1, 2, 3, 5, 6, 7, 8),
-    'three-maps': (0, 1, 2, 3, 5, 6, 7, 8),
-    'v1': range(4),
+    'deit3': (0, 1, 2, 6, 7),
+    'three-maps': (0, 3, 5, 8),
+    'v1': (1, 3),
     'stitch-bias': (1, 8),
-    'chain': (0, 1, 2, 3, 5, 7, 9, 11, 12),
-    'depth': (0, 1, 7, 8, 12),
+    'chain': (1, 7, 9, 12),
+    'depth': (0, 12),
 }
 
 

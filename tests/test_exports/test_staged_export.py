@@ -49,7 +49,7 @@ def classifier(name):
     return cfg, disturb(MODELS.build(cfg.model)).eval()
 
 
-@pytest.mark.parametrize('name', PAIRS)
+@pytest.mark.parametrize('name', ['mixed', 'levit', 'bridge'])
 @torch.no_grad()
 def test_one_stitch_alone(name, tmp_path):
     cfg, model = classifier(name)

@@ -3,6 +3,7 @@ import os
 import re
 import shutil
 import threading
+from contextlib import contextmanager
 from functools import partial
 from itertools import count, product
 from pathlib import Path
@@ -10,23 +11,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from manifests import path_of, plain
+from manifests import VERIFIED, path_of, plain
 from mmengine.config import Config
-from mmengine.registry import MODELS, init_default_scope
 from numpy.testing import assert_allclose, assert_array_equal
 from old_torch import writes_onnx
 from safetensors import safe_open
-from toy import SHORT, SIZES, smooth_images
+from toy import SIZES, smooth_images
 
 import snnet_mm
 from snnet_mm.exports import StitchExporter, load_export
 from snnet_mm.exports.description import describe_graphs
-from snnet_mm.inference.init_inferencer import init_inferencer
-from snnet_mm.models import set_statistics, set_stitch
+from snnet_mm.exports.graph import PredictionGraph
+from snnet_mm.inference.init_inferencer import init_inferencer, predict_arrays
+from snnet_mm.models import set_stitch
 from snnet_mm.runtime import StitchRuntime
 from snnet_mm.runtime.device import processor, usable_cores
 from snnet_mm.runtime.images import resize_image
 from snnet_mm.runtime.runtime import REPEATS
+from snnet_mm.runtime.steps import Steps
 
 cv2 = pytest.importorskip('cv2')
 onnx = pytest.importorskip('onnx')
@@ -38,78 +40,10 @@ IDS = (0, 2, 1)
 MS = {0: 10, 2: 20, 1: 40}
 
 
-def pipeline_of(cfg, *steps):
-    """Put steps in front of the packing."""
-    pipeline = cfg.test_dataloader.dataset.pipeline
-    pipeline[-1:] = [*steps, pipeline[-1]]
-    return cfg
-
-
-def predictions(cfg, model, runtime, ids=IDS, sizes=SIZES):
-    """What mm's inferencer and the runtime say of images, by stitches."""
-    model.cfg = cfg
-    inferencer = init_inferencer(model)
-    for stitch in ids:
-        set_stitch(model, stitch)
-        runtime.set_stitch(stitch)
-        for image in smooth_images(sizes):
-            bgr = np.ascontiguousarray(image[..., ::-1])
-            yield inferencer(bgr, return_datasamples=True), runtime(image)
-
-
-def assert_batches(runtime, counts, close=assert_array_equal):
-    """Assert that batches of images of several sizes are predicted as one by one."""
-    images, seen, session = [*smooth_images(SIZES * 2)], [], runtime._session
-    images[3:] = [image[::-1].copy() for image in images[3:]]
-
-    def counting(key):
-        run = session(key)
-        return lambda *arrays: seen.append(len(arrays[0])) or run(*arrays)
-
-    runtime._session = counting
-    found = runtime.predict_batch(images)
-    assert seen == counts
-    for image, got in zip(images, found, strict=True):
-        wanted = runtime(image)
-        assert type(got) is type(wanted)
-        for a, b in zip(got, wanted, strict=True):
-            close(a, b)
-    assert runtime.predict_batch([]) == []
-    runtime._session = session
-
-
-def copy_for(model, cfg, exported, folder):
-    """Copy an export of the same graphs, with the manifest of another model."""
-    shutil.copytree(exported, folder, dirs_exist_ok=True)
-    path = folder / 'manifest.json'
-    manifest = json.loads(path.read_text())
-    maps = [torch.zeros(1, *o['shape'][1:]) for o in manifest['outputs']]
-    about = describe_graphs(cfg, model, (64, 64), tuple(maps))
-    path.write_text(json.dumps(manifest | about))
-    return StitchRuntime(folder)
-
-
-@torch.no_grad()
-def with_statistics(model):
-    """Give stitch 0 batch norm statistics of its own, and all classes a chance.
-
-    The biases of the classes are such that each is as likely as another on noise.
-    """
-    noise = torch.randn(4, 3, 64, 64, generator=torch.Generator().manual_seed(0))
-    head = model.decode_head
-    head.conv_seg.bias -= head(model.backbone(noise)).mean((0, 2, 3))
-    mixed = {k: v.clone() for k, v in model.state_dict().items() if 'running' in k}
-    statistics = dict.fromkeys(IDS, mixed)
-    statistics[0] = {name: 1.2 * value for name, value in mixed.items()}
-    set_statistics(model, statistics)
-    return model
-
-
 @pytest.fixture(scope='module')
-def exporter(toy_cfg, build, tmp_path_factory):
+def exporter(short_model, tmp_path_factory):
     """A bundle of :data:`IDS` in two precisions, which is written once."""
-    folder, cfg = tmp_path_factory.mktemp('bundle'), toy_cfg(sizes=SHORT)
-    exporter = StitchExporter(cfg, with_statistics(build(cfg)), folder)
+    exporter = StitchExporter(*short_model(), tmp_path_factory.mktemp('bundle'))
     exporter.manifest = exporter.export_bundle(IDS, precisions=('fp32', 'int8'))
     return exporter
 
@@ -121,22 +55,27 @@ def exported(exporter):
     return exporter.out_dir
 
 
-@pytest.fixture
-def compare(exporter, logits):
-    """How far a file is from its stitch, on images; in units of their logits."""
+@contextmanager
+def edited(folder):
+    """Yield the manifest of a bundle, and write what became of it."""
+    path = folder / 'manifest.json'
+    yield (manifest := json.loads(path.read_text()))
+    path.write_text(json.dumps(manifest))
+
+
+def difference(exporter, stitch, precision, images):
+    """Return the difference of a file from its stitch, and its relative norm."""
     normalise = exporter.model.data_preprocessor
-
-    def compare(stitch, precision, images):
-        set_stitch(exporter.model, stitch)
-        wanted = logits(exporter.model, (images - normalise.mean) / normalise.std)
-        name = f'stitch_{stitch}_64x64_{precision}.onnx'
-        got = load_export(path_of(exporter.out_dir, name))(images)
-        return got - wanted, ((got - wanted).norm() / wanted.norm()).item()
-
-    return compare
+    set_stitch(exporter.model, stitch)
+    normalised = (images - normalise.mean) / normalise.std
+    with torch.no_grad():
+        wanted = exporter.model.encode_decode(normalised, [dict(img_shape=(64, 64))])
+    path = path_of(exporter.out_dir, f'stitch_{stitch}_64x64_{precision}.onnx')
+    off = load_export(path)(images) - wanted
+    return off, (off.norm() / wanted.norm()).item()
 
 
-def test_a_bundle_in_two_precisions(exporter, compare):
+def test_a_bundle_in_two_precisions(exporter):
     folder, manifest = exporter.out_dir, exporter.manifest
     assert manifest == json.loads((folder / 'manifest.json').read_text())
     files = [file for stitch in manifest['stitches'] for file in stitch['files']]
@@ -157,8 +96,8 @@ def test_a_bundle_in_two_precisions(exporter, compare):
     assert ops['int8'].count('Conv') == ops['fp32'].count('Conv')
     for i in IDS:
         images = 255 * torch.rand(3, 3, 64, 64)
-        assert compare(i, 'fp32', images)[0].abs().max() < 1e-3
-        off, error = compare(i, 'int8', exporter.graph_images)
+        assert difference(exporter, i, 'fp32', images)[0].abs().max() < 1e-3
+        off, error = difference(exporter, i, 'int8', exporter.graph_images)
         assert 1e-5 < error < 0.3
         most = files[f'stitch_{i}_64x64_int8.onnx']['max_difference']
         assert most == pytest.approx(off.abs().max().item(), rel=1e-2)
@@ -196,35 +135,53 @@ def test_a_bundle_stores_every_weight_once(exporter):
         load_export(folder / 'stitch_9.onnx')
 
 
-@pytest.mark.parametrize('padded', [{}, dict(size=(64, 64)), dict(size_divisor=16)])
-@pytest.mark.parametrize('mode', ['whole', 'slide'])
-def test_masks_are_those_of_mm(toy_cfg, build, exported, tmp_path, mode, padded):
-    cfg = toy_cfg(sizes=SHORT)
-    resize = dict(type='Resize', scale=(64, 64), keep_ratio='size' in padded)
+def assert_predicts_as_mm(cfg, model, steps, counts, close):
+    """Assert that images of three sizes are predicted as by mm's inferencer.
+
+    ``steps`` are added to the pipeline; ``counts`` are the images of each run.
+    """
+    pipeline = cfg.test_dataloader.dataset.pipeline
+    pipeline[-1:] = [*steps, pipeline[-1]]
+    model.cfg = cfg
+    set_stitch(model, 0)
+    graph, ran = PredictionGraph(model, (64, 64), cfg.model.data_preprocessor), []
+
+    def run(images):
+        ran.append(len(images))
+        return [graph(torch.from_numpy(images)).numpy()]
+
+    images = [*smooth_images(SIZES * 2)]
+    images[3:] = [image[::-1].copy() for image in images[3:]]
+    with torch.no_grad():
+        maps = graph(torch.zeros(1, 3, 64, 64))
+        steps = Steps(describe_graphs(cfg, model, (64, 64), maps))
+        found = steps.predict(run, images)
+    assert ran == counts
+    wanted = predict_arrays(init_inferencer(model), images)
+    for prediction, right in zip(found, wanted, strict=True):
+        assert prediction.shape == right.shape
+        close(prediction, right)
+    return found
+
+
+@pytest.mark.parametrize(
+    ('mode', 'padded', 'scale', 'counts'),
+    [
+        ('whole', {}, (64, 64), [6]),
+        ('whole', dict(size_divisor=16), (50, 60), [6]),
+        ('slide', {}, (120, 80), [2] * 16),  # windows of two images of a size
+        ('slide', dict(size=(64, 64)), (120, 80), [2] * 16),
+    ],
+)
+def test_masks_are_those_of_mm(short_model, mode, padded, scale, counts):
+    cfg, _ = short_model()
     if mode == 'slide':
-        resize = dict(type='Resize', scale=(120, 80), keep_ratio=True)
-        windows = dict(mode='slide', crop_size=(64, 64), stride=(40, 48))
-        cfg.model.test_cfg = windows
-    elif 'size_divisor' in padded:
-        resize['scale'] = (50, 60)
+        cfg.model.test_cfg = dict(mode=mode, crop_size=(64, 64), stride=(40, 48))
     cfg.model.data_preprocessor.test_cfg = padded
-    cfg = pipeline_of(cfg, resize)
-    model, varied = with_statistics(build(cfg)), 0
-    runtime = copy_for(model, cfg, exported, tmp_path)
-    for sample, mask in predictions(cfg, model, runtime):
-        assert_array_equal(mask, sample.pred_sem_seg.data[0].numpy())
-        varied += len(np.unique(mask)) > 1
-    assert varied > len(SIZES)
-    if not padded:  # all of a size, or windows of two images of a size
-        assert_batches(runtime, [6] if mode == 'whole' else [2] * 16)
-    if mode == 'slide' and not padded:
-        # 2 x 3 windows; an image of the graph's size would have 2 x 2.
-        runtime, ran = StitchRuntime(tmp_path, image_size=(80, 120)), []
-        session = runtime._session
-        runtime._session = lambda k: lambda *x: ran.append(k) or session(k)(*x)
-        runtime.latencies()
-        assert len(ran) == 6 * (1 + REPEATS) * len(IDS)
-        assert {*ran[: 6 * len(IDS)]} == {*ran}  # in rounds
+    model = short_model(cfg)[1]
+    resize = dict(type='Resize', scale=scale, keep_ratio=mode == 'slide')
+    masks = assert_predicts_as_mm(cfg, model, [resize], counts, assert_array_equal)
+    assert max(len(np.unique(mask)) for mask in masks) > 1
 
 
 SLIDING = dict(crop_size=(64, 64), stride=(64, 40))
@@ -249,93 +206,21 @@ def depth_config(kind, test_cfg):
     return cfg
 
 
-@pytest.fixture(scope='module')
-def exported_depth(build, tmp_path_factory):
-    cfg, folder = depth_config(*DEPTHS[0][:2]), tmp_path_factory.mktemp('depth')
-    StitchExporter(cfg, build(cfg), folder).export_stitch(0, ['onnx'])
-    return folder
-
-
 @pytest.mark.parametrize(('kind', 'test_cfg', 'width', 'counts'), DEPTHS)
-def test_depths_are_those_of_mm(
-    build, exported_depth, tmp_path, kind, test_cfg, width, counts
-):
+def test_depths_are_those_of_mm(build, kind, test_cfg, width, counts):
     cfg = depth_config(kind, test_cfg)
-    cfg = pipeline_of(cfg, dict(type='Resize', scale=(width, 64), keep_ratio=False))
-    model = build(cfg)
-    runtime = copy_for(model, cfg, exported_depth, tmp_path)
-    for sample, depth in predictions(cfg, model, runtime, (0,)):
-        wanted = sample.pred_depth_map.data[0].numpy()
-        assert depth.shape == wanted.shape
-        assert_allclose(depth, wanted, rtol=1e-3)
-    assert_batches(runtime, counts, partial(assert_allclose, rtol=1e-5))
-
-
-@pytest.fixture(scope='module')
-def detector():
-    """A toy detector, whose scores and shapes differ, and its config."""
-    pytest.importorskip('mmdet')
-    config = 'configs/toy/mask-rcnn_snnetv2-fast-slow_1xb8-300_toy-scenes-64x64.py'
-    cfg = Config.fromfile(ROOT / config)
-    cfg.test_dataloader.dataset.num_scenes = 4
-    for anchor, depth in zip(cfg.model.backbone.anchors, (2, 3), strict=True):
-        anchor.arch.depth = depth
-    for head in (cfg.model.roi_head.bbox_head, cfg.model.roi_head.mask_head):
-        head.num_classes = 3
-    cfg = pipeline_of(cfg, dict(type='Resize', scale=(64, 64), keep_ratio=True))
-    torch.manual_seed(0)
-    init_default_scope('mmdet')
-    model = MODELS.build(cfg.model).eval()
-    # Boxes have an area.
-    for layer, std in {
-        model.rpn_head.rpn_cls: 0.3, model.rpn_head.rpn_reg: 0.03,
-        model.roi_head.bbox_head.fc_cls: 0.3, model.roi_head.bbox_head.fc_reg: 0.1,
-        model.roi_head.mask_head.conv_logits: 0.3,
-    }.items():  # fmt: skip
-        torch.nn.init.normal_(layer.weight, std=std)
-    model.dataset_meta = dict(classes=('a', 'b', 'c'))
-    return cfg, model
-
-
-@pytest.fixture(scope='module')
-def exported_detector(detector, tmp_path_factory):
-    folder = tmp_path_factory.mktemp('detector')
-    StitchExporter(*detector, folder).export_stitch(2, ['onnx'])
-    return folder
+    resize = dict(type='Resize', scale=(width, 64), keep_ratio=False)
+    close = partial(assert_allclose, rtol=1e-3)
+    assert_predicts_as_mm(cfg, build(cfg), [resize], counts, close)
 
 
 @pytest.mark.slow
-def test_boxes_and_masks_are_those_of_mm(detector, exported_detector):
-    runtime, seen = StitchRuntime(exported_detector), []
-    assert runtime.manifest['input']['shape'][0] == 1
-    for sample, found in predictions(*detector, runtime, (2,)):
-        wanted = sample['predictions'][0].pred_instances.numpy()
-        assert_array_equal(found.labels, wanted.labels)
-        assert_allclose(found.boxes, wanted.bboxes, atol=1e-3)
-        assert_allclose(found.scores, wanted.scores, atol=1e-5)
-        assert_array_equal(found.masks, wanted.masks)
-        seen += [*found.labels]
-    assert len(seen) > 10
-    assert len({*seen}) > 1
-    assert_batches(runtime, [6], partial(assert_allclose, rtol=1e-4, atol=1e-4))
-
-
-@pytest.mark.slow
-def test_a_video_of_a_detector_is_drawn(exported_detector, run_here, tmp_path):
-    (frames := tmp_path / 'frames').mkdir()
-    images = [*smooth_images([(64, 96)] * 3)]
-    for n, image in enumerate(images):
-        cv2.imwrite(str(frames / f'{n}.png'), image[..., ::-1])
-    out = tmp_path / 'out.avi'
-    args = (frames, exported_detector, '--output-file', out, '--score-thr', 0)
-    assert 'frames by stitch: 2: 3\n' in run_here('video_demo.py', *args)
-    capture = cv2.VideoCapture(str(out))
-    for image in images:
-        picture = capture.read()[1][..., ::-1].astype(float)
-        # The masks and boxes of many objects, not the caption alone.
-        changed = np.abs(picture - image).max(-1)[32:] > 60
-        assert changed.mean() > 0.1
-    assert not capture.read()[0]
+def test_a_graph_of_a_depth_model(build, tmp_path):
+    cfg = depth_config(*DEPTHS[0][:2])
+    manifest = StitchExporter(cfg, build(cfg), tmp_path).export_stitch(0, ['onnx'])
+    assert manifest['stitches'][0]['files'][0]['max_difference'] < 1e-3
+    image = next(smooth_images())
+    assert StitchRuntime(tmp_path)(image).shape == image.shape[:2]
 
 
 def test_images_are_resized_as_by_opencv():
@@ -445,21 +330,19 @@ def test_times_are_of_a_processor_and_a_runtime(bundle, monkeypatch):
 
 
 def test_a_bundle_with_scores_is_ranked_by_them(bundle):
-    path = bundle / 'manifest.json'
-    manifest = json.loads(path.read_text())
-    manifest['ranked_by'] = dict(metric='rmse', higher_is_better=False)
-    # A stitch without a score is never chosen: the least budget is another's.
-    for stitch, found in zip(manifest['stitches'], ({}, 1, 2), strict=True):
-        stitch['metrics'] = found and dict(rmse=found)
-    path.write_text(json.dumps(manifest))
+    with edited(bundle) as manifest:
+        manifest['ranked_by'] = dict(metric='rmse', higher_is_better=False)
+        # A stitch without a score is never chosen: the least budget is another's.
+        for stitch, found in zip(manifest['stitches'], ({}, 1, 2), strict=True):
+            stitch['metrics'] = found and dict(rmse=found)
     assert StitchRuntime(bundle).set_budget('1G') == 2
     with pytest.raises(ValueError, match='stitch 2 in fp32') as refused:
         StitchRuntime(bundle).set_budget('0.000001G')
     least = re.search(r'at least (\S+G)', str(refused.value))[1]
     assert StitchRuntime(bundle).set_budget(least) == 2
-    for stitch in manifest['stitches']:  # without any score, more FLOPs are better
-        stitch['metrics'] = {}
-    path.write_text(json.dumps(manifest))
+    with edited(bundle) as manifest:  # without any score, more FLOPs are better
+        for stitch in manifest['stitches']:
+            stitch['metrics'] = {}
     flops = {stitch['id']: stitch['flops'] for stitch in manifest['stitches']}
     assert StitchRuntime(bundle).set_budget('1G') == max(flops, key=flops.get)
 
@@ -469,19 +352,17 @@ def write_verified(bundle, lost, factor):
 
     Times of files in int8 are a factor of :data:`MS`.
     """
-    path = bundle / 'manifest.json'
-    manifest = json.loads(path.read_text())
-    manifest['ranked_by'] = dict(metric='mIoU', higher_is_better=True)
     lost = lost | {('fp32', i): (0, [0, 0]) for i in IDS}
-    for stitch, score in zip(manifest['stitches'], (40, 42, 43), strict=True):
-        stitch['metrics'] = dict(mIoU=score)
-        for file in stitch['files']:
-            loss, interval = lost.get((file['precision'], stitch['id']), (None, None))
-            about = dict(on='val', images=9, metric='mIoU', pytorch=score, lost=loss)
-            about |= dict(value=score - (loss or 0), interval=interval, ms=2)
-            about |= dict(pytorch_ms=4, metrics={})
-            file['verified'] = None if loss is None else about
-    path.write_text(json.dumps(manifest))
+    with edited(bundle) as manifest:
+        manifest['ranked_by'] = dict(metric='mIoU', higher_is_better=True)
+        for stitch, score in zip(manifest['stitches'], (40, 42, 43), strict=True):
+            stitch['metrics'] = dict(mIoU=score)
+            for file in stitch['files']:
+                key = file['precision'], stitch['id']
+                loss, interval = lost.get(key, (None, None))
+                about = dict(VERIFIED, pytorch=score, lost=loss, interval=interval)
+                about['value'] = score - (loss or 0)
+                file['verified'] = None if loss is None else about
     assert StitchRuntime(bundle).latencies().keys() == lost.keys()
     path = bundle / 'latencies.json'
     times = {
@@ -542,15 +423,35 @@ def test_a_stitch_and_its_precision_are_chosen_at_once(bundle, monkeypatch):
     assert quantised.latencies().keys() == {('int8', i) for i in IDS}
 
 
-def test_a_batch_by_another_stitch_and_in_int8(bundle):
-    """A stitch of a batch is not kept; in int8 the scales are of one image."""
-    runtime, images = StitchRuntime(bundle), [*smooth_images(SIZES)]
-    found = runtime.predict_batch(images, stitch=0)
+@pytest.mark.parametrize(('precision', 'counts'), [('fp32', [3]), ('int8', [1] * 3)])
+def test_a_batch_by_another_stitch(bundle, monkeypatch, precision, counts):
+    """The stitch of a batch is not kept; in int8 the scales are of one image."""
+    runtime, ran = StitchRuntime(bundle, precision=precision), []
+    images, session = [*smooth_images(SIZES)], runtime._session
+    counted = lambda key: lambda x: ran.append(len(x)) or session(key)(x)  # noqa: E731
+    with monkeypatch.context() as patch:
+        patch.setattr(runtime, '_session', counted)
+        found = runtime.predict_batch(images, stitch=0)
+    assert ran == counts
     assert runtime.active_stitch == 1
     runtime.set_stitch(0)
     for mask, image in zip(found, images, strict=True):
         assert_array_equal(mask, runtime(image))
-    assert_batches(StitchRuntime(bundle, precision='int8'), [1] * 6)
+    assert runtime.predict_batch([]) == []
+
+
+def test_latencies_are_of_all_windows_of_an_image(bundle, monkeypatch):
+    with edited(bundle) as manifest:
+        windows = dict(step='windows', size=[64, 64], stride=[40, 48])
+        manifest['caller']['before'].insert(-1, windows)
+    runtime, ran = StitchRuntime(bundle, image_size=(80, 120)), []
+    session = runtime._session
+    counted = lambda key: lambda x: ran.append(key) or session(key)(x)  # noqa: E731
+    monkeypatch.setattr(runtime, '_session', counted)
+    runtime.latencies()
+    # 2 x 3 windows; an image of the graph's size would have one.
+    assert len(ran) == 6 * (1 + REPEATS) * len(IDS)
+    assert {*ran[: 6 * len(IDS)]} == {*ran}  # in rounds
 
 
 def test_a_held_rate_counts_the_images_of_a_batch(bundle, monkeypatch):
@@ -603,10 +504,8 @@ def test_switching_while_another_thread_predicts(bundle):
     ],
 )
 def test_images_that_are_not_taken(bundle, image, message):
-    path = bundle / 'manifest.json'
-    manifest = json.loads(path.read_text())
-    manifest['caller']['before'].insert(0, dict(step='CenterCrop', crop_size=224))
-    path.write_text(json.dumps(manifest))
+    with edited(bundle) as manifest:
+        manifest['caller']['before'].insert(0, dict(step='CenterCrop', crop_size=224))
     runtime = StitchRuntime(bundle)
     assert runtime(np.zeros((64, 64, 3), np.uint8)).shape == (64, 64)
     with pytest.raises(ValueError, match=message):

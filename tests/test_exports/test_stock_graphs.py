@@ -1,20 +1,16 @@
 """The table of the README: stock networks, made elastic, as ONNX graphs."""
 
-import shlex
-import sys
-
 import pytest
 import torch
-from launching import run_tool
 from mmengine.registry import DATASETS
 from narrowing import write_data
 from old_torch import writes_onnx
 from staged_anchors import disturb
 from stock_networks import CASES, chains_of, read_stock
 
-from snnet_mm.elastic import convert_model, make_elastic
+from snnet_mm.elastic import convert_model
 from snnet_mm.elastic.report import has_linear_layers
-from snnet_mm.exports import StitchExporter, load_export, read_manifest
+from snnet_mm.exports import StitchExporter, load_export
 from snnet_mm.exports.comparison import check_parity, predict_loaded
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import find_stitched_backbone, fit_in_turn, set_stitch
@@ -87,38 +83,3 @@ def assert_close_in_int8(got, wanted):
         assert a.shape == b.shape
         correlation = torch.corrcoef(torch.stack([a.flatten(), b.flatten()]))[0, 1]
         assert correlation > CORRELATION
-
-
-# One of each package; of mmsegmentation one with sliding windows.
-PRINTED = {
-    'mmseg/setr/setr_vit-l_naive_8xb2-160k_ade20k-512x512': [64, 64],
-    'mmdet/swin/retinanet_swin-t-p4-w7_fpn_1x_coco': [128, 160],
-    'mmpretrain/deit/deit-small_4xb256_in1k': [64, 64],
-}
-
-
-@pytest.mark.slow
-@pytest.mark.ops
-# The legend of 150 classes is wider than pictures of 64 pixels.
-@pytest.mark.filterwarnings('ignore:constrained_layout not applied')
-@pytest.mark.parametrize('path, size', PRINTED.items())
-def test_the_export_that_make_elastic_prints(path, size, data, tmp_path, monkeypatch):
-    package, _, stock = path.partition('/')
-    cfg = read_stock(package, stock, *CASES[path][1:], data, tmp_path / 'work')
-    cfg.dump(tmp_path / 'network.py')
-    network = init_model(cfg, None, device='cpu')
-    torch.save(dict(state_dict=network.state_dict()), tmp_path / 'network.pth')
-    files, folder, lines = ['network.py', 'network.pth'], tmp_path / 'my folder', []
-    options = dict(num_images=2, device='cpu', say=lines.append)
-    job = sys.modules[make_elastic.__module__]._Job
-    monkeypatch.setattr(job, '_check_tokens', lambda *_: None)  # these are few
-    make_elastic(*(tmp_path / file for file in files), folder, **options)
-    (export,) = (line for line in lines if 'export_stitch.py' in line)
-    done = run_tool('export_stitch.py', *shlex.split(export)[2:])
-    assert done.returncode == 0, done.stdout + done.stderr
-    manifest = read_manifest(folder / 'bundle')
-    assert manifest['input']['shape'][2:] == size
-    written = [f for stitch in manifest['stitches'] for f in stitch['files']]
-    assert {file['precision'] for file in written} == {'fp32', 'int8'}
-    full = [f['max_difference'] for f in written if f['precision'] == 'fp32']
-    assert max(full) < 1e-2  # random weights, hardly fitted

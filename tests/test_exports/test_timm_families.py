@@ -1,4 +1,4 @@
-"""Every tool that works on stitches, on anchors of every family of timm."""
+"""Graphs of anchors of families of timm."""
 
 import pytest
 from mmengine.config import ConfigDict
@@ -40,18 +40,9 @@ def stitched(toy_cfg, build):
     return stitched
 
 
+@pytest.mark.slow
 @writes_onnx
-@pytest.mark.parametrize(
-    'name',
-    [
-        'eva02_small_patch14_224',
-        *(
-            pytest.param(name, marks=pytest.mark.slow)
-            for name in FAMILIES
-            if 'eva' not in name
-        ),
-    ],
-)
+@pytest.mark.parametrize('name', FAMILIES)
 def test_graphs_for_images_of_another_size(
     stitched, logits, compare_graphs, tmp_path, name
 ):

@@ -5,7 +5,7 @@ SETUP := @PYTHON="$(PYTHON)" bash tools/setup_env.sh
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo camvid pair test coverage docs ops lint format clean
+.PHONY: help demo camvid pair test coverage docs pictures ops lint format clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
@@ -45,6 +45,10 @@ docs:  ## build the pages into build/site; a broken link is an error
 		'snnet_mm/*.py' | xargs -0 cp --parents -t build/pages
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict -f docs/site/mkdocs.yml
 	@echo 'Pages: build/site/index.html'
+
+pictures:  ## redraw the diagrams of the pages from results in this repository
+	$(SETUP) demo
+	@$(BIN)/python tools/research/pictures.py
 
 ops:  ## compile mmcv's operators into .venv, 10-12 minutes (optional)
 	$(SETUP) ops

@@ -1,6 +1,8 @@
 """What the pages say is there: files, links, options, names; and their snippets run."""
 
 import importlib
+import inspect
+import pkgutil
 import re
 from functools import cache
 from pathlib import Path
@@ -11,6 +13,7 @@ from config_models import RUNS
 from mmengine.registry import MODELS, TASK_UTILS
 from states import run
 
+import snnet_mm
 from snnet_mm.anchors.blockwise import FAMILIES
 from snnet_mm.costs import cost_table
 from snnet_mm.models import fit_stitching_layers
@@ -76,6 +79,10 @@ def test_options_of_commands_exist(page):
         for option in re.findall(r'\s(--[a-z][\w-]*)', command):
             names = option, option.replace('--no-', '--')
             assert any(f"'{n}'" in source for n in names), (name, option)
+        if 'benchmark' in name:
+            for part in re.findall(r'--only ([a-z-]+)', command):
+                file = f'benchmarks/{part.replace("-", "_")}.py'
+                assert (ROOT / 'tools/research' / file).exists()
 
 
 @pytest.mark.parametrize('page', (ROOT / 'docs').rglob('*.md'), ids=lambda p: p.stem)
@@ -110,13 +117,20 @@ def first_column(text):
     return {name for cell in cells for name in re.findall(r'`([\w./]+)`', cell)}
 
 
+def test_arrows_are_those_of_the_package():
+    imports = (ROOT / 'tests/test_imports.py').read_text()
+    order = re.findall(r"'(\w+)'", ''.join(re.findall('^ORDER .*', imports, re.M)))
+    arrows = ' <- '.join([*order, 'tools'])
+    assert arrows in (ROOT / 'docs/how_to/extending.md').read_text()
+
+
 def test_every_tool_and_registered_part_is_in_the_reference():
     page = (ROOT / 'docs/reference/names.md').read_text()
     of_tools, _, of_parts = page.partition('## Names for configs')
     tools = {
         str(path.relative_to(ROOT / 'tools'))
         for path in (ROOT / 'tools').rglob('*.*')
-        if path.suffix in ('.py', '.sh')
+        if path.suffix in ('.py', '.sh') and path.parent.name != 'benchmarks'
     }
     assert first_column(of_tools) == tools | {'tools/'}
     decorated = re.compile(r'^@[A-Z_]+\.register_module\(\)\nclass (\w+)', re.MULTILINE)
@@ -211,3 +225,24 @@ def test_a_space_and_a_sampler_of_ones_own(build_vit):
     # A quarter of a third of the draws is no anchor.
     assert 15 < drawn.count(2) < 55
     assert drawn == [TASK_UTILS.build(config).sample(i)[0] for i in range(400)]
+
+
+def own_methods():
+    """Public methods of our classes that override none, by name."""
+    packages = pkgutil.walk_packages(snnet_mm.__path__, 'snnet_mm.')
+    for module in (importlib.import_module(package.name) for package in packages):
+        for cls in filter(inspect.isclass, vars(module).values()):
+            if cls.__module__ != module.__name__ or cls.__name__.startswith('_'):
+                continue
+            for name, thing in vars(cls).items():
+                method = getattr(thing, '__func__', getattr(thing, 'fget', thing))
+                own = getattr(method, '__qualname__', '') == f'{cls.__name__}.{name}'
+                new = not any(name in vars(base) for base in cls.__mro__[1:])
+                if own and new and not name.startswith('_'):
+                    yield method.__module__ + '.' + method.__qualname__, method
+
+
+def test_methods_that_override_nothing_say_what_they_do():
+    methods = dict(own_methods())
+    assert len(methods) > 100
+    assert [name for name, method in methods.items() if not method.__doc__] == []

@@ -1,0 +1,75 @@
+"""Redraw the figures of the docs from results in this repository: ``make pictures``.
+
+Photos need trained weights and are not redrawn.
+"""
+
+import json
+from pathlib import Path
+
+from snnet_mm.stitching import StitchTable, TwoWaySpace
+from snnet_mm.utils import ToolParser, run_command
+
+ROOT = Path(__file__).resolve().parents[2]
+PICTURES = ROOT / 'docs' / 'pictures'
+RESULTS = {
+    'ade20k_published_pareto': 'setr/published/setr-naive_snnetv2-deit3-s-l_ade20k',
+    'dinov2_pareto': 'dinov2/results/stitched_1200_seed0',
+    'elastic_pareto': 'dinov2/results/branches_600_seed0_test',
+}
+# Fronts drawn beside them, by label.
+OTHERS = {
+    'elastic_pareto': {'whole blocks': 'dinov2/results/blocks_600_seed0_test'},
+}
+# Milliseconds and metrics of graphs in float32 and int8.
+BUNDLE = 'dinov2/results/bundle_600_seed0_test'
+LOADS = ROOT / 'configs' / 'dinov2' / 'results' / 'serving_fp32.json'
+
+
+def plot_loads(path: Path, out: Path) -> None:
+    """Plot the effective metric of each policy over the request rate."""
+    import matplotlib
+
+    matplotlib.use('Agg')
+    from matplotlib import pyplot as plt
+
+    loads = json.loads(path.read_text())['loads']
+    cases = sorted({(row['deadline'], row['bursts']) for row in loads})
+    figure, axes = plt.subplots(1, len(cases), figsize=(3 * len(cases), 3), sharey=True)
+    for axis, (deadline, bursts) in zip(axes, cases, strict=True):
+        for name in dict.fromkeys(row['policy'] for row in loads):
+            about = dict(policy=name, deadline=deadline, bursts=bursts)
+            rows = [row for row in loads if about.items() <= row.items()]
+            rates, values = ([r[key] for r in rows] for key in ('rate', 'effective'))
+            axis.plot(
+                rates, values, marker='o', label=name, lw=3 if name == 'rule' else 1
+            )
+        axis.set_title(f'{deadline:g} ms' + ', bursts' * bursts)
+        axis.set_xlabel('requests per second')
+    axes[0].set_ylabel('mIoU, a miss counts 0')
+    axes[0].legend()
+    figure.savefig(out, bbox_inches='tight', dpi=110)
+    plt.close(figure)
+
+
+def read(name: str) -> StitchTable:
+    return StitchTable.read(ROOT / 'configs' / f'{name}.json')
+
+
+def main() -> None:
+    ToolParser(description=__doc__.splitlines()[0]).parse_args()
+    from overview import plot_overview
+    from route_plot import plot_routes
+
+    from snnet_mm.evaluation import plot_pareto
+
+    plot_routes(TwoWaySpace((6, 12)), PICTURES / 'routes.png')
+    for name, results in RESULTS.items():
+        others = [(k, read(v)) for k, v in OTHERS.get(name, {}).items()]
+        plot_pareto(read(results), PICTURES / f'{name}.png', others=others)
+    plot_overview(read(BUNDLE), 2, PICTURES / 'overview.png')
+    plot_loads(LOADS, PICTURES / 'serving.png')
+    print(f'Wrote {len(RESULTS) + 3} pictures to {PICTURES}')
+
+
+if __name__ == '__main__':
+    run_command(main)

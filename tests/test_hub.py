@@ -73,6 +73,7 @@ def test_licences_of_weights():
         assert licence_of(checkpoint) == licence
 
 
+@pytest.mark.slow
 def test_upload_elastic_model_is_whole(tmp_path, uploaded):
     """With the weights of the network that its checkpoint only names."""
     files, folder = write_trained('seg', tmp_path), tmp_path / 'elastic'

@@ -59,7 +59,7 @@ def harm(plan):
     return sum(0 if n == width else r.harm(n) for r, n, width in pairs)
 
 
-@pytest.mark.parametrize('share', [0.6, 0.7, 0.8])
+@pytest.mark.parametrize('share', [pytest.param(0.6, marks=pytest.mark.slow), 0.7])
 @pytest.mark.parametrize(
     'cost, unit', [('flops', 1e9), ('params', 1e6), ('latency', 1)]
 )

@@ -85,7 +85,7 @@ def with_weights(config, checkpoint):
     return model
 
 
-SLOW = {'cls_resnet', 'cls_swin', 'cls_mean', 'own_vit'}
+SLOW = {'cls_resnet', 'cls_swin', 'cls_mean', 'own_vit', 'det_swin'}
 
 
 @pytest.mark.parametrize(
@@ -125,9 +125,8 @@ def test_a_pair(pair, make, tmp_path):
             assert torch.equal(value, read[0].weights[key]), key
 
 
-@pytest.mark.parametrize(
-    'widths', [pytest.param((8, 8), marks=pytest.mark.slow), (8, 12)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize('widths', [(8, 8), (8, 12)])
 def test_every_stitch_of_swins_equals_its_export(widths, make, tmp_path):
     pytest.importorskip('mmdet')
     models = [

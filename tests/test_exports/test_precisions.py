@@ -182,6 +182,7 @@ def test_written_file_is_opened_once(exporter, monkeypatch, bundle, number):
     assert opened == ['stitch_2_64x64_fp32.onnx'] * number
 
 
+@pytest.mark.slow
 def test_a_killed_export_leaves_a_whole_bundle(exporter, tmp_path, monkeypatch):
     """The earlier one up to the new manifest, and nothing of it afterwards."""
     folders = [tmp_path / name for name in ('first', 'second')]

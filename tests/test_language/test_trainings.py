@@ -46,6 +46,7 @@ def cfg(tmp_path):
     return cfg
 
 
+@pytest.mark.slow
 def test_resuming_is_exact(cfg):
     folder, recorder, _ = train_twice(cfg, 2, 4)
     trained = load_weights_only(folder / 'iter_4.pth')['state_dict']

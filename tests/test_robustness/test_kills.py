@@ -74,6 +74,7 @@ def cfg(run_cfg):
     return run_cfg
 
 
+@pytest.mark.slow
 def test_training_ends_with_the_same_weights(cfg, folders):
     """One checkpoint is kept, and every third kill is in the middle of its writing."""
     iters = 2 + 4 * KILLS
@@ -101,6 +102,7 @@ def evaluate(cfg, folder, checkpoint):
     return work
 
 
+@pytest.mark.slow
 def test_an_evaluation_ends_with_the_same_results(cfg, folders, trained):
     straight, killed = folders
     cfg.test_dataloader.dataset.num_scenes = 2

@@ -55,6 +55,7 @@ def train(number, cfg, folder):
     return [torch.load(path) for path in sorted(folder.glob('rank_*.pth'))]
 
 
+@pytest.mark.slow
 def test_ranks_agree_and_another_number_goes_on(cfg, tmp_path):
     two = train(2, cfg, tmp_path / 'two')
     # Stitches and schedule are those of one rank.
@@ -74,6 +75,7 @@ def test_ranks_agree_and_another_number_goes_on(cfg, tmp_path):
     assert sum(hub['runtime_info']['stitch_histogram'].values()) == 6
 
 
+@pytest.mark.slow
 def test_ranks_do_not_outlive_one_that_dies(cfg, tmp_path):
     cfg.train_cfg.max_iters = 100_000
     cfg.default_hooks.checkpoint.interval = 5

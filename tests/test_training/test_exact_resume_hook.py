@@ -40,6 +40,7 @@ def cfg(tmp_path):
     return cfg
 
 
+@pytest.mark.slow
 def test_sandwiches_and_scores_go_on_exactly(cfg):
     cfg.model.backbone.plugins = dict(stitch_biases=dict(type='StitchBiases'))
     cfg.model = dict(type='SandwichWrapper', model=cfg.model)
@@ -67,6 +68,7 @@ def test_sandwiches_and_scores_go_on_exactly(cfg):
     assert results == importance_results(cost_table(model), scores, 2)
 
 
+@pytest.mark.slow
 def test_accumulated_gradients_are_of_one_stitch(cfg):
     cfg.optim_wrapper.accumulative_counts = 3
     _, recorder, rest = train_twice(cfg, 6, 9)

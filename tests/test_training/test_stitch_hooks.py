@@ -176,6 +176,7 @@ def test_every_stitch_of_a_sandwich_is_counted(cfg):
 SIZES = (16, 24), (32, 32)
 
 
+@pytest.mark.slow
 def test_sizes_are_drawn_like_stitches(cfg):
     cfg.default_hooks.checkpoint.max_keep_ckpts = -1
     cfg.default_hooks.stitch_sampling.sizes = SIZES

@@ -219,6 +219,7 @@ def on_rank(rank, folder, net):
     dist.destroy_process_group()
 
 
+@pytest.mark.slow
 def test_ranks_with_other_images_and_other_stitches(build_snnet, tmp_path):
     net = build_snnet(plugins=dict(stitch_biases=dict(type='StitchBiases')))
     run_ranks(2, lambda rank: on_rank(rank, tmp_path, net), tmp_path)

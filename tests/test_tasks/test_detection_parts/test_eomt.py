@@ -157,5 +157,7 @@ def test_a_whole_network_is_cut_into_backbone_and_head(tmp_path):
             state = anchor.run_block(state, i)
     assert torch.equal(last.to_feature_map(state), whole(images)[0])
     last.init_cfg = dict(weights, blocks=(3, 6))
-    with pytest.raises(ValueError, match=r'\(3, 6\) is .* 0 to 2 .*init_cfg.blocks'):
+    with pytest.raises(
+        ValueError, match=r'\(3, 6\) is .* of 2 blocks .*init_cfg.blocks'
+    ):
         last.init_weights()

@@ -50,7 +50,13 @@ def marks(name):
     return [] if quick else [pytest.mark.slow]
 
 
-@pytest.mark.parametrize('name', EVERY)
+@pytest.mark.parametrize(
+    'name',
+    [
+        pytest.param(n, marks=[pytest.mark.slow] * n.startswith(('esta/', 'bridging/')))
+        for n in EVERY
+    ],
+)
 def test_config_says_what_to_expect_and_builds(name):
     lines = (CONFIGS / name).read_text().splitlines()
     header = ' '.join(line for line in lines if line.startswith('#'))

@@ -55,6 +55,7 @@ def test_dense_models_have_the_parameters_of_openmmlab():
         assert parameters == pytest.approx(millions, abs=0.005), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('pair', GFLOPS)
 def test_costs_of_adapters_over_all_gaps(pair):
     (name,) = (n for n in BRIDGED if f'/bridge-{pair}_' in n)

@@ -313,6 +313,7 @@ def reading(read):
     return load
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     'constructor, key, number, kind',
     [

@@ -49,9 +49,8 @@ def classifier(name):
     return cfg, disturb(MODELS.build(cfg.model)).eval()
 
 
-@pytest.mark.parametrize(
-    'name', [pytest.param('mixed', marks=pytest.mark.slow), 'levit', 'bridge']
-)
+@pytest.mark.slow
+@pytest.mark.parametrize('name', ['mixed', 'levit', 'bridge'])
 @torch.no_grad()
 def test_one_stitch_alone(name, tmp_path):
     cfg, model = classifier(name)

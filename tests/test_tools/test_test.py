@@ -28,6 +28,7 @@ def test_stitches_by_results_and_budget(run_here, untrained, tmp_path):
     assert pictures == {f'show/stitch_{best}/00000{n}.png' for n in (0, 5)}
 
 
+@pytest.mark.slow
 def test_sizes_have_one_report_each_and_a_joint_one(run_here, untrained, tmp_path):
     args = '--stitch-id', '0,1', '--limit', 2, '--work-dir', tmp_path, *SCENES
     run_here('test.py', CONFIG, untrained[0], *args, '--sizes', '32x48', '64x64')

@@ -118,11 +118,15 @@ def test_exact_resume_hook_warns_of_missing_seeds(cfg, caplog):
     ('loop', 'hook', 'reason'),
     [
         (dict(max_iters=9), dict(interval=4), 'every 4 .* accumulate over 3 '),
-        (dict(max_iters=9), dict(interval=6), None),
-        (dict(max_iters=4), dict(interval=4), None),  # only at the end
+        pytest.param(dict(max_iters=9), dict(interval=6), None, marks=pytest.mark.slow),
+        # Only at the end.
+        pytest.param(dict(max_iters=4), dict(interval=4), None, marks=pytest.mark.slow),
         (dict(max_epochs=9), dict(interval=3), 'default_hooks.checkpoint.by_epoch'),
         (dict(max_epochs=9), dict(interval=1, by_epoch=True), 'every 4 .* over 3 '),
-        (dict(max_epochs=9), dict(interval=3, by_epoch=True), None),
+        pytest.param(
+            *(dict(max_epochs=9), dict(interval=3, by_epoch=True), None),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_exact_resume_hook_warns_of_checkpoints(cfg, caplog, loop, hook, reason):

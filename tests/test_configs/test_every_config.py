@@ -14,8 +14,13 @@ from narrowing import narrow_own, write_data
 from snnet_mm.models.layers.stitch_batch_norm import ROWS
 
 LANGUAGE = pytest.mark.skipif(not find_spec('transformers'), reason='transformers')
+SWEEP = pytest.mark.slow  # configs that differ in data sets or pairs alone
 EVERY = [
-    pytest.param(name, marks=LANGUAGE if 'llama' in name else [])
+    pytest.param(name, marks=LANGUAGE)
+    if 'llama' in name
+    else pytest.param(name, marks=SWEEP)
+    if name.startswith(('esta/', 'bridging/'))
+    else name
     for name in paths('**/*.py')
 ]
 # Nuclei has its own classes; its model is that of the toy detector. Language models
@@ -50,13 +55,7 @@ def marks(name):
     return [] if quick else [pytest.mark.slow]
 
 
-@pytest.mark.parametrize(
-    'name',
-    [
-        pytest.param(n, marks=[pytest.mark.slow] * n.startswith(('esta/', 'bridging/')))
-        for n in EVERY
-    ],
-)
+@pytest.mark.parametrize('name', EVERY)
 def test_config_says_what_to_expect_and_builds(name):
     lines = (CONFIGS / name).read_text().splitlines()
     header = ' '.join(line for line in lines if line.startswith('#'))

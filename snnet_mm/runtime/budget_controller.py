@@ -1,4 +1,4 @@
-"""Keeping a time per call, or a deadline, by switching stitches."""
+"""Keeping a time per call by switching stitches."""
 
 import logging
 import math
@@ -7,23 +7,18 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from statistics import median
-from typing import TYPE_CHECKING
 
-from .budgets import best_in_time, best_within, pareto_front
+from .budgets import best_within, pareto_front
 from .checks import check, is_number
-
-if TYPE_CHECKING:
-    from .runtime import StitchRuntime
 
 # Relative; together they keep a settled controller within 10 % of its target.
 TOO_SLOW = 0.05  # excess over the target that triggers a cheaper stitch
 HEADROOM = 0.03  # margin below the target that a better stitch must leave
 STEP = 0.15  # relative change of the recent load that invalidates older measurements
 ERROR = 3.7  # two standard errors of a median of n times, in units of MAD / sqrt(n)
-RECENT = 5  # calls or batches whose median is the recent load
+RECENT = 5  # calls that a decision requires; their median is the recent load
 MEMORY = 30  # maximum number of calls in the median of a stable load
 WARM_UP = 1  # first calls, whose times are discarded
-RESERVE = 0.05  # of the time until a deadline
 
 
 class BudgetController:
@@ -151,27 +146,3 @@ class BudgetController:
         self._index, self._stepped_up, self._waited = index, stepped_up, 0
         # Costs are approximate, so times of other stitches do not count.
         self._ratios.clear()
-
-
-class Deadline:
-    """Switches a runtime to the best stitch that finishes all images in time.
-
-    Stitches are expected to take :meth:`StitchRuntime.front`, times the median load of
-    the last batches: the time measured, with reading and writing, over that expected.
-    """
-
-    def __init__(self, runtime: 'StitchRuntime', seconds: float) -> None:
-        self._runtime, self._front = runtime, runtime.front()
-        self._end, self._loads = time.monotonic() + seconds, deque([1.0], maxlen=RECENT)
-
-    def begin(self, left: int) -> None:
-        """Select a stitch for the ``left`` images: the fastest if none is in time."""
-        self._begin = time.monotonic()
-        slack = 1000 * (1 - RESERVE) * (self._end - self._begin) / median(self._loads)
-        self.stitch = best_in_time(self._front, slack, left) or next(iter(self._front))
-        self._runtime.set_stitch(*self.stitch[::-1])
-
-    def end(self, number: int) -> None:
-        """Record the load of a batch of ``number`` images."""
-        elapsed = 1000 * (time.monotonic() - self._begin)
-        self._loads.append(elapsed / number / self._front[self.stitch])

@@ -8,7 +8,6 @@ from copy import deepcopy
 from importlib import import_module
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import cv2
 import numpy as np
@@ -74,8 +73,12 @@ def init_inferencer(model: nn.Module) -> BaseInferencer:
             if not classifies:
                 return super().__call__(*args, **kwargs)
             # A global alone switches off the progress bar of mmpretrain.
-            with patch('mmpretrain.utils.progress.disable_progress_bar', True):
+            progress = import_module('mmpretrain.utils.progress')
+            before, progress.disable_progress_bar = progress.disable_progress_bar, True
+            try:
                 return super().__call__(*args, **kwargs)
+            finally:
+                progress.disable_progress_bar = before
 
     cfg.test_dataloader.dataset.pipeline = [loader, *steps]
     classifies = task.name == 'classification'

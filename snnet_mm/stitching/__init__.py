@@ -12,11 +12,9 @@ from snnet_mm.runtime.budgets import (
 from .cost_groups import default_step, group_by_cost, split_cost_range
 from .metrics import (
     HIGHER,
-    KEY_METRICS,
     key_metric,
     know_metrics,
     metric_directions,
-    short_name,
 )
 from .picking import Choice, pick_stitch, prior_scores
 from .plans import Plan, read_plan, write_plan

@@ -100,29 +100,30 @@ def test_help_needs_neither_torch_nor_mmengine_nor_ray():
     fresh(HELP)
 
 
-# First the package alone, then mmengine, then the classes: by a config, in a fork as
-# configs may need mmcv, and by the module that registers them.
+# First the package alone, then mmengine, then the classes.
 STAGES = """
-import os, sys
+import sys
 import snnet_mm as sn, snnet_mm.stitching, snnet_mm.utils
 sn.Runtime, sn.Table
 assert {'torch', 'mmengine', 'snnet_mm.api'}.isdisjoint(sys.modules)
 import mmengine.runner
 from mmengine.registry import LOOPS, MODELS
 before = {*sys.modules}
-if not (child := os.fork()):
-    snnet_mm.utils.load_config('CONFIG')
-else:
-    assert os.waitpid(child, 0)[1] == 0
-    import snnet_mm.register
-    print(*{*sys.modules} - before)
+REGISTER
+print(*{*sys.modules} - before)
 assert 'StitchTestLoop' in LOOPS and 'SNNetv2' in MODELS
 """
 
 
-def test_package_registers_late_and_imports_no_mm_package_and_nothing_slow(tmp_path):
+@pytest.mark.slow
+def test_a_config_registers_the_classes(tmp_path):
     (tmp_path / 'a.py').write_text("custom_imports = dict(imports=['snnet_mm'])")
-    imported = fresh(STAGES.replace('CONFIG', str(tmp_path / 'a.py')))
+    load = f"snnet_mm.utils.load_config('{tmp_path / 'a.py'}')"
+    assert 'snnet_mm.esta' in fresh(STAGES.replace('REGISTER', load))
+
+
+def test_package_registers_late_and_imports_no_mm_package_and_nothing_slow():
+    imported = fresh(STAGES.replace('REGISTER', 'import snnet_mm.register'))
     assert 'snnet_mm.esta' in imported
     tops = {name.partition('.')[0] for name in imported}
     assert tops & {*MM_PACKAGES, *SLOW_PACKAGES} == set()

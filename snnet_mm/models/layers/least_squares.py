@@ -17,6 +17,7 @@ from ..backbones.walk import walk
 from .stitching_layer import StitchingLayer
 
 PIECE = 4096  # tokens whose products are summed before they are added in float64
+ROWS = 256  # of a Gram matrix, of which one triangle is computed, at a time
 PREFIX_RIDGE = 1.0  # see docs/explanation/experiments_elastic.md
 Joints = tuple[StitchingLayerSpec, ...]  # all joints of one layer, sorted
 
@@ -68,10 +69,12 @@ class LeastSquares:
         if weights is not None:
             parts.append(weights.reshape(-1, 1).to(x).split(size))
         for piece, of_y, *weighing in zip(*parts, strict=True):
-            # If the fit is one-way, Y'Y is not kept.
-            pairs = (piece, piece), (piece, of_y), (of_y, of_y)
-            for total, (a, b) in zip(self._sums, pairs, strict=False):
-                total += (a * weighing[0] if weighing else a).T @ b
+            left = piece * weighing[0] if weighing else piece
+            _add_triangle(self._sums[0], left, piece)
+            self._sums[1] += left.T @ of_y
+            if len(self._sums) > 2:
+                left = of_y * weighing[0] if weighing else of_y
+                _add_triangle(self._sums[2], left, of_y)
 
     def all_reduce(self) -> None:
         """Add the sums of all ranks, if there are several."""
@@ -133,7 +136,8 @@ class LeastSquares:
         finite = all(total.isfinite().all() for total in self._sums)
         wanted = 'weights and images that give finite activations'
         check(finite, 'anchors.init_cfg, checkpoint', 'weights of the anchors', wanted)
-        return self._sums
+        xx, xy, *yy = self._sums
+        return [_mirrored(xx), xy, *map(_mirrored, yy)]
 
 
 class LayerFit:
@@ -183,6 +187,17 @@ class LayerFit:
 def _augment(x: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
     x = x.reshape(-1, dim).to(dtype)
     return torch.cat([x, x.new_ones(len(x), 1)], dim=1)
+
+
+def _add_triangle(total: Tensor, a: Tensor, b: Tensor) -> None:
+    """Add the symmetric ``a' b``, but for most of what is below the diagonal."""
+    for begin in range(0, len(total), ROWS):
+        rows = slice(begin, begin + ROWS)
+        total[rows, begin:] += a[:, rows].T @ b[:, begin:]
+
+
+def _mirrored(total: Tensor) -> Tensor:
+    return total.triu() + total.triu(1).T
 
 
 def solve_affine(gram: Tensor, cross: Tensor, ridge: float) -> tuple[Tensor, Tensor]:

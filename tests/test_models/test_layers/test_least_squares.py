@@ -13,7 +13,7 @@ from snnet_mm.models import (
     fit_in_turn,
     fit_stitching_layers,
 )
-from snnet_mm.models.layers.least_squares import LayerFit
+from snnet_mm.models.layers.least_squares import ROWS, LayerFit
 
 
 def assert_close(found, wanted, tolerance=1e-6):
@@ -66,6 +66,18 @@ def test_weights_are_those_of_squared_errors(exact):
     ones = torch.cat([x, torch.ones(200, 1, dtype=x.dtype)], dim=1)
     solution = torch.linalg.lstsq(root * ones, root * y).solution
     assert_close(fit.x_to_y(), (solution[:-1].T, solution[-1]), 1e-6 if exact else 1e-3)
+
+
+@pytest.mark.parametrize('weights', [None, torch.linspace(1, 2, 200)])
+def test_sums_of_many_channels_are_complete(weights):
+    x, y = paired_activations(x_dim=ROWS + 2, y_dim=2 * ROWS + 3)
+    x, y = 2 * x - 2, y - 2
+    fit = LeastSquares(ROWS + 2, 2 * ROWS + 3)
+    fit.update(x, y, weights)
+    weighted = (1 if weights is None else weights[:, None]) * x
+    assert_close(fit.sums[0][:-1, :-1], weighted.T @ x)
+    assert_close(fit.sums[2], fit.sums[2].T)
+    assert_close(fit.sums[1][:-1, :-1], weighted.T @ y)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from killing import fork, wait
 def fork_ranks(number, work, folder):
     """Call ``work(rank)`` in forked processes, launched as by torchrun.
 
-    Returns their ids. Files of tests that call it belong in common_fixtures.py's ``FORKING``.
+    Returns their ids. Files of tests that call it belong in ``FORKING`` of
+    common_fixtures.py.
     """
     folder.mkdir(exist_ok=True)
     with socket.socket() as sock:

@@ -122,6 +122,7 @@ def test_a_config_registers_the_classes(tmp_path):
     assert 'snnet_mm.esta' in fresh(STAGES.replace('REGISTER', load))
 
 
+@pytest.mark.slow
 def test_package_registers_late_and_imports_no_mm_package_and_nothing_slow():
     imported = fresh(STAGES.replace('REGISTER', 'import snnet_mm.register'))
     assert 'snnet_mm.esta' in imported

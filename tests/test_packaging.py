@@ -38,6 +38,7 @@ def wheel(tmp_path_factory):
     return zipfile.ZipFile(next(folder.glob('*.whl')))
 
 
+@pytest.mark.slow
 def test_wheel_has_all_files_and_the_console_script(wheel):
     expected = {'snnet_mm/py.typed'}
     for folder in ('configs', 'tools'):
@@ -54,6 +55,7 @@ def test_wheel_has_all_files_and_the_console_script(wheel):
     assert b'snnet = snnet_mm.cli:main' in wheel.read(name)
 
 
+@pytest.mark.slow
 def test_load_config_of_installed_package(wheel, tmp_path, monkeypatch):
     wheel.extractall(tmp_path)
     installed = tmp_path / 'snnet_mm'

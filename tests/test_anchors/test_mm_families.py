@@ -38,6 +38,7 @@ def test_blocks_one_by_one_are_the_forward_to_the_bit(family, kind, settings, re
         assert all(torch.equal(a, b) for a, b in zip(wanted, found, strict=True))
 
 
+@pytest.mark.slow
 @torch.no_grad()
 @pytest.mark.parametrize(
     'family, kind, settings',

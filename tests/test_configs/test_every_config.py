@@ -3,6 +3,7 @@
 import math
 import re
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from config_models import CONFIGS, RUNS, load, paths, read, runs
@@ -14,15 +15,6 @@ from narrowing import narrow_own, write_data
 from snnet_mm.models.layers.stitch_batch_norm import ROWS
 
 LANGUAGE = pytest.mark.skipif(not find_spec('transformers'), reason='transformers')
-SWEEP = pytest.mark.slow  # configs that differ in data sets or pairs alone
-EVERY = [
-    pytest.param(name, marks=LANGUAGE)
-    if 'llama' in name
-    else pytest.param(name, marks=SWEEP)
-    if name.startswith(('esta/', 'bridging/'))
-    else name
-    for name in paths('**/*.py')
-]
 # Nuclei has its own classes; its model is that of the toy detector. Language models
 # take their steps in tests/test_tasks/test_transformers.
 LEFT_OUT = 'nuclei', 'llama'
@@ -50,19 +42,33 @@ STAGED = {
 }
 
 
+def every():
+    """Return all configs; the first of each folder builds where no slow test runs."""
+    folders = set()
+    for name in paths('**/*.py'):
+        folder = Path(name).parent
+        marks = [LANGUAGE] if 'llama' in name else []
+        marks += [pytest.mark.slow] if folder in folders else []
+        folders.add(folder)
+        yield pytest.param(name, marks=marks)
+
+
 def marks(name):
     quick = name.startswith(QUICK) and 'no-teacher' not in name
     return [] if quick else [pytest.mark.slow]
 
 
-@pytest.mark.parametrize('name', EVERY)
-def test_config_says_what_to_expect_and_builds(name):
+@pytest.mark.parametrize('name', paths('**/*.py'))
+def test_header_says_what_to_expect(name):
     lines = (CONFIGS / name).read_text().splitlines()
     header = ' '.join(line for line in lines if line.startswith('#'))
     assert 'batch' in header
     assert 'paper' in header.lower()
     assert 'measured' in header or 'not yet run' in header
 
+
+@pytest.mark.parametrize('name', every())
+def test_config_builds(name):
     cfg, model = load(name)
     classes = cfg.get('metainfo', {}).get('classes')
     if classes:

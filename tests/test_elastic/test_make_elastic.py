@@ -105,6 +105,7 @@ def test_a_model_of_every_task_is_unchanged_at_the_largest_budget(
     assert elastic.dataset_meta == network.dataset_meta
 
 
+@pytest.mark.slow
 def test_files_work_in_the_tools_and_one_file_in_the_package_itself(
     trained, run_here, quick, tmp_path
 ):

@@ -95,6 +95,7 @@ def test_an_exported_chain_is_trained_and_tested(exporter, run_here, tmp_path):
     assert 'mIoU' in printed
 
 
+@pytest.mark.slow
 @writes_onnx
 def test_a_bundle_holds_each_narrow_layer_once(elastic, exporter, tmp_path):
     onnx = pytest.importorskip('onnx')

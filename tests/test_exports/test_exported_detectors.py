@@ -185,14 +185,13 @@ def test_objects_are_those_of_mm(build, stock):
     assert seen > 10
 
 
-QUICKEST = 'yolof/yolof_r50-c5_8xb8-1x_coco'  # of a single level
-FILES = [('onnx', stock) for stock in ALL if stock != QUICKEST]
+FILES = [('onnx', stock) for stock in ALL]
 FILES += [('openvino', stock) for stock in (next(iter(DENSE)), *DETRS, *MASKS)]
-FILES = [pytest.param(*file, marks=pytest.mark.slow) for file in FILES]
 
 
 @writes_onnx
-@pytest.mark.parametrize(('kind', 'stock'), [('onnx', QUICKEST), *FILES])
+@pytest.mark.slow
+@pytest.mark.parametrize(('kind', 'stock'), FILES)
 def test_a_file_predicts_as_mm(build, kind, stock, tmp_path):
     pytest.importorskip(f'{kind}runtime' if kind == 'onnx' else kind)
     cfg, model, size = build(stock)

@@ -24,14 +24,12 @@ MEAN = torch.tensor([123.675, 116.28, 103.53]).view(3, 1, 1)
 # and one. Ids are anchors 0 and 1, FS 2, SF 4.
 WINDOWS = dict(window_size=3, global_blocks=(0,), decomposed_rel_pos=True)
 CASES = [
-    pytest.param(
-        dict(abs_pos_embed=False, rel_pos_bias=True, with_cp=True),
-        marks=pytest.mark.slow,
-    ),
+    dict(abs_pos_embed=False, rel_pos_bias=True, with_cp=True),
     dict(cls_token=False, **WINDOWS),
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('anchor', CASES)
 @writes_onnx
 def test_graphs_for_images_of_another_size(

@@ -94,6 +94,7 @@ def test_a_file_that_lost_too_much_is_not_left(exporter, tmp_path, spoil):
     exporter.export_stitch(0, ['mm'], verify_on='val', tolerance=tolerance)
 
 
+@pytest.mark.slow
 @writes_onnx
 def test_what_passes_is_written(exporter, tmp_path, spoil, caplog):
     """In int8 stitch 0 loses too much: it is left out, and fp32 stands in for it."""
@@ -166,6 +167,7 @@ def test_two_exports_into_one_folder(exporter, tmp_path):
     assert not (tmp_path / '.export-alive').exists()
 
 
+@pytest.mark.slow
 @writes_onnx
 @pytest.mark.parametrize(('bundle', 'number'), [(False, 1), (True, 2)])
 def test_written_file_is_opened_once(exporter, monkeypatch, bundle, number):

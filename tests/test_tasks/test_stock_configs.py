@@ -98,7 +98,7 @@ CLASSIFIERS = {
     'convnext/convnext-tiny_32xb128_in1k': CLS_STAGES,
 }
 # What the default suite runs, as tests are named.
-FAST = {'mmseg-upernet', 'mmdet-detr', 'mmpretrain-deit-small'}
+FAST = {'mmseg-upernet', 'mmpretrain-deit-small'}
 WITH_OPS = 'mmdet', 'mmseg-mask', 'mmseg-point'
 
 

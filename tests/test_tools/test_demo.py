@@ -1,9 +1,12 @@
 import json
 import re
 
+import pytest
 import torch
 
 from snnet_mm.utils import load_weights_only
+
+pytestmark = pytest.mark.slow
 
 
 def test_demo_reports_both_ways(demo):

@@ -97,7 +97,7 @@ TASKS = {
         'seg',
         'depth',
         'cls',
-        pytest.param('det', marks=OPS),
+        pytest.param('det', marks=[OPS, pytest.mark.slow]),
         pytest.param('masks', marks=[OPS, pytest.mark.slow]),
     ],
 )

@@ -82,6 +82,7 @@ def train_on_two_ranks(cfg, folder, *options):
     return [torch.load(folder / f'rank_{rank}.pth') for rank in (0, 1)]
 
 
+@pytest.mark.slow
 def test_two_ranks_train_and_validate_as_one(cfg, tmp_path):
     folder = tmp_path / 'two'
     ranks = train_on_two_ranks(cfg, folder)

@@ -31,6 +31,7 @@ def one_at_a_time(runner):
     return metrics
 
 
+@pytest.mark.slow
 def test_one_pass_equals_mmdets_own_one_at_a_time(make_runner, tmp_path, capsys):
     together = make_runner(out_dir=str(tmp_path)).test()
     written = json.loads((tmp_path / 'stitches.json').read_text())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -94,6 +95,7 @@ def _to_int8(model: onnx_ir.Model) -> onnx_ir.Model:
         node.name = node.name or node.outputs[0].name
     chosen = [n.name for n in linear if n.inputs[1].name.startswith('backbone.')]
     check(chosen, '--precision', 'int8', 'fp32, as the backbone has no linear layers')
+    _keep_identities(model, [node for node in linear if node.name in {*chosen}])
     settings = dict(per_channel=True, weight_type=QuantType.QInt8)
     with TemporaryDirectory() as folder:
         path = Path(folder, 'model.onnx')
@@ -109,6 +111,36 @@ def _to_int8(model: onnx_ir.Model) -> onnx_ir.Model:
         quantised = ir.load(path)
     quantised.metadata_props.clear()
     return quantised
+
+
+def _keep_identities(model: onnx_ir.Model, nodes: Sequence[onnx_ir.Node]) -> None:
+    """Compute ``x M`` as ``x + x (M - I)`` where M is nearer to the identity than to 0.
+
+    Maps of gaps are: they read the residual stream, some of whose channels are far
+    above the others. Rounded to int8 as a whole, it would lose the others.
+    """
+    import onnx_ir as ir
+
+    users = dict[ir.Value, list[ir.Node]]()
+    for node in nodes:
+        users.setdefault(node.inputs[1], []).append(node)
+    for weight, products in users.items():
+        matrix = weight.const_value.numpy()
+        if any(n.op_type != 'MatMul' for n in products) or len({*matrix.shape}) > 1:
+            continue
+        rest = matrix - np.eye(len(matrix), dtype=matrix.dtype)
+        if np.linalg.norm(rest) >= np.linalg.norm(matrix):
+            continue
+        weight.const_value = ir.tensor(rest, name=weight.name)
+        for node in products:
+            (product,) = node.outputs
+            total = ir.node('Add', [node.inputs[0], product], name=f'{node.name}_total')
+            total.outputs[0].name = f'{product.name}_total'
+            total.outputs[0].type = product.type
+            total.outputs[0].shape = product.shape
+            product.replace_all_uses_with(total.outputs[0])
+            total.replace_input_with(1, product)
+            model.graph.insert_after(node, total)
 
 
 def write_onnx(build: StitchBuild, path: Path, precision: str) -> None:

@@ -24,7 +24,6 @@ ALL = [n for n in paths('**/*.py') if not any(part in n for part in LEFT_OUT)]
 QUICK = (
     'bridging/tiny/bridge-vit-vit-bottleneck',
     'dinov2/eomt_dinov2-s_1xb4',
-    'imagenet/snnetv1-resnet18-swin',
     'vitdet/mask-rcnn_deit3-s_8xb1',
 )
 MAIN = 'accuracy/top1', 'mIoU', 'RMSE', 'coco/bbox_mAP'

@@ -274,6 +274,7 @@ def test_chains_of_segmentors_are_fitted_with_weights_of_tokens(
     assert fits['weighted'] == (task == 'seg')
 
 
+@pytest.mark.slow
 def test_a_network_trained_again_gets_new_chains(trained, quick, tmp_path):
     """In a folder with chains of the old one, of this version or an earlier."""
     files, plans = trained(), PLANS[1:]

@@ -119,6 +119,7 @@ def test_arrays_that_are_no_images(array, words):
             read(array)
 
 
+@pytest.mark.slow
 def test_models_of_several_packages_at_once(images, tmp_path):
     """Each model's parts are those of its own package, whichever was loaded last."""
     files = 'cls_snnetv2', 'setr-naive_snnetv2', 'mask-rcnn_snnetv2', 'dpt_snnetv2'

@@ -10,6 +10,7 @@ pytestmark = pytest.mark.ops
 pytest.importorskip('mmdet')
 
 
+@pytest.mark.slow
 def test_pictures_show_boxes_of_each_stitch(make_runner, tmp_path):
     make_runner(show_dir=str(tmp_path / 'show'), limit=1, stitches=[0, 12]).test()
     names = [f'stitch_{i}/000000.png' for i in (0, 12)]

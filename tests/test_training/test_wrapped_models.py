@@ -1,3 +1,4 @@
+import pytest
 import torch
 from equality import assert_same
 from mmengine.registry import MODELS, init_default_scope
@@ -8,6 +9,7 @@ from snnet_mm.inference.init_model import init_model
 from snnet_mm.utils import load_weights_only
 
 
+@pytest.mark.slow
 def test_a_training_goes_on_with_and_without_a_wrapper(tmp_path):
     """A segmentor learns from its slow anchor, then alone, then from itself."""
     cfg = tiny_config()

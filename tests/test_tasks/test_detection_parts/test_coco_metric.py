@@ -43,6 +43,7 @@ def test_one_pass_equals_mmdets_own_one_at_a_time(make_runner, tmp_path, capsys)
         assert len({together[f'stitch_{i}/{name}'] for i in IDS}) >= least
 
 
+@pytest.mark.slow
 def test_fewer_images_are_counted_as_a_smaller_data_set(make_runner, det_cfg):
     limited = make_runner(limit=2).test()
     det_cfg.test_dataloader.dataset.indices = [0, 2]

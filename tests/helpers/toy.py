@@ -73,6 +73,15 @@ def narrow_toy(anchor=None, sizes=((8, 3), (12, 5)), config=SEGMENTOR, **backbon
 
 
 @torch.no_grad()
+def balance(model, size=64):
+    """Make each class of a segmentor as likely as another, on noise."""
+    noise = torch.randn(4, 3, size, size, generator=torch.Generator().manual_seed(0))
+    head = model.decode_head
+    head.conv_seg.bias -= head(model.backbone(noise)).mean((0, 2, 3))
+    return model
+
+
+@torch.no_grad()
 def disturb(model, std=0.3):
     """Draw weights and statistics large enough for all parts to affect the output."""
     for parameter in model.parameters():

@@ -5,7 +5,7 @@ import torch
 from mmengine.registry import MODELS, init_default_scope
 from running_here import run_here  # noqa: F401
 from torch.testing import assert_close
-from toy import SHORT, disturb, narrow_toy
+from toy import SHORT, balance, disturb, narrow_toy
 
 from snnet_mm.exports import load_export, onnx_files
 from snnet_mm.models import set_statistics, set_stitch
@@ -56,10 +56,7 @@ def short_model(toy_cfg, build):
     @torch.no_grad()
     def short_model(cfg=None):
         cfg = cfg or toy_cfg(sizes=SHORT)
-        model = build(cfg)
-        noise = torch.randn(4, 3, 64, 64, generator=torch.Generator().manual_seed(0))
-        head = model.decode_head
-        head.conv_seg.bias -= head(model.backbone(noise)).mean((0, 2, 3))
+        model = balance(build(cfg))
         mixed = {k: v.clone() for k, v in model.state_dict().items() if 'running' in k}
         own = {name: 1.2 * value for name, value in mixed.items()}
         set_statistics(model, {0: own, 1: mixed, 2: mixed})

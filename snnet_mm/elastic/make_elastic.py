@@ -57,7 +57,7 @@ from .token_weights import RareClassWeights
 # images has one cls token and few patches.
 NUM_IMAGES, FIT_IMAGES, OF_CLASSIFIERS = 24, 200, 500
 # Other images, whose predictions are compared: fewer if images have many tokens.
-NUM_COMPARED, MIN_COMPARED, COMPARED_TOKENS = 24, 3, 2500
+NUM_COMPARED, MIN_COMPARED, COMPARED_TOKENS = 24, 4, 5000
 FITS = 'chain_fits'  # in the meta of elastic.pth: what its chains were fitted on
 
 

@@ -450,10 +450,9 @@ def test_classifiers_and_wide_branches_are_fitted_on_more_images(
 @pytest.mark.parametrize(
     'task, tokens, number',
     [
-        ('segmentation', [64], 24),
-        ('segmentation', [206, 205], 13),
-        ('segmentation', [4096, 625], 4),
-        ('detection', [9000], 3),
+        ('segmentation', [205, 204], 24),
+        ('segmentation', [4096, 1024], 5),
+        ('detection', [9000], 4),
         ('classification', [1025], 24),
     ],
 )

@@ -85,7 +85,7 @@ def with_weights(config, checkpoint):
     return model
 
 
-SLOW = {'cls_resnet', 'cls_swin', 'cls_mean', 'own_vit', 'det_swin'}
+SLOW = {'cls_resnet', 'cls_swin', 'cls_mean', 'own_vit', 'det_swin', 'seg_mit'}
 
 
 @pytest.mark.parametrize(

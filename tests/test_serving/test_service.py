@@ -11,10 +11,13 @@ from PIL import Image
 
 from snnet_mm.runtime import Detections
 
-service = pytest.importorskip('snnet_mm.serving.service', reason='ray is missing')
-HTTPException = pytest.importorskip('fastapi').HTTPException
-
 FRONT = {('int8', 0): 10.0, ('fp32', 0): 20.0, ('fp32', 7): 40.0}
+
+
+@pytest.fixture(scope='module')
+def service():
+    """The module; imported here, as collecting the tests needs no ray."""
+    return pytest.importorskip('snnet_mm.serving.service', reason='ray is missing')
 
 
 def png(height=4, width=6):
@@ -68,7 +71,7 @@ class Request:
 
 
 @pytest.fixture
-def replica(monkeypatch):
+def replica(service, monkeypatch):
     monkeypatch.setattr(service, 'StitchRuntime', Runtime)
     made = service.StitchService('a folder')
     monkeypatch.setattr(service, 'RATE', 0)  # times stay those above
@@ -106,7 +109,7 @@ def test_predict_budget_of_request_selects_stitch(replica):
     assert (wrong.status_code, wrong.detail) == (400, "budget='9s' is invalid")
 
 
-def test_predict_detections_are_json(replica, monkeypatch):
+def test_predict_detections_are_json(service, replica, monkeypatch):
     monkeypatch.setattr(Runtime, 'task', 'detection')
     (answer,) = ask(service.StitchService('a folder'), (png(), None))
     (about,) = json.loads(answer.body)['objects']
@@ -115,7 +118,9 @@ def test_predict_detections_are_json(replica, monkeypatch):
     assert about['category_id'] == 3
 
 
-def test_predict_hopeless_request_is_dropped_and_load_recovers(replica, monkeypatch):
+def test_predict_hopeless_request_is_dropped_and_load_recovers(
+    service, replica, monkeypatch
+):
     (answer,) = ask(replica, (png(), 5))
     assert (answer.status_code, answer.headers) == (503, {'Retry-After': '1'})
     assert answer.detail.endswith('ms are left; the fastest stitch takes 10')
@@ -141,7 +146,9 @@ def test_predict_hopeless_request_is_dropped_and_load_recovers(replica, monkeypa
         (png(2, 2), 400, 'image=(2, 2) is invalid'),
     ],
 )
-def test_predict_malformed_body_is_refused(replica, monkeypatch, body, status, words):
+def test_predict_malformed_body_is_refused(
+    service, replica, monkeypatch, body, status, words
+):
     for name in ('MAX_BYTES', 'MAX_PIXELS'):
         monkeypatch.setattr(service, name, 500)
     error, good = ask(replica, (body, None), (png(), None))
@@ -177,7 +184,7 @@ def test_choose_follows_load_and_its_uncertainty(replica):
     assert replica._choose(45) == ('int8', 0)
 
 
-def test_service_of_wrong_settings_is_refused(replica, monkeypatch):
+def test_service_of_wrong_settings_is_refused(service, replica, monkeypatch):
     with pytest.raises(ValueError, match='deadline_ms=0 is invalid'):
         service.StitchService('a folder', deadline_ms=0)
     monkeypatch.setattr(Runtime, 'channels', 4)
@@ -185,7 +192,7 @@ def test_service_of_wrong_settings_is_refused(replica, monkeypatch):
         service.StitchService('a folder')
 
 
-def test_build_service_takes_options_of_ray():
+def test_build_service_takes_options_of_ray(service):
     (path,) = service.app.openapi()['paths'].items()
     names = [parameter['name'] for parameter in path[1]['post']['parameters']]
     assert (path[0], names) == ('/predict', ['deadline_ms', 'budget'])

@@ -1,7 +1,213 @@
-def pytest_configure(config):
-    """Load the fixtures, and torch, in processes that run tests.
+import gc
+import json
+import random
+import time
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
 
-    pytest-xdist's own process deals them out and starts eight seconds earlier without.
+import numpy as np
+import pytest
+import torch
+from mmengine.dataset import base_dataset
+from mmengine.registry import MODELS, DefaultScope
+from yapf.yapflib import yapf_api
+
+import snnet_mm  # noqa: F401
+from snnet_mm.models import SNNetv1, SNNetv2
+from snnet_mm.stitching import StitchTable
+from snnet_mm.utils import torchvision_ops
+
+DATA = Path(__file__).parent / 'data'
+
+# Detector configs do this too, but tests import mmdet before they read a config.
+torchvision_ops.install()
+
+# The models of these tests are too small to benefit from threads.
+torch.set_num_threads(1)
+
+# The first backward pass counts devices. If it finds fake ones (test_cuda_devices.py),
+# autograd starts threads for them and refuses to run in a fork.
+torch.ones((), requires_grad=True).backward()
+
+
+# These fork the process and run first: threads of other tests do not survive a fork.
+FORKING = (
+    'test_full_disk.py', 'test_kills.py', 'test_ranks.py',
+    'test_training_on_ranks.py', 'test_distributed.py',
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: item.path.name not in FORKING)
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True, scope='module')
+def no_scope_left_behind():
+    """Reset mmengine's default scope, which is global, after each test file."""
+    yield
+    DefaultScope._instance_dict.clear()
+
+
+@pytest.fixture(autouse=True, scope='module')
+def imports_are_no_garbage():
+    """Hide what was imported from collections of garbage."""
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope='session')
+def a_second_for_every_run():
+    """Start every run in a new second, by which mmengine names logs and hubs."""
+    clock = count(int(time.time()))
+    stub = SimpleNamespace(strftime=time.strftime, localtime=time.localtime)
+    stub.time = partial(next, clock)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr('mmengine.runner.runner.time', stub)
+        yield
+
+
+@pytest.fixture(autouse=True, scope='session')
+def quick_mmengine():
+    """Skip config formatting, six times a run, and a garbage collection per data set.
+
+    They take a second and a third of a second each.
     """
-    if config.getoption('dist', 'no') == 'no':
-        config.pluginmanager.import_plugin('common_fixtures')
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(base_dataset, 'gc', SimpleNamespace(collect=lambda: 0))
+        patch.setattr(yapf_api, 'FormatCode', lambda text, **style: (text, True))
+        yield
+
+
+@torch.no_grad()
+def _randomise(model):
+    """Draw weights large enough for every part of a network to affect its output."""
+    for parameter in model.parameters():
+        parameter.normal_(std=0.3)
+    return model
+
+
+randomise = pytest.fixture(lambda: _randomise)
+
+
+@pytest.fixture
+def build_vit():
+    """Builds a small plain ViT with random weights."""
+
+    def build(embed_dims=8, depth=3, num_heads=2, **kwargs):
+        arch = dict(embed_dims=embed_dims, depth=depth, num_heads=num_heads)
+        kwargs = dict(img_size=32, patch_size=8, arch=arch) | kwargs
+        return _randomise(MODELS.build(dict(type='PlainViT', **kwargs)))
+
+    return build
+
+
+@pytest.fixture
+def build_snnet(build_vit):
+    """Builds a small SNNetv2 with random weights: widths 8/12, images 32x32."""
+
+    def build(depths=(3, 7), widths=(8, 12), anchor=None, stitching_layer=None, **kw):
+        anchors = [
+            build_vit(width, depth, **(anchor or {}))
+            for width, depth in zip(widths, depths, strict=True)
+        ]
+        layer = stitching_layer or dict(type='LoRAStitchingLayer', rank=2)
+        return _randomise(SNNetv2(anchors, layer, **kw))
+
+    return build
+
+
+@dataclass
+class Golden:
+    """Tensors from the authors' released code; see tests/data/README.md."""
+
+    meta: dict
+    tensors: dict
+
+    @property
+    def is_seg(self):
+        """Whether it is the backbone of a segmentor, not of a depth model."""
+        return not self.meta.get('name', '').startswith('depth')
+
+    def part(self, prefix):
+        """Return the tensors under a prefix, with the prefix removed."""
+        names = [k for k in self.tensors if k.startswith(prefix)]
+        return {k.removeprefix(prefix): self.tensors[k] for k in names}
+
+    def output(self, key):
+        """Return a map, or a map and its cls token."""
+        if key in self.tensors:
+            return self.tensors[key]
+        return self.tensors[f'{key}.map'], self.tensors[f'{key}.cls']
+
+    def build(self):
+        """Build our version of the backbone, with random weights."""
+        m = self.meta
+        depth = dict(mlp_shortcut=True, norm_eps=1e-5, pos_embed_antialias=False)
+        common = dict(rel_pos_bias=True) if self.is_seg else depth
+        common |= dict(type='PlainViT', img_size=m['img'], patch_size=m['patch'])
+        sizes = zip(m['embed_dims'], m['depths'], m['num_heads'], strict=True)
+        anchors = [
+            dict(arch=dict(embed_dims=width, depth=depth, num_heads=heads), **common)
+            for width, depth, heads in sizes
+        ]
+        out = dict(out_indices=m['out_indices'][1])
+        if m.get('type') == 'SNNetv1':
+            return SNNetv1(anchors, **out).eval()
+        layer = dict(type='LoRAStitchingLayer', rank=m['lora_r'])
+        return SNNetv2(anchors, layer, with_cls=not self.is_seg, **out).eval()
+
+
+@cache
+def _load_golden(name):
+    with np.load(DATA / f'{name}.npz') as file:
+        meta = json.loads(str(file['meta']))
+        tensors = {k: torch.from_numpy(file[k]) for k in file.files if k != 'meta'}
+    return Golden(meta, tensors)
+
+
+def _golden(*names):
+    load = lambda request: _load_golden(request.param)  # noqa: E731
+    return pytest.fixture(load, scope='session', params=names)
+
+
+golden = _golden('seg_v2_tiny', 'seg_v2_s_l')
+golden_v2 = _golden('seg_v2_tiny', 'seg_v2_s_l', 'depth_v2_tiny')
+golden_v1 = _golden('seg_v1_tiny', 'seg_v1_s_l')
+tiny_golden = _golden('seg_v2_tiny')
+cls_golden = _golden('cls_v2_tiny')
+cls_v1_golden = _golden(
+    *(f'cls_v1_{name}' for name in ('deit', 'swin', 'resnet', 'resnet_swin', 'levit'))
+)
+
+
+def _published(read, name):
+    """Return a fixture of the authors' figures by stitch id."""
+    return pytest.fixture(lambda: read(DATA / f'{name}.json'), scope='session')
+
+
+def _figures(path):
+    results = StitchTable.read(path)
+    return {r.id: dict(flops=r.flops, **r.metrics) for r in results.rows}
+
+
+def _stitches(path, key=None):
+    stitches = json.loads(path.read_text())['stitches']
+    return {int(i): stitch[key] if key else stitch for i, stitch in stitches.items()}
+
+
+published = _published(_figures, 'ade20k_setr_deit3_s_l')
+published_cls = _published(_figures, 'imagenet_deit3_s_l')
+# FLOPs alone, on NYUv2; routes of the 71 SN-Netv1 stitches of DeiT-Ti/S/B.
+published_depth = _published(
+    partial(_stitches, key='flops'), 'nyuv2_dpt_deit3_s_l_flops'
+)
+published_v1 = _published(_stitches, 'imagenet_v1_deit_ti_s_b')

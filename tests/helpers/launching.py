@@ -63,7 +63,7 @@ def _run_here(command, streams, cwd):
 
     for number, stream in enumerate(streams, start=1):
         os.dup2(os.open(stream, os.O_WRONLY | os.O_CREAT), number)
-    # Skip config formatting, as in common_fixtures.py.
+    # Skip config formatting, as in conftest.py.
     yapf_api.FormatCode = lambda text, **style: (text, True)
     torch.set_num_threads(1)
     os.chdir(cwd)

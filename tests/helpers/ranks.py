@@ -9,8 +9,7 @@ from killing import fork, wait
 def fork_ranks(number, work, folder):
     """Call ``work(rank)`` in forked processes, launched as by torchrun.
 
-    Returns their ids. Files of tests that call it belong in ``FORKING`` of
-    common_fixtures.py.
+    Returns their ids. Files of tests that call it belong in conftest.py's ``FORKING``.
     """
     folder.mkdir(exist_ok=True)
     with socket.socket() as sock:

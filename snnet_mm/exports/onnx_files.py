@@ -121,18 +121,16 @@ def _keep_identities(model: onnx_ir.Model, nodes: Sequence[onnx_ir.Node]) -> Non
     """
     import onnx_ir as ir
 
-    users = dict[ir.Value, list[ir.Node]]()
-    for node in nodes:
-        users.setdefault(node.inputs[1], []).append(node)
-    for weight, products in users.items():
-        matrix = weight.const_value.numpy()
-        if any(n.op_type != 'MatMul' for n in products) or len({*matrix.shape}) > 1:
+    for weight in dict.fromkeys(node.inputs[1] for node in nodes):
+        uses, matrix = [*weight.uses()], weight.const_value.numpy()
+        multiplies = all((n.op_type, i) == ('MatMul', 1) for n, i in uses)
+        if not multiplies or len({*matrix.shape}) > 1:
             continue
         rest = matrix - np.eye(len(matrix), dtype=matrix.dtype)
         if np.linalg.norm(rest) >= np.linalg.norm(matrix):
             continue
         weight.const_value = ir.tensor(rest, name=weight.name)
-        for node in products:
+        for node, _ in uses:
             (product,) = node.outputs
             total = ir.node('Add', [node.inputs[0], product], name=f'{node.name}_total')
             total.outputs[0].name = f'{product.name}_total'

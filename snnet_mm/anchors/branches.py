@@ -6,9 +6,8 @@ its units, with another output projection ``W``. :data:`FAMILIES` lists the bran
 each class of blocks; a family says where their weights are.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
-from math import isqrt
 
 import torch
 import torch.nn.functional as F
@@ -31,8 +30,15 @@ ROWS, QKV_ROWS, COLUMNS = 'rows', 'qkv rows', 'columns'
 class Branch:
     """One step of a network between two states: here, a block of one piece.
 
+    Residual branches also have two methods on tokens ``x``, ``(B, L, C)``, of a grid,
+    prefix tokens first. ``run(x, grid)`` returns ``x + branch(x)``, by the block's own
+    modules. ``hidden(x, grid, order, units)`` returns the hidden activations
+    ``(B, L, units * group)`` of the first ``units`` of ``order``, int ``(all units,)``,
+    which is None in a block that is cut already; see :meth:`cut`.
+
     Args:
         block: The block.
+        cuts: How tensors are cut to some units, by name in the block.
 
     Attributes:
         kind: ``'block'``, ``'attention'`` or ``'mlp'``.
@@ -41,46 +47,25 @@ class Branch:
     """
 
     kind = 'block'
+    units = group = 1
     # Names in the block that belong to this branch alone, and those among them that
     # follow the hidden units, in whose place a narrow branch has its projection.
     parts: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
-    # How tensors are cut to some units, by name in the block.
-    cuts: dict[str, str]
 
-    def __init__(self, block: nn.Module) -> None:
+    def __init__(self, block: nn.Module, cuts: Mapping[str, str] | None = None) -> None:
         self.block = block
-        self.cuts = {}
-        self.units, self.group = self.size()
+        cuts = (cuts or {}).items()
+        self.cuts = {k: how for k, how in cuts if isinstance(_find(block, k), Tensor)}
         self._kept = TensorCache()
-
-    def size(self) -> tuple[int, int]:
-        """Return the number of units and the hidden channels per unit."""
-        return 1, 1
 
     def fits(self) -> bool:
         """Return whether this block computes what the family says."""
         return True
 
-    def run(self, x: Tensor, grid: Grid) -> Tensor:
-        """Run the whole branch, ``x + branch(x)``, by the block's own modules.
-
-        ``x`` are tokens ``(B, L, C)`` of a grid, prefix tokens first.
-        """
-        raise AssertionError('a block of one piece runs by its anchor')
-
-    def hidden(self, x: Tensor, grid: Grid, order: Tensor | None, units: int) -> Tensor:
-        """Return hidden activations ``(B, L, units * group)`` of tokens ``(B, L, C)``.
-
-        The first ``units`` of ``order``, int ``(all units,)``, run. ``order`` is None
-        in a block that is cut already; see :meth:`cut`.
-        """
-        raise AssertionError('a block of one piece has no hidden units')
-
     def tensors(self, order: Tensor, units: int) -> dict[str, Tensor]:
         """Return the tensors of the first units in order, by name in the block."""
-        found = {name: self._read(name, order, units) for name in self.cuts}
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: self._read(name, order, units) for name in self.cuts}
 
     def forget(self) -> None:
         """Drop all kept copies of weights; :class:`TensorCache` sees most changes."""
@@ -104,26 +89,26 @@ class Branch:
         """Remove all that the branch with this number of units does not need.
 
         What remains has the names and shapes of :meth:`tensors`; 0 removes the branch.
-        Afterwards only :meth:`hidden` runs.
+        Afterwards only ``hidden`` runs.
         """
         device = next(self.block.parameters()).device
         order = torch.arange(self.units, device=device)
-        kept = self.tensors(order, units) if units else {}
-        for name, value in kept.items():
-            owner, name = _owner(self.block, name)
-            is_parameter = isinstance(getattr(owner, name), nn.Parameter)
-            copy = value.clone()
-            setattr(owner, name, nn.Parameter(copy) if is_parameter else copy)
-        for name in self.outputs if units else self.parts:
-            owner, name = _owner(self.block, name)
-            if name in owner._modules:
-                owner._modules[name] = nn.Identity()
-            elif name in owner._parameters:
-                owner._parameters[name] = None
+        changed = dict.fromkeys(self.outputs if units else self.parts)
+        if units:
+            changed |= self.tensors(order, units)
+        for name, value in changed.items():
+            path, _, last = name.rpartition('.')
+            owner = _find(self.block, path)
+            if value is not None:
+                setattr(owner, last, nn.Parameter(value.clone()))
+            elif isinstance(old := getattr(owner, last, None), nn.Module):
+                setattr(owner, last, nn.Identity())
+            elif old is not None:
+                setattr(owner, last, None)
 
     def _sorted(self, name: str, order: Tensor | None) -> Tensor | None:
         """Return a tensor of the block with its units in order: one copy for all."""
-        value = _find(self.block, name)
+        value = _find(self.block, name) if name in self.cuts else None
         if value is None or order is None:
             return value
         make = partial(_in_order, value, order, self.cuts[name])
@@ -142,7 +127,6 @@ class Attention(Branch):
     """A branch of self-attention, ``x + attention(norm(x))``; units are heads."""
 
     kind = 'attention'
-    norm = 'norm1'
     attn = 'attn'  # path of the module that has the heads
     qkv = 'qkv.'  # prefix there of the weight and bias of queries, keys and values
     proj = 'proj'
@@ -150,20 +134,15 @@ class Attention(Branch):
     parts, outputs = ('norm1', 'ln1', 'attn', 'ls1', 'gamma_1'), ('ls1', 'gamma_1')
 
     def __init__(self, block: nn.Module) -> None:
-        self.heads_of = block.get_submodule(self.attn)
-        super().__init__(block)
+        hows = {f'{self.qkv}weight': QKV_ROWS, f'{self.qkv}bias': QKV_ROWS}
+        hows |= {'q_bias': ROWS, 'v_bias': ROWS, self.table: COLUMNS}
+        super().__init__(block, {f'{self.attn}.{k}': how for k, how in hows.items()})
         self.outputs = (f'{self.attn}.{self.proj}', *self.outputs)
-        names = [f'{self.qkv}weight', f'{self.qkv}bias', 'q_bias', 'v_bias']
-        self.cuts = {f'{self.attn}.{name}': QKV_ROWS for name in names[:2]}
-        self.cuts |= {f'{self.attn}.{name}': ROWS for name in names[2:]}
-        if self.table:
-            self.cuts[f'{self.attn}.{self.table}'] = COLUMNS
-
-    def size(self) -> tuple[int, int]:
+        self.heads_of = block.get_submodule(self.attn)
         proj, heads = getattr(self.heads_of, self.proj), self.heads_of.num_heads
         qkv = getattr(self.heads_of, 'qkv', proj)
-        plain = all(map(_is_plain, (proj, qkv))) and self.fits()
-        return (heads, proj.in_features // heads) if plain else (1, 1)
+        if _is_plain(proj) and _is_plain(qkv) and self.fits():
+            self.units, self.group = heads, proj.in_features // heads
 
     def windows(self, grid: Grid) -> tuple[int, int]:
         """Return the side and the shift of the windows; a side of 0 for no windows."""
@@ -175,17 +154,13 @@ class Attention(Branch):
 
     def bias_of(self, table: Tensor, grid: Grid) -> Tensor:
         """Return the bias ``(1, heads, L, L)`` that a table adds to the scores."""
-        index = self.heads_of.relative_position_index
-        number = isqrt(index.numel())
-        bias = table[index.flatten()].view(number, number, -1)
-        return bias.permute(2, 0, 1)[None]
+        return table[self.heads_of.relative_position_index].permute(2, 0, 1)[None]
 
     def scores(
         self, grid: Grid, q: Tensor, order: Tensor | None, units: int
     ) -> Tensor | None:
         """Return what is added to the scores of queries ``(B, heads, L, group)``."""
-        name = f'{self.attn}.{self.table}'
-        table = self._sorted(name, order) if self.table else None
+        table = self._sorted(f'{self.attn}.{self.table}', order)
         if table is None:
             return None
         key = grid if order is None else (*grid, *_version_of(order))
@@ -193,26 +168,26 @@ class Attention(Branch):
         return self._kept.get('scores', key, table, make)[:, :units]
 
     def hidden(self, x: Tensor, grid: Grid, order: Tensor | None, units: int) -> Tensor:
-        read = partial(self._read, order=order, units=units)
-        path, module = f'{self.attn}.', self.heads_of
-        weight, offset = (read(f'{path}{self.qkv}{p}') for p in ('weight', 'bias'))
-        if (of_q := read(f'{path}q_bias')) is not None:  # keys have none
-            both = of_q, torch.zeros_like(of_q), read(f'{path}v_bias')
-            by_head = [part.unflatten(0, (-1, self.group)) for part in both]
+        names = f'{self.qkv}weight', f'{self.qkv}bias', 'q_bias', 'v_bias'
+        tensors = (self._read(f'{self.attn}.{name}', order, units) for name in names)
+        weight, offset, of_q, of_v = tensors
+        if of_q is not None:  # keys have none
+            parts = of_q, torch.zeros_like(of_q), of_v
+            by_head = [part.unflatten(0, (-1, self.group)) for part in parts]
             offset = torch.stack(by_head, 1).flatten()
-        normed = getattr(self.block, self.norm)(x)
+        normed = self.block.norm1(x)
         side, shift = self.windows(grid)
         if side:
             normed = _into_windows(normed, grid, side, shift)
         q, k, v = self._project(normed, self.keys(normed, grid), weight, offset)
-        if hasattr(module, 'q_norm'):
-            q, k = module.q_norm(q), module.k_norm(k)
+        if hasattr(self.heads_of, 'q_norm'):
+            q, k = self.heads_of.q_norm(q), self.heads_of.k_norm(k)
         added = self.scores((side, side) if side else grid, q, order, units)
         if shift:
             apart = _apart(grid, side, shift, q)[:, None]
             apart = apart.repeat(q.shape[0] // apart.shape[0], 1, 1, 1)
             added = apart if added is None else added + apart
-        scale = getattr(module, 'scale', None)
+        scale = getattr(self.heads_of, 'scale', None)
         x = F.scaled_dot_product_attention(q, k, v, attn_mask=added, scale=scale)
         x = x.transpose(1, 2).flatten(2)
         return _out_of_windows(x, grid, side, shift) if side else x
@@ -239,42 +214,33 @@ class MLP(Branch):
     """A branch ``x + fc2(act(fc1(norm(x))))``; units are neurons."""
 
     kind = 'mlp'
-    norm = 'norm2'
     fc1, act, fc2 = 'mlp.fc1', 'mlp.act', 'mlp.fc2'
-    depthwise = ''  # path of a depthwise convolution between fc1 and act
+    follows: tuple[str, ...] = ()  # more tensors that have a row for each unit
     parts = ('norm2', 'ln2', 'mlp', 'ffn', 'ls2', 'gamma_2')
     outputs = ('ls2', 'gamma_2', 'ffn.gamma2')
 
     def __init__(self, block: nn.Module) -> None:
-        super().__init__(block)
+        names = f'{self.fc1}.weight', f'{self.fc1}.bias', *self.follows
+        super().__init__(block, dict.fromkeys(names, ROWS))
         self.outputs = (self.fc2, *self.outputs)
-        layers = filter(None, (self.fc1, self.depthwise))
-        self.cuts = {f'{n}.{p}': ROWS for n in layers for p in ('weight', 'bias')}
-
-    def size(self) -> tuple[int, int]:
-        first, last = (_find(self.block, name) for name in (self.fc1, self.fc2))
-        plain = _is_plain(first) and _is_plain(last) and self.fits()
-        fits = plain and first.weight.shape[0] == last.weight.shape[1]
-        return (first.weight.shape[0], 1) if fits else (1, 1)
+        first, last = (_find(block, name) for name in (self.fc1, self.fc2))
+        if _is_plain(first) and _is_plain(last) and self.fits():
+            units = first.weight.shape[0]
+            self.units = units if units == last.weight.shape[1] else 1
 
     def enter(self, x: Tensor, grid: Grid) -> Tensor:
         """Return the input of ``fc1`` for tokens ``(B, L, C)``."""
-        return getattr(self.block, self.norm)(x)
+        return self.block.norm2(x)
 
-    def leave(self, h: Tensor, order: Tensor | None, units: int) -> Tensor:
-        """Return the input of ``fc2`` from the output of the activation."""
-        return h
+    def leave(self, h: Tensor, grid: Grid, *follows: Tensor | None) -> Tensor:
+        """Return the input of ``fc2`` from the output of ``fc1``."""
+        return _find(self.block, self.act)(h)
 
     def hidden(self, x: Tensor, grid: Grid, order: Tensor | None, units: int) -> Tensor:
-        read = partial(self._read, order=order, units=units)
-        weight, bias = read(f'{self.fc1}.weight'), read(f'{self.fc1}.bias')
+        names = f'{self.fc1}.weight', f'{self.fc1}.bias', *self.follows
+        weight, bias, *follows = (self._read(name, order, units) for name in names)
         h = F.linear(self.enter(x, grid), weight.flatten(1), bias)
-        if self.depthwise:
-            h = h.transpose(1, 2).unflatten(2, grid)
-            weight, bias = (read(f'{self.depthwise}.{p}') for p in ('weight', 'bias'))
-            h = F.conv2d(h, weight, bias, padding='same', groups=units)
-            h = h.flatten(2).transpose(1, 2)
-        return self.leave(_find(self.block, self.act)(h), order, units)
+        return self.leave(h, grid, *follows)
 
 
 class PlainAttention(Attention):
@@ -417,24 +383,25 @@ class MiTAttention(Attention):
 class MixFFN(MLP):
     """MLP of MiT, with a depthwise convolution."""
 
-    fc1, depthwise, act = 'ffn.layers.0', 'ffn.layers.1', 'ffn.layers.2'
-    fc2 = 'ffn.layers.4'
+    fc1, act, fc2 = 'ffn.layers.0', 'ffn.layers.2', 'ffn.layers.4'
+    follows = 'ffn.layers.1.weight', 'ffn.layers.1.bias'
 
     def run(self, x: Tensor, grid: Grid) -> Tensor:
         return self.block.ffn(self.block.norm2(x), grid, identity=x)
+
+    def leave(self, h: Tensor, grid: Grid, *follows: Tensor | None) -> Tensor:
+        h = h.transpose(1, 2).unflatten(2, grid)
+        h = F.conv2d(h, *follows, padding='same', groups=h.shape[1])
+        return super().leave(h.flatten(2).transpose(1, 2), grid)
 
 
 class ConvNeXtMLP(MLP):
     """A block of mmpretrain's ConvNeXt: one branch, with a convolution before it."""
 
     fc1, act, fc2 = 'pointwise_conv1', 'act', 'pointwise_conv2'
-    parts = ('depthwise_conv', 'norm', 'pointwise_conv1', 'grn', 'pointwise_conv2')
-    parts = (*parts, 'gamma')
+    follows = 'grn.gamma', 'grn.beta'
+    parts = ('depthwise_conv', 'norm', fc1, 'grn', fc2, 'gamma')
     outputs = ('gamma',)
-
-    def __init__(self, block: nn.Module) -> None:
-        super().__init__(block)
-        self.cuts |= {f'grn.{name}': ROWS for name in ('gamma', 'beta')}
 
     def run(self, x: Tensor, grid: Grid) -> Tensor:
         # Contiguous like the network's own maps, for outputs equal bit for bit.
@@ -446,10 +413,10 @@ class ConvNeXtMLP(MLP):
         x = self.block.norm(self.block.depthwise_conv(x), data_format='channel_first')
         return x.flatten(2).transpose(1, 2)
 
-    def leave(self, h: Tensor, order: Tensor | None, units: int) -> Tensor:
-        if self.block.grn is None:
+    def leave(self, h: Tensor, grid: Grid, *follows: Tensor | None) -> Tensor:
+        h, (gamma, beta) = super().leave(h, grid), follows
+        if gamma is None:
             return h
-        gamma, beta = (self._read(f'grn.{n}', order, units) for n in ('gamma', 'beta'))
         norm = h.norm(p=2, dim=1, keepdim=True)
         norm = norm / (norm.mean(dim=-1, keepdim=True) + self.block.grn.eps)
         return gamma * (h * norm) + beta + h
@@ -491,8 +458,9 @@ def branches_of(block: nn.Module) -> tuple[Branch, ...]:
 
 
 def _find(block: nn.Module, name: str) -> nn.Module | Tensor | None:
+    """Return a part of a block by its path; the block itself for no path."""
     value = block
-    for part in name.split('.'):
+    for part in filter(None, name.split('.')):
         value = getattr(value, part, None)
     return value
 
@@ -505,13 +473,6 @@ def _version_of(order: Tensor) -> tuple:
 def _within(name: str, parts: Iterable[str]) -> bool:
     """Return whether a parameter belongs to some parts of a block."""
     return any(f'{name}.'.startswith(f'{part}.') for part in parts)
-
-
-def _owner(block: nn.Module, name: str) -> tuple[nn.Module, str]:
-    """Return the module that has a part, and the part's name there."""
-    path, _, last = name.rpartition('.')
-    owner = _find(block, path) if path else block
-    return nn.Module() if owner is None else owner, last
 
 
 def _is_plain(layer: nn.Module | None) -> bool:

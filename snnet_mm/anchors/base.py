@@ -3,6 +3,7 @@
 import inspect
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from snnet_mm.utils import check, is_number, is_whole
 
 from .branches import Branch, branches_of
 from .low_rank import add_lora, add_lora_everywhere, read_lora
-from .position import Grid, grid_of
+from .position import Grid, TensorCache, grid_of, resize_pos_embed
 from .pretrained import Weights, load_into, pretrained_options
 
 OUTPUTS = ('maps', 'end')
@@ -73,10 +74,12 @@ class Anchor(BaseModule, metaclass=ABCMeta):
             ``'all'`` targets every linear layer and the patch convolution.
     """
 
-    # Image height and width that the anchor is built for, if any, and whether it takes
-    # no others.
+    # Image height and width that the anchor is built for, if any.
     input_size: tuple[int, int] | None = None
-    one_size = False
+    # Path of the module whose children are ``blocks``, ``norm`` and the embedding, and
+    # names of those children that blocks share.
+    trunk_path = ''
+    shared: Sequence[str] = ()
     # ``context_fn`` of checkpointing: contexts of a block's forward and recomputation.
     checkpoint_context = staticmethod(noop_context_fn)
     # Pattern of keys that pretrained weights must match exactly; see load_into.
@@ -126,7 +129,7 @@ class Anchor(BaseModule, metaclass=ABCMeta):
     @property
     def trunk(self) -> nn.Module:
         """The module whose children are ``blocks``, ``norm`` and the embedding."""
-        return self
+        return self.get_submodule(self.trunk_path)
 
     @property
     def stages(self) -> tuple[range, ...]:
@@ -145,7 +148,7 @@ class Anchor(BaseModule, metaclass=ABCMeta):
 
     def block_path(self, i: int) -> str:
         """Return the name of the module of block i."""
-        return f'blocks.{i}'
+        return f'{self.trunk_path}.blocks.{i}'.lstrip('.')
 
     def drop_block(self, i: int) -> None:
         """Remove block i, which must not run afterwards."""
@@ -164,13 +167,13 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         return state
 
     @property
-    def finishes(self) -> bool:
-        """Whether a norm runs after the last block."""
-        return False
+    def last_norm(self) -> nn.Module | None:
+        """The norm after the last block, if any."""
+        return None
 
     def finish(self, state: TokenState) -> TokenState:
         """Run the norm after the last block, if any."""
-        return state
+        return state if self.last_norm is None else state.mapped(self.last_norm)
 
     @abstractmethod
     def to_feature_map(self, state: TokenState) -> Tensor:
@@ -179,12 +182,6 @@ class Anchor(BaseModule, metaclass=ABCMeta):
     @abstractmethod
     def fix_input_size(self, size: tuple[int, int]) -> None:
         """Permanently resample everything that depends on the image size (pixels)."""
-
-    def check_size(self, size: Sequence[int]) -> None:
-        """Raise for images of a height and width that the anchor does not take."""
-        right = not self.one_size or tuple(size) == self.input_size
-        allowed = f'{self.input_size}, the only size that the network is built for'
-        check(right, 'anchors.img_size', tuple(size), allowed)
 
     def adapt_weights(self, weights: Weights) -> Weights:
         """Rename pretrained weights; overrides add ``init_cfg`` keys as arguments."""
@@ -215,20 +212,20 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         Levels: 0 for the embedding, ``i + 1`` for block i, ``depth + 1`` for ``norm``.
         """
         levels = self.depth + 2
-        part, *rest = param_name.split('.')
+        part, *rest = param_name.removeprefix(f'{self.trunk_path}.').split('.')
         if part == 'blocks':
             return int(rest[0]) + 1, levels
         return (levels - 1 if part == 'norm' else 0), levels
 
-    def drop_unused(self, shared: Collection[str] = ()) -> None:
+    def drop_unused(self) -> None:
         """Remove unused blocks, norm and embedding, but keep ``shared`` modules."""
         trunk = self.trunk
         for i in {*range(self.depth)} - self.kept_blocks:
-            trunk.blocks[i] = nn.Identity()
+            self.drop_block(i)
         if self.depth - 1 not in self.kept_blocks and hasattr(trunk, 'norm'):
             trunk.norm = nn.Identity()
         if not self.has_embedding:
-            for name in {*trunk._modules} - {'blocks', 'norm', *shared}:
+            for name in {*trunk._modules} - {'blocks', 'norm', *self.shared}:
                 setattr(trunk, name, nn.Identity())
             for name in trunk._parameters:
                 setattr(trunk, name, None)
@@ -237,13 +234,13 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         """Apply ``frozen_stages``; with ``lora``, freeze all but added updates."""
         if self._lora is not None:
             self.requires_grad_(False)
-            everywhere = self._lora['targets'] == 'all'
-            if everywhere:
+            if self._lora['targets'] == 'all':
                 add_lora_everywhere(self.trunk, **self._lora)
-            for block in () if everywhere else self.trunk.blocks:
-                part = getattr(getattr(block, 'block', block), self.lora_part, None)
-                if part is not None:  # None in downsampling layers and dropped blocks
-                    add_lora(part, **self._lora)
+            else:
+                for block in self.trunk.blocks:
+                    part = getattr(getattr(block, 'block', block), self.lora_part, None)
+                    if part is not None:  # in downsampling layers and dropped blocks
+                        add_lora(part, **self._lora)
         everything = self.frozen_stages == self.depth
         for name, parameter in self.named_parameters():
             if everything or self.layer_depth(name)[0] <= self.frozen_stages:
@@ -278,15 +275,13 @@ class Anchor(BaseModule, metaclass=ABCMeta):
 
     def forward(self, images: Tensor) -> tuple[BackboneMap, ...] | TokenState:
         """Return maps ``(B, C, H, W)`` of the out indices, or the final state."""
-        state, maps = self.embed(images), {}
-        places = enumerate(self.out_indices if self.out == 'maps' else ())
-        wanted = [(block, place) for place, block in places]
+        state, maps = self.embed(images), [None] * len(self.out_indices)
         for i in range(self.depth):
             state = self.run_block(state, i) if i in self.kept_blocks else state
-            for block, place in wanted:
-                if block == i:
+            for place, block in enumerate(self.out_indices):
+                if block == i and self.out == 'maps':
                     maps[place] = self.to_output(state, self.with_cls, place)
-        return state if self.out == 'end' else tuple(maps[p] for _, p in wanted)
+        return state if self.out == 'end' else tuple(maps)
 
 
 class TokenAnchor(Anchor):
@@ -296,6 +291,7 @@ class TokenAnchor(Anchor):
     """
 
     grid: Grid
+    pos_embed_antialias = False  # whether to resample positions with antialiasing
     lora_part, lora_targets = 'attn', ('qkv', 'proj')
 
     def __init__(
@@ -312,7 +308,7 @@ class TokenAnchor(Anchor):
         super().__init__(dims, strides, num_prefix, has_cls, **kwargs)
         right = is_number(drop_path_rate) and 0 <= drop_path_rate < 1
         check(right, 'drop_path_rate', drop_path_rate, 'a rate of 0 or more, below 1')
-        self.patch_size = patch_size
+        self.patch_size, self._kept = patch_size, TensorCache()
 
     @abstractmethod
     def embed_patches(self, images: Tensor, grid: Grid) -> Tensor:
@@ -325,6 +321,27 @@ class TokenAnchor(Anchor):
     @property
     def input_size(self) -> tuple[int, int]:
         return self.grid[0] * self.patch_size, self.grid[1] * self.patch_size
+
+    @property
+    def num_embedded_prefix(self) -> int:
+        """Number of prefix tokens that the position embedding has entries for."""
+        return self.trunk.pos_embed.shape[1] - self.grid[0] * self.grid[1]
+
+    def positions(self, grid: Grid) -> Tensor | None:
+        """Return the position embedding for a grid, if there is one."""
+        table = self.trunk.pos_embed
+        if table is None or grid == self.grid:
+            return table
+        how = self.num_embedded_prefix, self.pos_embed_antialias
+        make = partial(resize_pos_embed, table, self.grid, grid, *how)
+        return self._kept.get(0, grid, table, make)
+
+    @torch.no_grad()
+    def fix_input_size(self, size: tuple[int, int]) -> None:
+        grid = grid_of(size, self.patch_size)
+        if self.trunk.pos_embed is not None:
+            self.trunk.pos_embed.data = self.positions(grid)
+        self.grid = grid
 
     def embed(self, images: Tensor) -> TokenState:
         height, width = images.shape[-2:]
@@ -340,11 +357,9 @@ class TokenAnchor(Anchor):
         return self.finish(state) if i == self.depth - 1 else state
 
     @property
-    def finishes(self) -> bool:
-        return not isinstance(self.trunk.norm, nn.Identity)
-
-    def finish(self, state: TokenState) -> TokenState:
-        return state.mapped(self.trunk.norm)
+    def last_norm(self) -> nn.Module | None:
+        norm = self.trunk.norm
+        return None if isinstance(norm, nn.Identity) else norm
 
     def to_feature_map(self, state: TokenState) -> Tensor:
         patches = state.tokens[:, self.num_prefix :]
@@ -367,20 +382,19 @@ def check_outputs(
 
 def check_tokens_correspond(fast: Anchor, slow: Anchor) -> None:
     """Raise if anchors differ in strides or prefix tokens."""
-    strides, prefixes = [], []
-    for x in (fast, slow):
-        strides.append(tuple(x.block_strides[stage[0]] for stage in x.stages))
-        registers = x.num_prefix - x.has_cls
-        prefixes.append(f'{int(x.has_cls)} cls token and {registers} registers')
-    allowed = 'equal patch sizes (strides, in networks with stages); only the '
-    allowed += 'adapters of a BridgedBackbone resample grids'
+    pair = fast, slow
+    strides = [tuple(x.block_strides[stage[0]] for stage in x.stages) for x in pair]
+    expected = 'equal patch sizes (strides, in networks with stages); only the '
+    expected += 'adapters of a BridgedBackbone resample grids'
     key = 'backbone.anchors.patch_size'
-    check(strides[0] == strides[1], key, (*strides,), allowed)
-    allowed = 'equal prefix tokens: use other weights, or set num_registers and '
-    allowed += 'cls_token of a PlainViT or reg_tokens in the model_args of a '
-    allowed += 'TimmAnchor, and train the new tokens'
+    check(strides[0] == strides[1], key, (*strides,), expected)
+    prefixes = [(int(x.has_cls), x.num_prefix - x.has_cls) for x in pair]
+    found = tuple(f'{cls} cls token and {n} registers' for cls, n in prefixes)
+    expected = 'equal prefix tokens: use other weights, or set num_registers and '
+    expected += 'cls_token of a PlainViT or reg_tokens in the model_args of a '
+    expected += 'TimmAnchor, and train the new tokens'
     key = 'backbone.anchors.num_registers'
-    check(prefixes[0] == prefixes[1], key, (*prefixes,), allowed)
+    check(prefixes[0] == prefixes[1], key, found, expected)
 
 
 def layer_depth_among(

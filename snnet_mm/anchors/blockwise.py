@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from snnet_mm.utils import check, refusal
 
 from .base import Anchor, BackboneMap, TokenState
-from .branches import Branch
+from .branches import Branch, class_of_forward
 
 
 def run_with_grid(net: nn.Module, block: nn.Module, state: TokenState) -> TokenState:
@@ -155,12 +155,8 @@ class BlockwiseAnchor(Anchor):
         return self.finish(state) if i == self.depth - 1 else state
 
     @property
-    def finishes(self) -> bool:
-        return self.parts.norm(self.net) is not None
-
-    def finish(self, state: TokenState) -> TokenState:
-        norm = self.parts.norm(self.net)
-        return state if norm is None else state.mapped(norm)
+    def last_norm(self) -> nn.Module | None:
+        return self.parts.norm(self.net)
 
     def block_path(self, i: int) -> str:
         return self._paths[i]
@@ -238,5 +234,5 @@ def image_channels(model: nn.Module) -> int:
 
 def _owner_of_forward(net: nn.Module) -> str:
     """Return the class whose ``forward`` a network has, as ``'package.Class'``."""
-    owner = next((c for c in type(net).__mro__ if 'forward' in vars(c)), object)
+    owner = class_of_forward(net)
     return f'{owner.__module__.partition(".")[0]}.{owner.__name__}'

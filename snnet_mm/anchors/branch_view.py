@@ -49,7 +49,7 @@ class BranchView:
             if apart and anchor.enters(i):
                 units.append(Unit(i, 'enter', None))
             units += [Unit(i, branch.kind, branch) for branch in branches]
-        if apart and anchor.finishes:
+        if apart and anchor.last_norm is not None:
             units.append(Unit(anchor.depth - 1, 'norm', None))
         self.units = tuple(units)
         self.depth = len(units)

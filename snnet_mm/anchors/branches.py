@@ -30,12 +30,6 @@ ROWS, QKV_ROWS, COLUMNS = 'rows', 'qkv rows', 'columns'
 class Branch:
     """One step of a network between two states: here, a block of one piece.
 
-    Residual branches also have two methods on tokens ``x``, ``(B, L, C)``, of a grid,
-    prefix tokens first. ``run(x, grid)`` returns ``x + branch(x)``, by the block's own
-    modules. ``hidden(x, grid, order, units)`` returns the hidden activations
-    ``(B, L, units * group)`` of the first ``units`` of ``order``, int ``(all units,)``,
-    which is None in a block that is cut already; see :meth:`cut`.
-
     Args:
         block: The block.
         cuts: How tensors are cut to some units, by name in the block.
@@ -63,6 +57,21 @@ class Branch:
         """Return whether this block computes what the family says."""
         return True
 
+    def run(self, x: Tensor, grid: Grid) -> Tensor:
+        """Run the whole branch, ``x + branch(x)``, by the block's own modules.
+
+        ``x`` are tokens ``(B, L, C)`` of a grid, prefix tokens first.
+        """
+        raise NotImplementedError  # a block of one piece is run by its anchor
+
+    def hidden(self, x: Tensor, grid: Grid, order: Tensor | None, units: int) -> Tensor:
+        """Return hidden activations ``(B, L, units * group)`` of tokens ``(B, L, C)``.
+
+        The first ``units`` of ``order``, int ``(all units,)``, run. ``order`` is None
+        in a block that is cut already; see :meth:`cut`.
+        """
+        raise NotImplementedError
+
     def tensors(self, order: Tensor, units: int) -> dict[str, Tensor]:
         """Return the tensors of the first units in order, by name in the block."""
         return {name: self._read(name, order, units) for name in self.cuts}
@@ -89,7 +98,7 @@ class Branch:
         """Remove all that the branch with this number of units does not need.
 
         What remains has the names and shapes of :meth:`tensors`; 0 removes the branch.
-        Afterwards only ``hidden`` runs.
+        Afterwards only :meth:`hidden` runs.
         """
         device = next(self.block.parameters()).device
         order = torch.arange(self.units, device=device)
@@ -452,9 +461,14 @@ def branches_of(block: nn.Module) -> tuple[Branch, ...]:
         >>> [(b.kind, b.units, b.group) for b in branches_of(Block(32, num_heads=4))]
         [('attention', 4, 8), ('mlp', 128, 1)]
     """
-    owner = next(c for c in type(block).__mro__ if 'forward' in vars(c))
+    owner = class_of_forward(block)
     families = FAMILIES.get(f'{owner.__module__}.{owner.__name__}', (Branch,))
     return tuple(family(block) for family in families)
+
+
+def class_of_forward(module: nn.Module) -> type:
+    """Return the class that defines the ``forward`` of a module."""
+    return next(c for c in type(module).__mro__ if 'forward' in vars(c))
 
 
 def _find(block: nn.Module, name: str) -> nn.Module | Tensor | None:

@@ -1,8 +1,8 @@
 """The plain ViT as an anchor."""
 
+import re
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 import torch
 from mmengine.registry import MODELS
@@ -21,10 +21,8 @@ from .position import (
     DecomposedRelPosBias,
     Grid,
     RelativePositionBias,
-    TensorCache,
     add_positions,
     grid_of,
-    resize_pos_embed,
 )
 from .pretrained import Weights
 from .vit_block import Block
@@ -63,16 +61,16 @@ class PlainViT(TokenAnchor):
         decomposed_rel_pos: Whether to use ViTDet's relative position embeddings.
         mlp_shortcut: Whether the feed-forward branch adds its normalised input, as in
             the authors' depth model (with ``norm_eps=1e-5``).
-        adapter: ``width`` and ``parallel`` (default: False) of a :class:`BlockAdapter`
-            in every block; only adapters are then trained. Excludes ``lora``.
+        adapter: ``width`` and ``parallel`` (default: False) of the :class:`AdaptedMLP`
+            of every block; only adapters are then trained. Excludes ``lora``.
         **kwargs: See :class:`TokenAnchor`. An ``init_cfg`` of type ``'Pretrained'``
             accepts ``checkpoint``, ``prefix``, ``img_size`` and ``blocks``; see
             :meth:`adapt_weights`.
     """
 
     biased_layers = 'attn.qkv', 'attn.proj'
-    # One key per block, and the embedding, to verify depth and kind of the network.
-    strict_keys = r'blocks\.\d+\.norm1\.weight|patch_embed\.proj'
+    # Keys of every block, and the embedding, to verify depth and kind of the network.
+    strict_keys = r'blocks\.\d+\.(norm1\.weight|ls1\.gamma)|patch_embed\.proj'
 
     def __init__(
         self,
@@ -107,15 +105,19 @@ class PlainViT(TokenAnchor):
         super().__init__(dim, depth, patch_size, *prefix, drop_path_rate, **kwargs)
         self.grid = grid_of(img_size, patch_size)
         self.pos_embed_antialias = pos_embed_antialias
-        self._kept = TensorCache()
-        embedded = abs_pos_embed and pos_embed_prefix
-        self.num_embedded_prefix = self.num_prefix if embedded else 0
-        local = window_size, global_blocks, decomposed_rel_pos
-        self._check_windows(rel_pos_bias, *local)
+        allowed = f'blocks 0 to {depth - 1}, or none if window_size is 0'
+        right = all(0 <= i < depth and window_size for i in global_blocks)
+        check(right, 'global_blocks', tuple(global_blocks), allowed)
+        exclusive = not (window_size or decomposed_rel_pos)
+        allowed = 'none with window_size or decomposed_rel_pos'
+        right = exclusive or not self.num_prefix
+        check(right, 'cls_token, num_registers', self.num_prefix, allowed)
+        check(exclusive or not rel_pos_bias, 'rel_pos_bias', rel_pos_bias, allowed)
         check(is_whole(in_channels, 1), 'in_channels', in_channels, '1 or more')
         proj = nn.Conv2d(in_channels, dim, patch_size, patch_size)
         self.patch_embed = nn.Sequential(OrderedDict(proj=proj))
-        length = self.grid[0] * self.grid[1] + self.num_embedded_prefix
+        embedded = self.num_prefix if pos_embed_prefix else 0
+        length = self.grid[0] * self.grid[1] + embedded
         numbers = dict(cls_token=int(cls_token), reg_token=num_registers)
         numbers['pos_embed'] = length if abs_pos_embed else 0
         for name, number in numbers.items():
@@ -157,7 +159,6 @@ class PlainViT(TokenAnchor):
         of checkpoint blocks to load, for a network that was cut. Default: all.
         """
         own, weights = self.state_dict(), to_our_names(weights)
-        _check_layer_scale(own, weights)
         if blocks is not None:
             right = len(blocks) == 2 and blocks[1] - blocks[0] == self.depth
             allowed = f'first and end of {self.depth} blocks'
@@ -181,11 +182,8 @@ class PlainViT(TokenAnchor):
 
     def embed_patches(self, images: Tensor, grid: Grid) -> Tensor:
         patches = self.patch_embed(images).flatten(2).transpose(1, 2)
-        pos_embed = self.pos_embed
-        if pos_embed is not None and grid != self.grid:
-            make = partial(self._pos_embed_for, grid)
-            pos_embed = self._kept.get(0, grid, pos_embed, make)
-        return add_positions(patches, pos_embed, self.cls_token, self.reg_token)
+        prefix = self.cls_token, self.reg_token
+        return add_positions(patches, self.positions(grid), *prefix)
 
     def run_layers(self, i: int, tokens: Tensor, grid: Grid) -> Tensor:
         return self.blocks[i](tokens, grid)
@@ -198,32 +196,11 @@ class PlainViT(TokenAnchor):
 
     @torch.no_grad()
     def fix_input_size(self, size: tuple[int, int]) -> None:
-        grid = grid_of(size, self.patch_size)
-        if self.pos_embed is not None:
-            self.pos_embed.data = self._pos_embed_for(grid)
+        super().fix_input_size(size)
         for block in self.blocks:
             bias = getattr(getattr(block, 'attn', None), 'rel_pos_bias', None)
             if bias is not None and not block.window_size:
-                bias.fix_grid(grid)
-        self.grid = grid
-
-    def _check_windows(
-        self, rel_pos_bias: bool, size: int, global_blocks: Sequence[int], offsets: bool
-    ) -> None:
-        right = all(i in range(self.depth) for i in global_blocks)
-        right = right and (size or not len(global_blocks))
-        allowed = f'blocks 0 to {self.depth - 1}, or none if window_size is 0'
-        check(right, 'global_blocks', tuple(global_blocks), allowed)
-        local, allowed = size or offsets, 'with window_size or decomposed_rel_pos'
-        key, none = 'cls_token, num_registers', '0 prefix tokens (no position) '
-        right = not (self.num_prefix and local)
-        check(right, key, self.num_prefix, none + allowed)
-        right = not (rel_pos_bias and local)
-        check(right, 'rel_pos_bias', rel_pos_bias, f'False {allowed}')
-
-    def _pos_embed_for(self, grid: Grid) -> Tensor:
-        how = self.num_embedded_prefix, self.pos_embed_antialias
-        return resize_pos_embed(self.pos_embed, self.grid, grid, *how)
+                bias.fix_grid(self.grid)
 
     def _randomise(self) -> None:
         """Initialise weights as DeiT and timm do: truncated normal, std 0.02."""
@@ -238,26 +215,15 @@ class PlainViT(TokenAnchor):
                 nn.init.zeros_(parameter)
 
 
-def _check_layer_scale(own: Weights, weights: Weights) -> None:
-    """Raise if only one of anchor and weights has LayerScale in its blocks."""
-    if not all(any('.norm1.' in k for k in keys) for keys in (own, weights)):
-        return
-    scaled, wanted = (any('.ls1.' in k for k in keys) for keys in (own, weights))
-    allowed = 'a number: the weights have gammas'
-    allowed = allowed if wanted else 'None: the weights have no gammas'
-    check(scaled == wanted, 'layer_scale_init', 'a number' if scaled else None, allowed)
-
-
 def _cut(weights: Weights, begin: int, end: int) -> Weights:
     """Keep only blocks ``begin`` to ``end - 1`` and renumber them from 0."""
     cut = {}
     for key, value in weights.items():
-        part, _, rest = key.partition('.')
-        number, _, name = rest.partition('.')
-        if part != 'blocks':
+        found = re.fullmatch(r'blocks\.(\d+)\.(.+)', key)
+        if found is None:
             cut[key] = value
-        elif begin <= int(number) < end:
-            cut[f'blocks.{int(number) - begin}.{name}'] = value
+        elif begin <= int(found[1]) < end:
+            cut[f'blocks.{int(found[1]) - begin}.{found[2]}'] = value
     return cut
 
 
@@ -267,10 +233,10 @@ def _read_arch(arch: str | dict) -> tuple[int, int, int, float]:
         return *ARCHITECTURES[arch], 4
     needed = ('embed_dims', 'depth', 'num_heads')
     known = isinstance(arch, Mapping) and {*needed} <= {*arch} <= {*needed, 'mlp_ratio'}
-    check(known, 'arch', arch, f'a name, or a dict of {needed} and mlp_ratio')
+    allowed = f'a name, or a dict of {needed}, whole numbers with embed_dims divisible '
+    allowed += 'by num_heads, and mlp_ratio > 0'
+    check(known, 'arch', arch, allowed)
     (width, depth, heads), ratio = (arch[k] for k in needed), arch.get('mlp_ratio', 4)
     right = all(is_whole(n, 1) for n in (width, depth, heads)) and is_number(ratio)
-    allowed = 'whole numbers, with embed_dims divisible by num_heads, mlp_ratio > 0'
-    right = right and ratio > 0 and width % heads == 0
-    check(right, 'arch', dict(arch), allowed)
+    check(right and ratio > 0 and width % heads == 0, 'arch', dict(arch), allowed)
     return width, depth, heads, ratio

@@ -3,12 +3,14 @@
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, pairwise
 
 from mmengine.registry import MODELS
 from mmengine.utils import to_2tuple
 from torch import Tensor, nn
 
+from snnet_mm.utils import check
 from snnet_mm.utils.timm_models import (
     convert_timm_weights,
     create_timm_model,
@@ -163,9 +165,9 @@ class TimmStageAnchor(Anchor):
         if is_sized and img_size is not None:
             settings['img_size'] = tuple(to_2tuple(img_size))
         net = create_timm_model(model, **settings)
-        names = {id(t): name for name, t in net.state_dict(keep_vars=True).items()}
+        theirs = _names_of(net)
         parts = FAMILIES[family](net)
-        joined = nn.ModuleList(chain(*parts.stages)).state_dict(keep_vars=True)
+        joined = _names_of(nn.ModuleList(chain(*parts.stages)))
         if downsampling_blocks:
             parts.stages = _downsampling_apart(parts.stages)
         dims, strides = [], []
@@ -177,39 +179,35 @@ class TimmStageAnchor(Anchor):
         self.lora_targets = [name.removeprefix('mlp.') for name in parts.linear]
         super().__init__(parts.widths or dims, strides, init_cfg=init_cfg, **kwargs)
         self.model, self._settings = model, settings
-        size = img_size or net.pretrained_cfg['input_size'][1:]
-        self.input_size = tuple(to_2tuple(size))
-        self._layout, self.one_size = parts.layout, parts.one_size
+        self._layout, self._one_size = parts.layout, parts.one_size
         self._fix_grid = parts.fix_grid
+        self.input_size = to_2tuple(img_size or net.pretrained_cfg['input_size'][1:])
         self.stem, self.blocks = parts.stem, nn.ModuleList(chain(*parts.stages))
-        own = self.state_dict(keep_vars=True)
-        self._names = {names[id(t)]: name for name, t in own.items()}
+        own = _names_of(self)
+        self._names = {theirs[i]: name for i, name in own.items()}
         # Names in files whose downsampling layers are joined to the block after them.
-        joined = {id(t): f'blocks.{name}' for name, t in joined.items()}
-        self._joined = {joined[id(t)]: n for n, t in own.items() if id(t) in joined}
+        self._joined = {f'blocks.{k}': own[i] for i, k in joined.items()}
         self.drop_unused()
         self.freeze()
 
     def embed(self, images: Tensor) -> TokenState:
-        self.check_size(images.shape[-2:])
-        return _to_state(self.stem(images), self._layout)
+        self._check_size(images.shape[-2:])
+        x = self.stem(images)
+        return _of_nhwc(x) if self._layout == 'NHWC' else TokenState.of_map(x)
 
     def run_block(self, state: TokenState, i: int) -> TokenState:
-        x = state.tokens
+        run = partial(self.maybe_checkpoint, self.blocks[i])
         if self._layout == 'NCHW':
-            x = state.as_map()
-        elif self._layout == 'NHWC':
-            x = x.unflatten(1, state.grid)
-        x = self.maybe_checkpoint(self.blocks[i], x)
-        if x.ndim == 3:
-            return TokenState(x, self._grid_after(i, state.grid))
-        return _to_state(x, self._layout)
+            return TokenState.of_map(run(state.as_map()))
+        if self._layout == 'NHWC':
+            return _of_nhwc(run(state.tokens.unflatten(1, state.grid)))
+        return TokenState(run(state.tokens), self._grid_after(i, state.grid))
 
     def to_feature_map(self, state: TokenState) -> Tensor:
         return state.as_map().contiguous()
 
     def fix_input_size(self, size: tuple[int, int]) -> None:
-        self.check_size(size)
+        self._check_size(size)
         grid = tuple(-(-x // self.block_strides[0]) for x in size)
         for i, block in enumerate(self.blocks):
             grid = self._grid_after(i, grid)
@@ -239,12 +237,20 @@ class TimmStageAnchor(Anchor):
             if k.split('.')[0] in parts and not k.endswith(_DERIVED)
         }
 
+    def _check_size(self, size: Sequence[int]) -> None:
+        right = not self._one_size or tuple(size) == self.input_size
+        expected = f'{self.input_size}, the only size that the network is built for'
+        check(right, 'anchors.img_size', tuple(size), expected)
+
     def _grid_after(self, i: int, grid: Grid) -> Grid:
         ratio = self.block_strides[i] // self.block_strides[max(i - 1, 0)]
         return -(-grid[0] // ratio), -(-grid[1] // ratio)
 
 
-def _to_state(x: Tensor, layout: str) -> TokenState:
-    if layout == 'NHWC':
-        return TokenState(x.flatten(1, 2), tuple(x.shape[1:3]))
-    return TokenState.of_map(x)
+def _names_of(net: nn.Module) -> dict[int, str]:
+    """Return the names of all weights and buffers by their ids."""
+    return {id(t): name for name, t in net.state_dict(keep_vars=True).items()}
+
+
+def _of_nhwc(x: Tensor) -> TokenState:
+    return TokenState(x.flatten(1, 2), tuple(x.shape[1:3]))

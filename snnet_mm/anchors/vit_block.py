@@ -64,33 +64,25 @@ class Attention(nn.Module):
         return self.proj(x.transpose(1, 2).flatten(2))
 
 
-class BlockAdapter(nn.Module):
-    """A trained bottleneck on a frozen feed-forward branch, initially a no-op.
+class AdaptedMLP(nn.Sequential):
+    """A frozen feed-forward branch ``fc1, act, fc2`` with a trained bottleneck.
 
-    It reads the branch's output (Houlsby et al., GELU) or, if ``parallel``, its input
-    (AdaptFormer, ReLU, scaled by 0.1). Tokens ``(B, L, C)`` keep their shape.
+    The bottleneck, initially a no-op, reads the branch's output (Houlsby et al., GELU)
+    or, if ``parallel``, its input (AdaptFormer, ReLU, scaled by 0.1).
     """
 
-    def __init__(self, dim: int, width: int, parallel: bool = False) -> None:
-        super().__init__()
-        self.parallel = parallel
-        self.down, self.up = nn.Linear(dim, width), nn.Linear(width, dim)
-        nn.init.zeros_(self.up.weight)
-        nn.init.zeros_(self.up.bias)
-
-    def forward(self, x: Tensor) -> Tensor:
-        hidden = self.down(x)
-        return (
-            0.1 * self.up(hidden.relu()) if self.parallel else self.up(F.gelu(hidden))
-        )
-
-
-class AdaptedMLP(nn.Sequential):
-    """The feed-forward branch ``fc1, act, fc2`` with an adapter."""
+    def __init__(self, mlp: nn.Sequential, width: int, parallel: bool = False) -> None:
+        super().__init__(OrderedDict(mlp.named_children()))
+        self.parallel, dim = parallel, mlp.fc1.in_features
+        down, act = nn.Linear(dim, width), nn.ReLU() if parallel else nn.GELU()
+        up = nn.Linear(width, dim)
+        nn.init.zeros_(up.weight)
+        nn.init.zeros_(up.bias)
+        self.adapter = nn.Sequential(OrderedDict(down=down, act=act, up=up))
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.fc2(self.act(self.fc1(x)))
-        return y + self.adapter(x if self.adapter.parallel else y)
+        return y + (0.1 * self.adapter(x) if self.parallel else self.adapter(y))
 
 
 class Block(nn.Module):
@@ -125,10 +117,7 @@ class Block(nn.Module):
         fc1, fc2 = nn.Linear(dim, hidden), nn.Linear(hidden, dim)
         self.mlp = nn.Sequential(OrderedDict(fc1=fc1, act=nn.GELU(), fc2=fc2))
         if adapter is not None:
-            parts = OrderedDict(
-                self.mlp.named_children(), adapter=BlockAdapter(dim, **adapter)
-            )
-            self.mlp = AdaptedMLP(parts)
+            self.mlp = AdaptedMLP(self.mlp, **adapter)
         self.ls2 = LayerScale(dim, init) if scaled else nn.Identity()
         self.drop_path = DropPath(drop_path)
 

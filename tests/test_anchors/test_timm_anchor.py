@@ -1,29 +1,21 @@
-import re
-from pathlib import Path
-
 import pytest
 import torch
 from narrow_timm import (
     DINOV2,
     FAMILIES,
-    NARROW,
     anchor_of,
     assert_equal_to_timm,
     patch_of,
-    randomise,
     timm_of,
 )
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
-from snnet_mm.anchors import TimmAnchor
-from snnet_mm.anchors.timm_anchor import TIMM_FAMILIES
 from snnet_mm.costs import cost_table
 from snnet_mm.models import SNNetv2
 
 timm = pytest.importorskip('timm')
 DINOV3, ROPE_MIXED = 'vit_small_patch16_dinov3', 'vit_small_patch16_rope_mixed_224'
-DOC = Path(__file__).parents[2] / 'docs/how_to/anchors.md'
 
 
 @pytest.mark.parametrize('name', FAMILIES)
@@ -98,24 +90,3 @@ def test_costs_on_meta_tensors(name):
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         model.forward_intermediates(images, intermediates_only=True)
     assert counter.get_total_flops() // 2 == table[1].flops
-
-
-@pytest.mark.parametrize(
-    'name, prefix',
-    [('vit_relpos_base_patch16_clsgap_224', 1), ('vit_srelpos_small_patch16_224', 0)],
-)
-def test_the_family_that_the_docs_add(name, prefix, monkeypatch):
-    text = DOC.read_text().split('### A plain family of your own')[1]
-    code = re.search(r'```python\n(.*?)```', text, re.DOTALL)[1]
-    monkeypatch.setitem(TIMM_FAMILIES, 'VisionTransformerRelPos', None)
-    exec(code, {'__name__': 'families'})
-    kwargs = dict(model_args=dict(NARROW, rel_pos_dim=16), out_indices=(0, 1, 2))
-    anchor = randomise(TimmAnchor(name, img_size=(64, 96), **kwargs))
-    assert anchor.num_prefix == prefix
-    args = dict(kwargs['model_args'], img_size=(64, 96), num_classes=0)
-    model = timm.create_model(name, **args).eval()
-    model.load_state_dict(anchor.vit.state_dict(), strict=False)
-    images = torch.randn(2, 3, 64, 96)
-    assert_equal_to_timm(anchor, model, images)
-    with pytest.raises(ValueError, match='built for'):
-        anchor(images.transpose(2, 3))

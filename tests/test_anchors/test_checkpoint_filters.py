@@ -3,6 +3,7 @@
 import re
 
 import pytest
+import timm
 import torch
 import torch.nn.functional as F
 from config_models import load as load_config
@@ -16,11 +17,10 @@ from snnet_mm.anchors import PlainViT
 from snnet_mm.anchors.checkpoint_filters import fit_pos_embed, to_our_names
 from snnet_mm.models import find_stitched_backbone
 
-timm = pytest.importorskip('timm')
-
 LEFT_OUT = 'head.weight', 'head_dist.bias', 'fc_norm.weight', 'pre_logits.fc.weight'
 LEFT_OUT += 'lm_head.weight', 'mask_token', 'decoder_embed.weight', 'decoder_pos_embed'
 LEFT_OUT += 'decoder_blocks.0.norm1.bias', 'blocks.0.attn.relative_position_index'
+ARCH = dict(embed_dims=32, depth=3, num_heads=4)
 DINOV2 = dict(patch_size=14, num_registers=4, final_norm=True)
 ViT = dict(pos_embed_prefix=True, layer_scale_init=None)
 BEIT = dict(abs_pos_embed=False, rel_pos_bias=True)
@@ -54,20 +54,17 @@ def build(name, **options):
     args = dict(theirs, depth=3, embed_dim=32, num_heads=4, num_classes=5) | options
     if 'beit' not in name:
         args['dynamic_img_size'] = True
-    arch = dict(embed_dims=32, depth=3, num_heads=4)
-    ours = dict(ours, arch=arch, pos_embed_antialias=True)  # as timm
+    ours = dict(ours, type='PlainViT', arch=ARCH, pos_embed_antialias=True)  # as timm
     return randomise(timm.create_model(name, **args)), ours
 
 
-def as_published(name, model):
-    """What the official file of a family holds, from timm's model of it."""
-    weights = model.state_dict()
+def as_published(name, weights):
+    """What the official file of a family holds, from weights of timm."""
     if name.startswith('vit'):
         return weights
     if 'deit3' in name:
         pattern = re.compile(r'\.ls([12])\.gamma$')
         weights = {pattern.sub(r'.gamma_\1', k): v for k, v in weights.items()}
-        assert 'blocks.0.gamma_1' in weights
     return {'model': weights}
 
 
@@ -81,10 +78,6 @@ def resize_tables(weights, model):
     }
 
 
-def load(path, checkpoint, **kwargs):
-    return build_from(path, checkpoint, dict(type='PlainViT', **kwargs))
-
-
 @torch.no_grad()
 def assert_equal(vit, model, size=(224, 224)):
     images = torch.randn(2, 3, *size)
@@ -96,61 +89,57 @@ def assert_equal(vit, model, size=(224, 224)):
 @pytest.mark.parametrize('name', FAMILIES)
 def test_tokens_equal_those_of_timm(name, where, tmp_path, log):
     """On images of another size, or with positions resized on load."""
-    theirs, kwargs = build(name)
-    patch, img_size = kwargs.get('patch_size', 16), theirs.patch_embed.img_size
+    theirs, ours = build(name)
+    patch, img_size = ours.get('patch_size', 16), theirs.patch_embed.img_size
     size = 10 * patch, 13 * patch
-    kwargs['img_size'] = size if where == 'built for other' else img_size
-    ours = load(tmp_path / 'weights.pth', as_published(name, theirs), **kwargs)
+    ours['img_size'] = size if where == 'built for other' else img_size
+    published = as_published(name, theirs.state_dict())
+    vit = build_from(tmp_path / 'weights.pth', published, ours)
     if 'beit' in name:
         other = build(name, img_size=size)[0]
         other.load_state_dict(resize_tables(theirs.state_dict(), other))
         theirs = other
-    assert_equal(ours, theirs, size)
-    unloaded = MODELS.build(dict(type='PlainViT', **kwargs)).eval()
+    assert_equal(vit, theirs, size)
     with pytest.raises(AssertionError, match='not close'):
-        assert_equal(unloaded, theirs, size)
+        assert_equal(MODELS.build(ours).eval(), theirs, size)
     assert log() == []
 
 
 @pytest.mark.parametrize('prefix', [False, True])
 def test_official_dinov2_registers_come_after_the_embedded_cls_token(tmp_path, prefix):
-    theirs, kwargs = build('vit_small_patch14_reg4_dinov2')
+    theirs, ours = build('vit_small_patch14_reg4_dinov2')
     official, entry = dict(theirs.state_dict()), torch.randn(1, 1, 32)
     official['register_tokens'] = official.pop('reg_token')
     official['cls_token'] = official['cls_token'] - entry
     official['pos_embed'] = torch.cat([entry, official['pos_embed']], dim=1)
-    official['mask_token'] = torch.randn(1, 32)
-    ours = load(tmp_path / 'a.pth', official, pos_embed_prefix=prefix, **kwargs)
-    assert_equal(ours, theirs, (140, 182))
+    ours['pos_embed_prefix'] = prefix
+    assert_equal(build_from(tmp_path / 'a.pth', official, ours), theirs, (140, 182))
 
 
 @pytest.mark.parametrize('own', [False, True])
 def test_beit_tables_shared_by_all_blocks(tmp_path, own):
-    _, kwargs = build('beitv2_base_patch16_224')
+    _, ours = build('beitv2_base_patch16_224')
     args = dict(embed_dim=32, depth=3, num_heads=4, num_classes=0, global_pool='')
     args |= dict(init_values=0.1, use_abs_pos_emb=False, use_shared_rel_pos_bias=True)
     # Blocks may have tables of their own, too.
     shared = randomise(timm.models.Beit(**args, use_rel_pos_bias=own))
-    checkpoint = dict(module=shared.state_dict())
-    ours = load(tmp_path / 'a.pth', checkpoint, **kwargs, final_norm=True)
-    assert_equal(ours, shared)
+    file = dict(module=shared.state_dict())
+    assert_equal(
+        build_from(tmp_path / 'a.pth', file, dict(ours, final_norm=True)), shared
+    )
 
 
 def test_positions_of_a_given_grid_are_resampled_as_in_forward():
-    antialias = False  # timm's, above, are antialiased
+    """Without antialiasing; timm's, above, are antialiased."""
     loaded = dict(cls_token=torch.randn(1, 1, 4), pos_embed=torch.randn(1, 16, 4))
-    fitted = fit_pos_embed(loaded, (4, 4), 0, (2, 8), antialias)['pos_embed']
+    fitted = fit_pos_embed(loaded, (4, 4), 0, (2, 8))['pos_embed']
     image = loaded['pos_embed'][0].T.reshape(1, 4, 2, 8)
-    image = F.interpolate(image, size=(4, 4), mode='bicubic', antialias=antialias)
+    image = F.interpolate(image, size=(4, 4), mode='bicubic')
     assert_close(fitted[0], image[0].flatten(1).T)
-    anchor = PlainViT(
-        dict(embed_dims=4, depth=1, num_heads=1),
-        img_size=(2, 8),
-        patch_size=1,
-        pos_embed_antialias=antialias,
-    )
+    arch = dict(embed_dims=4, depth=1, num_heads=1)
+    anchor = PlainViT(arch, img_size=(2, 8), patch_size=1)
     anchor.pos_embed.data = loaded['pos_embed']
-    assert torch.equal(anchor._pos_embed_for((4, 4)), fitted)
+    assert torch.equal(anchor.positions((4, 4)), fitted)
     with pytest.raises(ValueError, match='neither 3x8 patches .*init_cfg.img_size'):
         fit_pos_embed(loaded, (4, 4), 0, loaded_grid=(3, 8))
 
@@ -158,7 +147,6 @@ def test_positions_of_a_given_grid_are_resampled_as_in_forward():
 SETR = 'setr/setr-naive_snnetv2-{}_8xb2-80k_coco-stuff10k-512x512.py'
 DEIT = 'imagenet/snnetv1-deit-ti-s-b_8xb128-50e_in1k-224x224.py'
 ESTA = 'esta/fgvc/snnetv1-augreg-ti-s-b_1xb64-100e_cub-224x224.py'
-SIZES = 'tiny', 'small', 'base'
 # Configs with the models of timm that have the shapes of their files.
 FILES = {
     SETR.format('deit3-s-l'): ('deit3_small_patch16_224', 'deit3_large_patch16_224'),
@@ -167,35 +155,28 @@ FILES = {
     SETR.format('augreg-b-l'): ('vit_base_patch16_384', 'vit_large_patch16_384'),
     SETR.format('beitv2-b-l'): ('beitv2_base_patch16_224', 'beitv2_large_patch16_224'),
     SETR.format('sam-b-l'): ('samvit_base_patch16', 'samvit_large_patch16'),
-    DEIT: tuple(f'deit_{size}_patch16_224' for size in SIZES),
-    ESTA: tuple(f'vit_{size}_patch16_224' for size in SIZES),
+    DEIT: [f'deit_{size}_patch16_224' for size in ('tiny', 'small', 'base')],
+    ESTA: [f'vit_{size}_patch16_224' for size in ('tiny', 'small', 'base')],
 }
-
-
-def shaped_as(weights):
-    """Tensors of these shapes, of no memory."""
-    return {k: torch.zeros(()).expand(v.shape) for k, v in weights.items()}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('config', FILES)
 def test_files_of_configs_fit_by_names_and_shapes(config):
-    _, model = load_config(config)
-    anchors = find_stitched_backbone(model).anchors
+    anchors = find_stitched_backbone(load_config(config)[1]).anchors
     for anchor, name in zip(anchors, FILES[config], strict=True):
         with torch.device('meta'):
-            theirs = timm.create_model(name)
-        names = as_published(name, theirs)
-        names = names.get('model', names)
+            shapes = timm.create_model(name).state_dict()
+        # Tensors of no memory.
+        file = {k: torch.zeros(()).expand(v.shape) for k, v in shapes.items()}
         if 'samvit' in name:
-            names = {
-                re.sub(r'mlp\.fc(\d)', r'mlp.lin\1', k): v for k, v in names.items()
-            }
-        found, own = anchor.adapt_weights(shaped_as(names)), anchor.state_dict()
-        lacking = {k for k in own if k not in found}
+            file = {re.sub(r'mlp\.fc(\d)', r'mlp.lin\1', k): v for k, v in file.items()}
+        file = as_published(name, file)
+        found, own = anchor.adapt_weights(file.get('model', file)), anchor.state_dict()
+        lacking = own.keys() - found.keys()
         assert all('rel_pos_bias' in k or '.lora_' in k for k in lacking), lacking
-        left = {k for k in found if k not in own}
+        left = found.keys() - own.keys()
         assert all(k.startswith(('norm.', 'fc_norm.', 'neck.')) for k in left), left
-        shapes = {k: v.shape for k, v in found.items() if k in own}
-        assert shapes == {k: own[k].shape for k in shapes}
-        assert {*shapes} >= {'patch_embed.proj.weight', 'blocks.0.attn.qkv.weight'}
+        both = found.keys() & own.keys()
+        assert both >= {'patch_embed.proj.weight', 'blocks.0.attn.qkv.weight'}
+        assert all(found[k].shape == own[k].shape for k in both)

@@ -1,4 +1,4 @@
-"""Drop path, and windows as those of timm; test_checkpoint_filters.py has the rest."""
+"""Drop path, windows as those of timm, adapters."""
 
 import pytest
 import torch
@@ -36,12 +36,13 @@ def test_windows_equal_those_of_timm(
 ):
     """On grids that windows fill or not, and in windows larger than the image."""
     sizes = dict(depth=4, num_heads=2, img_size=img_size, patch_size=8)
+    sizes['window_size'] = window_size
     more = dict(num_classes=0, neck_chans=0, norm_layer=torch.nn.LayerNorm)
     more |= dict(use_rel_pos=True, global_attn_indexes=(1, 3), embed_dim=8)
-    theirs = VisionTransformerSAM(window_size=window_size, **sizes, **more).eval()
+    theirs = VisionTransformerSAM(**sizes, **more).eval()
     torch.save(randomise(theirs).state_dict(), tmp_path / 'sam.pth')
-    args = WINDOWS | dict(window_size=window_size, layer_scale_init=None)
-    ours = build_vit(norm_eps=1e-5, out_indices=range(4), **sizes, **args)
+    args = WINDOWS | dict(layer_scale_init=None, norm_eps=1e-5, **sizes)
+    ours = build_vit(out_indices=range(4), **args)
     load(ours, tmp_path / 'sam.pth', img_size=img_size)
     images = torch.randn(2, 3, *img_size)
     expected = theirs.forward_intermediates(images, intermediates_only=True)
@@ -65,26 +66,18 @@ def test_adapters_begin_at_zero_and_are_trained_alone(build_vit, tmp_path, paral
     """As the papers write them: behind the feed-forward branch, or beside it."""
     plain, images = build_vit(layer_scale_init=None), torch.randn(2, 3, 32, 32)
     torch.save(plain.state_dict(), tmp_path / 'vit.pth')
-    adapter = dict(width=5, parallel=parallel)
-    kwargs = dict(layer_scale_init=None, adapter=adapter)
     arch = dict(embed_dims=8, depth=3, num_heads=2)
-    vit = PlainViT(arch, 32, 8, **kwargs)
+    adapter = dict(width=5, parallel=parallel)
+    vit = PlainViT(arch, 32, 8, layer_scale_init=None, adapter=adapter)
     load(vit, tmp_path / 'vit.pth')
     assert_close(vit(images), plain(images))
     trained = {k for k, p in vit.named_parameters() if p.requires_grad}
     parts = [f'{part}.{name}' for part in ('down', 'up') for name in ('weight', 'bias')]
     assert trained == {f'blocks.{i}.mlp.adapter.{p}' for i in range(3) for p in parts}
-    block, x = build_vit(**kwargs).blocks[0], torch.randn(2, 17, 8)
-    plain = torch.nn.Sequential(*list(block.mlp)[:3])(x)
-    down, up = block.mlp.adapter.down, block.mlp.adapter.up
+    mlp, x = vit.blocks[0].mlp, torch.randn(2, 17, 8)
+    torch.nn.init.normal_(mlp.adapter.up.weight)
+    y, (down, _, up) = mlp.fc2(mlp.act(mlp.fc1(x))), mlp.adapter
     if parallel:
-        assert_close(block.mlp(x), plain + 0.1 * up(down(x).relu()))
+        assert_close(mlp(x), y + 0.1 * up(down(x).relu()))
     else:
-        assert_close(block.mlp(x), plain + up(torch.nn.functional.gelu(down(plain))))
-
-
-@pytest.mark.parametrize('more', [dict(width=0), dict(rank=2), dict(lora=True)])
-def test_adapters_have_a_width_and_no_low_rank_updates_beside_them(build_vit, more):
-    lora = dict(rank=2) if more.pop('lora', False) else None
-    with pytest.raises(ValueError, match='adapter'):
-        build_vit(adapter=dict(width=2) | more, lora=lora)
+        assert_close(mlp(x), y + up(torch.nn.functional.gelu(down(y))))

@@ -187,7 +187,7 @@ class Attention(Branch):
         normed = self.block.norm1(x)
         side, shift = self.windows(grid)
         if side:
-            normed = _into_windows(normed, grid, side, shift)
+            normed = to_windows(normed, grid, side, shift)
         q, k, v = self._project(normed, self.keys(normed, grid), weight, offset)
         if hasattr(self.heads_of, 'q_norm'):
             q, k = self.heads_of.q_norm(q), self.heads_of.k_norm(k)
@@ -199,7 +199,7 @@ class Attention(Branch):
         scale = getattr(self.heads_of, 'scale', None)
         x = F.scaled_dot_product_attention(q, k, v, attn_mask=added, scale=scale)
         x = x.transpose(1, 2).flatten(2)
-        return _out_of_windows(x, grid, side, shift) if side else x
+        return from_windows(x, grid, side, shift) if side else x
 
     def _project(
         self, queries: Tensor, keys: Tensor, weight: Tensor, bias: Tensor | None
@@ -509,25 +509,6 @@ def _in_order(value: Tensor, order: Tensor, how: str) -> Tensor:
 def _scaled(block: nn.Module, x: Tensor, branch: Tensor, gamma: str) -> Tensor:
     factor = getattr(block, gamma)
     return x + block.drop_path(branch if factor is None else factor * branch)
-
-
-def _into_windows(x: Tensor, grid: Grid, side: int, shift: int) -> Tensor:
-    """Cut tokens into windows of a map that is padded, then shifted cyclically."""
-    if shift:
-        x = F.pad(x.unflatten(1, grid), (0, 0, 0, -grid[1] % side, 0, -grid[0] % side))
-        grid = (x.shape[1], x.shape[2])
-        x = x.roll((-shift, -shift), (1, 2)).flatten(1, 2)
-    return to_windows(x, grid, side)
-
-
-def _out_of_windows(x: Tensor, grid: Grid, side: int, shift: int) -> Tensor:
-    """Undo :func:`_into_windows`."""
-    if not shift:
-        return from_windows(x, grid, side)
-    padded = (grid[0] + -grid[0] % side, grid[1] + -grid[1] % side)
-    x = from_windows(x, padded, side).unflatten(1, padded)
-    x = x.roll((shift, shift), (1, 2))
-    return x[:, : grid[0], : grid[1]].flatten(1, 2)
 
 
 def _apart(grid: Grid, side: int, shift: int, like: Tensor) -> Tensor:

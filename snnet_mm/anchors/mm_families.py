@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from snnet_mm.utils import check
 
-from .base import BackboneMap, TokenState
+from .base import TokenState
 from .blockwise import NetworkFamily, map_of, register_family, run_on_map
 
 Stages = list[Sequence[nn.Module]]
@@ -84,11 +84,6 @@ def _embed_swin(net: nn.Module, images: Tensor) -> TokenState:
     return TokenState(net.drop_after_pos(x), tuple(grid))
 
 
-def _enter_swin(net: nn.Module, state: TokenState, stage: int) -> TokenState:
-    x, grid = net.stages[stage - 1].downsample(state.tokens, state.grid)
-    return TokenState(x, tuple(grid))
-
-
 def _swin_output(net: nn.Module, state: TokenState, place: int) -> Tensor:
     stage = net.out_indices[place]
     out = getattr(net, f'norm{stage}')(state.tokens)
@@ -127,16 +122,6 @@ def _mit_scales(net: nn.Module) -> Scales:
     return dims, [prod(strides[: s + 1]) for s in range(len(dims))]
 
 
-def _embed_mit(net: nn.Module, images: Tensor) -> TokenState:
-    x, grid = net.layers[0][0](images)
-    return TokenState(x, tuple(grid))
-
-
-def _enter_mit(net: nn.Module, state: TokenState, stage: int) -> TokenState:
-    x, grid = net.layers[stage][0](_mit_map(net, state, stage - 1))
-    return TokenState(x, tuple(grid))
-
-
 def _mit_map(net: nn.Module, state: TokenState, stage: int) -> Tensor:
     from mmseg.models.utils import nlc_to_nchw
 
@@ -151,10 +136,10 @@ def _resized_positions(net: nn.Module, table: Tensor, grid: tuple) -> Tensor:
     return resize_pos_embed(table, *sizes)
 
 
-def _output_mmpretrain_vit(
-    net: nn.Module, state: TokenState, place: int
-) -> BackboneMap:
-    return net._format_output(state.tokens, state.grid)
+def _of_patches(embedded: tuple[Tensor, Sequence[int]]) -> TokenState:
+    """Return the state of tokens and their grid, as patch embeddings return them."""
+    x, grid = embedded
+    return TokenState(x, tuple(grid))
 
 
 for _family in (
@@ -180,7 +165,7 @@ for _family in (
         embed=_embed_mmpretrain_vit,
         run=_run_mmpretrain_vit,
         norm=lambda net: net.ln1 if net.final_norm else None,
-        output=_output_mmpretrain_vit,
+        output=lambda net, state, place: net._format_output(*state),
         num_prefix=lambda net: int(net.cls_token is not None),
         outputs_prefix=lambda net: net.out_type in ('cls_token', 'raw'),
         # A bias that all blocks share belongs to none of their branches.
@@ -194,7 +179,9 @@ for _family in (
         stages=_swin_stages,
         scales=_swin_scales,
         embed=_embed_swin,
-        enter=_enter_swin,
+        enter=lambda net, state, stage: _of_patches(
+            net.stages[stage - 1].downsample(*state)
+        ),
         output=_swin_output,
         has_output_layers=True,
         before='stages.{previous}.downsample.',
@@ -227,8 +214,10 @@ for _family in (
         ('mmseg.MixVisionTransformer',),
         stages=lambda net: [layer[1] for layer in net.layers],
         scales=_mit_scales,
-        embed=_embed_mit,
-        enter=_enter_mit,
+        embed=lambda net, images: _of_patches(net.layers[0][0](images)),
+        enter=lambda net, state, stage: _of_patches(
+            net.layers[stage][0](_mit_map(net, state, stage - 1))
+        ),
         output=lambda net, state, place: _mit_map(net, state, net.out_indices[place]),
         has_output_layers=True,
         before='layers.{stage}.0.',

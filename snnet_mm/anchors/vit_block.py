@@ -143,18 +143,25 @@ class Block(nn.Module):
         return x + self.drop_path(self.ls2(branch))
 
 
-def to_windows(tokens: Tensor, grid: Grid, size: int) -> Tensor:
-    """Cut ``(B, L, C)`` into zero-padded windows ``(B * windows, size * size, C)``."""
+def to_windows(tokens: Tensor, grid: Grid, size: int, shift: int = 0) -> Tensor:
+    """Cut ``(B, L, C)`` into zero-padded windows ``(B * windows, size * size, C)``.
+
+    The padded map is first shifted cyclically, up and to the left.
+    """
     x = tokens.unflatten(1, grid)
     x = F.pad(x, (0, 0, 0, -grid[1] % size, 0, -grid[0] % size))
+    if shift:
+        x = x.roll((-shift, -shift), (1, 2))
     x = x.unflatten(2, (-1, size)).unflatten(1, (-1, size))
     # (B, rows of windows, rows, columns of windows, columns, C)
     return x.transpose(2, 3).flatten(3, 4).flatten(0, 2)
 
 
-def from_windows(windows: Tensor, grid: Grid, size: int) -> Tensor:
+def from_windows(windows: Tensor, grid: Grid, size: int, shift: int = 0) -> Tensor:
     """Merge windows into tokens and remove the padding; see :func:`to_windows`."""
     x = windows.unflatten(1, (size, size))
     x = x.unflatten(0, (-1, -(-grid[0] // size), -(-grid[1] // size)))
     x = x.transpose(2, 3).flatten(3, 4).flatten(1, 2)
+    if shift:
+        x = x.roll((shift, shift), (1, 2))
     return x[:, : grid[0], : grid[1]].flatten(1, 2)

@@ -54,7 +54,6 @@ class NetworkFamily:
         has_output_layers: See :class:`Anchor`.
         before, after: Prefixes of parameters of layers before the first block of
             ``{stage}``, which follows ``{previous}``, and after its last block.
-        final: Prefix of the norms after the last block.
     """
 
     name: str
@@ -73,7 +72,6 @@ class NetworkFamily:
     has_output_layers: bool = False
     before: str = ''
     after: str = ''
-    final: str = 'norm'
 
 
 class BlockwiseAnchor(Anchor):
@@ -132,7 +130,7 @@ class BlockwiseAnchor(Anchor):
                 self._levels[f'net.{parts.before}'.format(**stage)] = first + 1
             if parts.after:
                 self._levels[f'net.{parts.after}'.format(**stage)] = last + 1
-        self._levels[f'net.{parts.final}'] = self.depth + 1
+        self._levels |= dict.fromkeys(('net.norm', 'net.ln'), self.depth + 1)
         for i in {*range(self.depth)} - self.kept_blocks:
             self.drop_block(i)
 

@@ -155,7 +155,6 @@ for _family in (
         num_prefix=lambda net: int(getattr(net, 'with_cls_token', True)),
         outputs_prefix=lambda net: getattr(net, 'output_cls_token', False),
         by_block=True,
-        final='ln',
     ),
     NetworkFamily(
         'MMPretrainViT',  # whose ``out_type`` selects its outputs
@@ -171,7 +170,6 @@ for _family in (
         # A bias that all blocks share belongs to none of their branches.
         whole_blocks=lambda net: getattr(net, 'rel_pos_bias', None) is not None,
         by_block=True,
-        final='ln',
     ),
     NetworkFamily(
         'MMSwin',

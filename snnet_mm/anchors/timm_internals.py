@@ -25,9 +25,9 @@ def _mask_by_size(block: nn.Module, args: tuple) -> None:
 
 
 def fix_mask(block: nn.Module, grid: tuple[int, int]) -> None:
-    """Precompute the attention mask of a Swin block for a grid, for traced graphs."""
+    """Precompute the attention mask of a block for a grid, for traced graphs."""
     block = getattr(block, 'block', block)
-    if hasattr(block, 'dynamic_mask'):  # not a patch merging layer
+    if hasattr(block, 'dynamic_mask'):  # that of a Swin, no patch merging layer
         block.dynamic_mask, block.input_resolution = False, grid
         block._init_buffers()
 

@@ -34,7 +34,6 @@ class NetworkParts:
     stem: nn.Module  # maps images to the input of block 0, 'NCHW' if layout is 'NLC'
     stages: list[list[nn.Module]]  # blocks of every stage
     layout: str = 'NCHW'  # input layout of blocks: 'NCHW', 'NHWC' or 'NLC' (tokens)
-    fix_grid: Callable[[nn.Module, Grid], None] | None = None  # fixes a block to a grid
     one_size: bool = False  # whether images must have one size
     widths: list[int] | None = None  # after every block, if they vary within a stage
     # Linear layers of a block that low-rank updates and biases of stitches apply to.
@@ -44,7 +43,7 @@ class NetworkParts:
 def _swin(net: nn.Module) -> NetworkParts:
     accept_any_size(net)
     stages = [downsampling_first(s.downsample, s.blocks) for s in net.layers]
-    return NetworkParts(net.patch_embed, stages, layout='NHWC', fix_grid=fix_mask)
+    return NetworkParts(net.patch_embed, stages, layout='NHWC')
 
 
 def _resnet(net: nn.Module) -> NetworkParts:
@@ -180,7 +179,6 @@ class TimmStageAnchor(Anchor):
         super().__init__(parts.widths or dims, strides, init_cfg=init_cfg, **kwargs)
         self.model, self._settings = model, settings
         self._layout, self._one_size = parts.layout, parts.one_size
-        self._fix_grid = parts.fix_grid
         self.input_size = to_2tuple(img_size or net.pretrained_cfg['input_size'][1:])
         self.stem, self.blocks = parts.stem, nn.ModuleList(chain(*parts.stages))
         own = _names_of(self)
@@ -211,8 +209,7 @@ class TimmStageAnchor(Anchor):
         grid = tuple(-(-x // self.block_strides[0]) for x in size)
         for i, block in enumerate(self.blocks):
             grid = self._grid_after(i, grid)
-            if self._fix_grid is not None and not isinstance(block, nn.Identity):
-                self._fix_grid(block, grid)
+            fix_mask(block, grid)
         self.input_size = tuple(size)
 
     def adapt_weights(self, weights: Weights) -> Weights:

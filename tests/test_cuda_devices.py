@@ -172,7 +172,7 @@ def test_losses_with_a_teacher_stay_on_device(model):
     with fake_cuda(model, *teachers):
         set_stitches(model, ids[2:4] if not teachers else ids[3:4])
         samples = [DataSample(gt_score=torch.empty(2, device=CUDA)) for _ in range(2)]
-        losses = model.loss(images(), samples)
+        losses = model(images(), samples, mode='loss')
         found = {n: v.device for n, v in losses.items() if 'loss' in n}
         assert any(name.endswith('loss_distill') for name in found)
         assert {*found.values()} == {CUDA}

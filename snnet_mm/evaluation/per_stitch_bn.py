@@ -25,7 +25,7 @@ from snnet_mm.models import (
     set_input_size,
     set_statistics,
     set_stitch,
-    without_wrappers,
+    unwrapped,
 )
 from snnet_mm.models.layers.stitch_batch_norm import KEYS
 from snnet_mm.stitching import visiting_order
@@ -44,7 +44,7 @@ def recalibrate_bn(
     such as those of another anchor, have none. ``mode`` is the mode of mm's forward
     that reaches all batch norms: ``'predict'`` if some of them run on detections.
     """
-    model = without_wrappers(model)
+    model = unwrapped(model)
     backbone, norms = find_stitched_backbone(model), batch_norms(model)
     check(norms, 'model', type(model).__name__, 'a model with batch norms')
     share = nullcontext if batch_norms(backbone) else backbone.sharing_prefixes

@@ -103,11 +103,11 @@ def test_the_largest_anchor_teaches_the_others(cfg):
     model, space = runner.model, find_stitched_backbone(runner.model).space
     data = model.data_preprocessor(next(iter(runner.test_dataloader)))
     model.on_stitches([space[2], space[1]])
-    losses = model.loss(**data)
+    losses = model(**data, mode='loss')
     logits = {}
     for i in (1, 2):
         set_stitch(model, i)
-        logits[i] = model.wrapped(data['inputs'], mode='tensor')
+        logits[i] = model(data['inputs'], mode='tensor')
     known = [len(sample.labels[0]) - 1 for sample in data['data_samples']]
     chosen = {
         i: torch.cat([x[:n] for x, n in zip(found, known, strict=True)])

@@ -11,7 +11,6 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from snnet_mm.stitching import Stitch
 
 from ..stitch_switch import find_stitched_backbone, unwrapped
-from ..wrappers.model_wrapper import ModelWrapper
 
 KEYS = 'running_mean', 'running_var'
 # Keys in a state dict: int64 (n,), and float (n, C), for n stitches.
@@ -125,7 +124,7 @@ def batch_norms(model: nn.Module) -> dict[str, _BatchNorm]:
 
     Frozen norms, such as in mmdet's ResNets (``norm_eval``), are skipped.
     """
-    model = without_wrappers(model)
+    model = unwrapped(model)
     modes = {module: module.training for module in model.modules()}
     model.train()
     norms = {
@@ -139,11 +138,3 @@ def batch_norms(model: nn.Module) -> dict[str, _BatchNorm]:
     for module, mode in modes.items():
         module.training = mode
     return norms
-
-
-def without_wrappers(model: nn.Module) -> nn.Module:
-    """Return the mm model inside all wrappers, some of which contain a teacher."""
-    model = unwrapped(model)
-    while isinstance(model, ModelWrapper):
-        model = model.wrapped
-    return model

@@ -1,9 +1,8 @@
 """Distillation: a student's logits are trained to match a teacher's."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -91,13 +90,12 @@ class DistillationWrapper(ModelWrapper):
         logits_from: str | None = None,
         data_preprocessor: dict | None = None,
     ) -> None:
-        super().__init__(model, data_preprocessor)
         teacher = dict(type='TimmTeacher') if teacher is None else teacher
         pretrained = teacher.get('pretrained', teacher['type'] == 'TimmTeacher')
         known = teacher_checkpoint or pretrained or teacher.get('init_cfg')
         wanted = 'a teacher with weights: teacher_checkpoint, pretrained or init_cfg'
         check(known, 'model.teacher', teacher['type'], wanted)
-        find_head(self.wrapped, logits_from)
+        find_head(self, logits_from)
         self._distillation, self._logits_from = Distillation(labels, alpha), logits_from
         self._teacher_cfg, self._teacher_checkpoint = teacher, teacher_checkpoint
         # A tuple hides it from the optimizer and from checkpoints.
@@ -108,22 +106,19 @@ class DistillationWrapper(ModelWrapper):
         self.teacher_on(next(self.parameters()).device)  # built before training begins
 
     def teacher_on(self, device: torch.device) -> BaseModel:
-        """Return the teacher on a device; build and move it if necessary."""
+        """Return the teacher on a device; build it if necessary."""
         if not self._teacher:
             teacher = MODELS.build(self._teacher_cfg)
             teacher.init_weights()
             if self._teacher_checkpoint is not None:
                 _load(teacher, self._teacher_checkpoint)
             self._teacher = (teacher.eval().requires_grad_(False),)
-        (teacher,) = self._teacher
-        if next(teacher.parameters()).device != device:
-            teacher.to(device)
-        return teacher
+        return self._teacher[0].to(device)
 
-    def loss(self, inputs: Tensor, data_samples: list | None) -> dict:
+    def training_losses(self, inputs: Tensor, data_samples: list | None) -> dict:
         """Return the losses of preprocessed images, including ``loss_distill``."""
-        with recorded_logits(find_head(self.wrapped, self._logits_from)) as logits:
-            losses = super().loss(inputs, data_samples)
+        with recorded_logits(find_head(self, self._logits_from)) as logits:
+            losses = super().training_losses(inputs, data_samples)
         return self._distillation.add_to(losses, logits[-1], self.teach(inputs))
 
     @torch.no_grad()
@@ -197,29 +192,28 @@ def find_head(model: BaseModel, name: str | None = None) -> nn.Module:
     wanted = 'a classifier, a segmentor, or a part that returns logits of classes'
     check(found, 'model.labels, model.logits_from', type(model).__name__, wanted)
     # In a cascade of heads, the last one outputs the logits.
-    return found[0][-1] if isinstance(found[0], nn.ModuleList) else found[0]
+    head = found[0][-1] if isinstance(found[0], nn.ModuleList) else found[0]
+    return head.active if isinstance(head, PartPerAnchor) else head
 
 
 @contextmanager
 def recorded_logits(head: nn.Module) -> Iterator[list[Tensor]]:
     """Record the outputs of a head within the context, however it is called."""
     outputs: list[Tensor] = []
-    heads = head.parts if isinstance(head, PartPerAnchor) else [head]
+    forward, kind = head.forward, type(head).__name__
     # mmsegmentation's heads of two classes may output one logit, for a sigmoid.
-    least = 1 if getattr(heads[0], 'num_classes', None) == 2 else 2
+    least = 1 if getattr(head, 'num_classes', None) == 2 else 2
 
-    def recording(forward: Callable, kind: str, *args, **kwargs) -> Tensor:
+    def recording(*args, **kwargs) -> Tensor:
         outputs.append(check_logits(forward(*args, **kwargs), kind, least))
         return outputs[-1]
 
     # mmsegmentation's heads call ``forward`` directly, which bypasses forward hooks.
-    for each in heads:
-        each.forward = partial(recording, each.forward, type(each).__name__)
+    head.forward = recording
     try:
         yield outputs
     finally:
-        for each in heads:
-            del each.forward
+        del head.forward
 
 
 def check_logits(logits: object, source: str, min_classes: int = 2) -> Tensor:

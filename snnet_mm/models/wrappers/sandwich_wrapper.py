@@ -42,12 +42,11 @@ class SandwichWrapper(ModelWrapper):
         logits_from: str | None = None,
         data_preprocessor: dict | None = None,
     ) -> None:
-        super().__init__(model, data_preprocessor)
         find_stitched_backbone(self)
         self._distillation = None
         if labels is not None:
             self._distillation = Distillation(labels, alpha)
-            find_head(self.wrapped, logits_from)
+            find_head(self, logits_from)
         self._logits_from = logits_from
         self.roles: dict[str, Stitch] = {}
 
@@ -65,17 +64,17 @@ class SandwichWrapper(ModelWrapper):
         self.roles |= {f'stitch{n}.': s for n, s in enumerate(drawn.values())}
         return self.roles
 
-    def loss(self, inputs: Tensor, data_samples: list | None) -> dict:
+    def training_losses(self, inputs: Tensor, data_samples: list | None) -> dict:
+        """Return the losses of all stitches, by role and name."""
         assert self.roles, 'no stitches were set'
         losses, taught = {}, None
         for role, stitch in self.roles.items():
             set_stitch(self, stitch.id)
             if self._distillation is None:
-                own = super().loss(inputs, data_samples)
+                own = super().training_losses(inputs, data_samples)
             else:
-                head = find_head(self.wrapped, self._logits_from)
-                with recorded_logits(head) as logits:
-                    own = super().loss(inputs, data_samples)
+                with recorded_logits(find_head(self, self._logits_from)) as logits:
+                    own = super().training_losses(inputs, data_samples)
                 if taught is None:
                     taught = logits[-1].detach()
                 else:

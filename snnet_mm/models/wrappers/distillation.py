@@ -106,14 +106,17 @@ class DistillationWrapper(ModelWrapper):
         self.teacher_on(next(self.parameters()).device)  # built before training begins
 
     def teacher_on(self, device: torch.device) -> BaseModel:
-        """Return the teacher on a device; build it if necessary."""
+        """Return the teacher on a device; build and move it if necessary."""
         if not self._teacher:
             teacher = MODELS.build(self._teacher_cfg)
             teacher.init_weights()
             if self._teacher_checkpoint is not None:
                 _load(teacher, self._teacher_checkpoint)
             self._teacher = (teacher.eval().requires_grad_(False),)
-        return self._teacher[0].to(device)
+        (teacher,) = self._teacher
+        if next(teacher.parameters()).device != device:
+            teacher.to(device)
+        return teacher
 
     def training_losses(self, inputs: Tensor, data_samples: list | None) -> dict:
         """Return the losses of preprocessed images, including ``loss_distill``."""

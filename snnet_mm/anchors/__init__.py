@@ -7,7 +7,6 @@ from .base import (
     TokenState,
     check_outputs,
     check_tokens_correspond,
-    layer_depth_among,
 )
 from .blockwise import (
     BlockwiseAnchor,

@@ -381,15 +381,3 @@ def check_tokens_correspond(fast: Anchor, slow: Anchor) -> None:
     allowed += 'TimmAnchor, and train the new tokens'
     key = 'backbone.anchors.num_registers'
     check(prefixes[0] == prefixes[1], key, (*prefixes,), allowed)
-
-
-def layer_depth_among(
-    anchors: Sequence[Anchor | None], param_name: str
-) -> tuple[int, int]:
-    """Return the layer depth of ``anchors.<i>.<name>``, else the last level."""
-    part, _, path = param_name.partition('.')
-    i, _, name = path.partition('.')
-    if part == 'anchors':
-        return anchors[int(i)].layer_depth(name)
-    levels = max(anchor.depth for anchor in anchors if anchor) + 2
-    return levels - 1, levels

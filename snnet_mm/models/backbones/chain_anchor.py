@@ -54,18 +54,12 @@ class ChainAnchor(Anchor):
         init_cfg: dict | None = None,
     ) -> None:
         net = MODELS.build(dict(net, embedding=embedding))
-        super().__init__(
-            net.block_dims,
-            net.block_strides,
-            net.num_prefix,
-            net.has_cls,
-            out_indices=net.out_indices if out_indices is None else out_indices,
-            with_cls=net.with_cls if with_cls is None else with_cls,
-            out=net.out if out is None else out,
-            kept_blocks=kept_blocks,
-            embedding=embedding,
-            init_cfg=init_cfg,
-        )
+        outputs = dict(out_indices=out_indices, with_cls=with_cls, out=out)
+        for name, value in outputs.items():
+            outputs[name] = getattr(net, name) if value is None else value
+        kept = dict(kept_blocks=kept_blocks, embedding=embedding, init_cfg=init_cfg)
+        sizes = net.block_dims, net.block_strides, net.num_prefix, net.has_cls
+        super().__init__(*sizes, **outputs, **kept)
         self.net, self.view = net, BranchView(net)
         self.outputs_prefix = net.outputs_prefix
         self.has_output_layers = net.has_output_layers

@@ -6,7 +6,7 @@ from mmengine.model import BaseModule, ModuleList
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from snnet_mm.anchors import BackboneMap, TokenState, layer_depth_among
+from snnet_mm.anchors import BackboneMap, TokenState
 from snnet_mm.stitching import Position, Segment, Stitch
 
 from ..layers.stitching_layer import StitchingLayer
@@ -75,10 +75,6 @@ class SingleStitch(BaseModule):
             tap and anchor.to_output(states[tap], self.with_cls, j)
             for j, tap in enumerate(self.maps)
         )
-
-    def get_layer_depth(self, param_name: str, prefix: str = '') -> tuple[int, int]:
-        """Return a parameter's level and the level count, for mmpretrain's decay."""
-        return layer_depth_among(self.anchors, param_name.removeprefix(prefix))
 
     def fix_input_size(self, size: tuple[int, int]) -> None:
         """See :meth:`Anchor.fix_input_size`."""

@@ -44,9 +44,7 @@ class StitchPlugin(nn.Module, metaclass=ABCMeta):
     ) -> dict[str, Tensor]:
         """Return the backbone weights, by name, that differ in an exported stitch.
 
-        Args:
-            stitch: The stitch.
-            weights: All weights of the backbone by name, low-rank updates merged.
+        ``weights`` are all weights of the backbone by name, low-rank updates merged.
         """
 
     @abstractmethod
@@ -78,5 +76,5 @@ class StitchPlugin(nn.Module, metaclass=ABCMeta):
         self._apply_to(stitch)
         try:
             yield
-        finally:
+        finally:  # torch ends a recomputation early by an exception
             self._undo(stitch)

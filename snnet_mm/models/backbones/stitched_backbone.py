@@ -18,7 +18,6 @@ from snnet_mm.anchors import (
     check_outputs,
     check_tokens_correspond,
     image_channels,
-    layer_depth_among,
 )
 from snnet_mm.stitching import (
     Position,
@@ -91,7 +90,7 @@ class StitchedBackbone(BaseModule):
         for a in self.map_anchors if out == 'maps' else ():
             # Raises if there is no source.
             sources = [space.map_sources(block, a) for block in self.out_indices]
-            own = tuple(s[0][0].block for s in sources)
+            own = tuple(places[0][0].block for places in sources)
             wanted = self.runners[a].out_indices
             fits = own == wanted or not anchors[a].has_output_layers
             allowed = f'{wanted}, the last blocks of stages in net.out_indices'
@@ -153,16 +152,10 @@ class StitchedBackbone(BaseModule):
             a map and a cls token ``(B, C)``; ``maps_of`` specifies the anchor whose
             width they have. With ``out='end'``, the end anchor's final state.
         """
-        stitch, kept = self.active_stitch, None
-        (height, width), size = images.shape[-2:], self.input_size
-        if size not in (None, (height, width)):
-            allowed = f'up to {height}x{width}, the size of the images; for more, '
-            allowed += 'raise the scale in the test pipeline'
-            check(size[0] <= height and size[1] <= width, 'sizes', size, allowed)
-            images = F.interpolate(images, size, mode='bilinear', antialias=True)
-        taps = {
-            j: self.map_source(stitch, self.out_indices[j]) for j in self.wanted_maps()
-        }
+        stitch, images = self.active_stitch, self._resized(images)
+        blocks = {j: self.out_indices[j] for j in self.wanted_maps()}
+        taps = {j: self.map_source(stitch, block) for j, block in blocks.items()}
+        kept = None
         if self._prefixes is not None and not self.training:
             kept = self._prefixes.states(images, stitch.steps)
         parts = self.runners, self.stitching_layers
@@ -170,10 +163,19 @@ class StitchedBackbone(BaseModule):
         if self.out == 'end':
             return end
         maps: list[BackboneMap | None] = [None] * len(self.out_indices)
+        anchor = self.anchors[self.map_anchor(stitch)]
         for j, tap in taps.items():
-            anchor = self.anchors[self.map_anchor(stitch)]
             maps[j] = anchor.to_output(states[tap], self.with_cls, j)
         return tuple(maps)
+
+    def _resized(self, images: Tensor) -> Tensor:
+        (height, width), size = images.shape[-2:], self.input_size
+        if size in (None, (height, width)):
+            return images
+        allowed = f'up to {height}x{width}, the size of the images; for more, '
+        allowed += 'raise the scale in the test pipeline'
+        check(size[0] <= height and size[1] <= width, 'sizes', size, allowed)
+        return F.interpolate(images, size, mode='bilinear', antialias=True)
 
     @contextmanager
     def sharing_prefixes(self) -> Iterator[None]:
@@ -209,14 +211,6 @@ class StitchedBackbone(BaseModule):
         sources = self.space.map_sources(block, self.map_anchor(stitch))
         return next(s for s in sources if self.space.serves(stitch, *s))
 
-    def get_layer_depth(self, param_name: str, prefix: str = '') -> tuple[int, int]:
-        """Return a parameter's level and the level count, for mmpretrain's decay.
-
-        Parameters of an anchor have the levels of :meth:`Anchor.layer_depth`. All
-        others, such as those of stitching layers and heads, have the last level.
-        """
-        return layer_depth_among(self.anchors, param_name.removeprefix(prefix))
-
     def get_extra_state(self) -> Tensor:
         return as_space_record(self.space)
 
@@ -245,27 +239,22 @@ class StitchedBackbone(BaseModule):
             missing_keys.remove(prefix + SPACE_RECORD)
 
     def _build_layers(self, config: dict) -> nn.ModuleDict:
-        wanted = f'for a {type(self).__name__}, a dict with the type '
-        wanted += self.layer_class.__name__
-        kind = config.get('type') if isinstance(config, dict) else None
-        kind = MODELS.get(kind) if isinstance(kind, str) else kind
-        fits = isinstance(kind, type) and issubclass(kind, self.layer_class)
-        check(fits, 'backbone.stitching_layer', config, wanted)
         for name, joints in self.space.joints.items():
             widths = {tuple(map(self.width_at, joint)) for joint in joints}
             wanted = f'False, as {name} would join blocks of several widths'
             check(len(widths) == 1, 'backbone.share_layers', sorted(widths), wanted)
-        return nn.ModuleDict(
-            {
-                name: self.build_layer(name, spec, config)
-                for name, spec in self.space.layers.items()
-            }
-        )
+        kind = config.get('type') if isinstance(config, dict) else None
+        kind = MODELS.get(kind) if isinstance(kind, str) else kind
+        fits = isinstance(kind, type) and issubclass(kind, self.layer_class)
+        wanted = f'a dict with the type {self.layer_class.__name__}'
+        check(fits, 'backbone.stitching_layer', config, wanted)
+        layers = self.space.layers.items()
+        return nn.ModuleDict({n: self.build_layer(n, at, config) for n, at in layers})
 
 
 def build_anchors(anchors: Sequence[dict | Anchor]) -> list[Anchor]:
     """Build anchors from configs; raise if their tokens do not correspond."""
-    listed = isinstance(anchors, Sequence | ModuleList) and not isinstance(anchors, str)
+    listed = isinstance(anchors, Sequence | ModuleList)
     fits = listed and all(isinstance(a, dict | Anchor) for a in anchors)
     wanted = 'a list of the configs of anchors, fast -> slow'
     check(fits, 'backbone.anchors', anchors, wanted)

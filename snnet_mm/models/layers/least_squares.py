@@ -63,7 +63,7 @@ class LeastSquares:
         ``weights`` ``(...)`` of their squared errors are 1 by default.
         """
         dtype = torch.float64 if self.exact else torch.float32
-        x, y = _augment(x, self.x_dim, dtype), _augment(y, self.y_dim, dtype)
+        x, y = _with_ones(x, dtype), _with_ones(y, dtype)
         size = len(x) if self.exact else PIECE
         parts = [x.split(size), y.split(size)]
         if weights is not None:
@@ -81,14 +81,6 @@ class LeastSquares:
         if dist.is_available() and dist.is_initialized():
             for total in self._sums:
                 dist.all_reduce(total)
-
-    @property
-    def num_seen(self) -> int:
-        """Number of activation pairs, or the sum of their weights, rounded down.
-
-        It is the product of the columns of ones.
-        """
-        return int(self._sums[0][-1, -1])
 
     @property
     def sums(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -124,15 +116,16 @@ class LeastSquares:
         gram = xx[:-1, :-1] - number * mean.outer(mean)
         cross = left[:-1] - mean.outer(left[-1])
         rounding = 1e-8 * xx.diagonal()[:-1].mean()  # far above the sums' rounding
-        guard = PREFIX_RIDGE * torch.maximum(gram.diagonal().mean(), rounding)
-        guard = guard.clamp(min=1e-30)
+        variance = torch.maximum(gram.diagonal().mean(), rounding)
+        guard = (PREFIX_RIDGE * variance).clamp(min=1e-30)
         more = torch.linalg.solve(gram + guard * torch.eye(len(gram)).to(gram), cross)
         return more.T, left[-1] / number - mean @ more
 
     def _seen(self) -> list[Tensor]:
         # Checked after all-reducing: a rank that raises earlier would block the others.
         wanted = 'images to fit the stitching layers to'
-        check(self.num_seen, 'train_dataloader.dataset', self.num_seen, wanted)
+        number = int(self._sums[0][-1, -1])  # or the sum of the weights
+        check(number, 'train_dataloader.dataset', number, wanted)
         finite = all(total.isfinite().all() for total in self._sums)
         wanted = 'weights and images that give finite activations'
         check(finite, 'anchors.init_cfg, checkpoint', 'weights of the anchors', wanted)
@@ -177,15 +170,14 @@ class LayerFit:
 
     def set_maps(self) -> None:
         """Set the layer's maps to the fitted ones."""
-        weight, bias = self._all.x_to_y()
-        self.layer.set_map(weight, bias)
+        fitted = self._all.x_to_y()
         if self.layer.num_prefix:
-            more, offset = self._prefix.difference_from(weight, bias)
-            self.layer.set_prefix_map(weight + more, bias + offset)
+            fitted += self._prefix.difference_from(*fitted)
+        self.layer.set_map(*fitted)
 
 
-def _augment(x: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
-    x = x.reshape(-1, dim).to(dtype)
+def _with_ones(x: Tensor, dtype: torch.dtype) -> Tensor:
+    x = x.flatten(0, -2).to(dtype)
     return torch.cat([x, x.new_ones(len(x), 1)], dim=1)
 
 
@@ -231,11 +223,10 @@ def fit_stitching_layers(
     """Set every stitching layer to its least-squares map (SN-Netv2, equation 2).
 
     A layer with several joints is fitted to all of them. The anchors run in eval mode,
-    because the maps are to serve their outputs at inference: in train mode, as in the
-    authors' segmentation code, drop path would remove some branches at random from both
-    sides. ``batches`` yields this rank's preprocessed images ``(B, 3, H, W)``; it may
-    be empty if other ranks have images. All ranks obtain equal maps, or all raise.
-    Returns the number of images seen on this rank.
+    unlike in the authors' segmentation code, where drop path removes branches at random
+    from both sides. ``batches`` yields this rank's preprocessed images ``(B, 3, H,
+    W)``; it may be empty if other ranks have images. All ranks obtain equal maps, or
+    all raise. Returns the number of images seen on this rank.
     """
     for layer in backbone.stitching_layers.values():
         affine, wanted = hasattr(layer, 'set_map'), 'affine layers, or no hook'
@@ -244,25 +235,21 @@ def fit_stitching_layers(
     positions = {p for joints in fits for joint in joints for p in joint}
     training, num_images = backbone.training, 0
     backbone.eval()
-    try:
-        for images in batches:
-            with torch.autocast(images.device.type, enabled=False):
-                states = _states_at(backbone.anchors, images, positions)
-                for joints, fit in fits.items():
-                    for a, b in joints:
-                        fit.update(states[a].fitted, states[b].fitted)
-            num_images += len(images)
-    finally:
-        backbone.train(training)
+    for images in batches:
+        with torch.autocast(images.device.type, enabled=False):
+            states = _states_at(backbone.anchors, images, positions)
+            for joints, fit in fits.items():
+                for a, b in joints:
+                    fit.update(states[a].fitted, states[b].fitted)
+        num_images += len(images)
+    backbone.train(training)
     # Every rank adds its sums before any rank may raise.
     for fit in fits.values():
         fit.all_reduce()
-    maps = {
-        name: fits[js].x_to_y() if js in fits else fits[_reversed(js)].y_to_x()
-        for name, js in backbone.space.joints.items()
-    }
-    for name, weight_and_bias in maps.items():
-        backbone.stitching_layers[name].set_map(*weight_and_bias)
+    for name, joints in backbone.space.joints.items():
+        back = fits.get(_reversed(joints))
+        fitted = fits[joints].x_to_y() if joints in fits else back.y_to_x()
+        backbone.stitching_layers[name].set_map(*fitted)
     backbone.stitching_initialized.fill_(True)
     return num_images
 
@@ -305,39 +292,36 @@ def fit_in_turn(
     ends = {name: space.layers[name].target for s in stitches for name in s.layers}
     places = sorted({*ends.values()})
     left = {s.id: s.steps[1:] for s in (space[0], *stitches)}  # after the embedding
-    training = backbone.training
+    training, number = backbone.training, 0
     backbone.eval()
-    try:
-        with (
-            TemporaryDirectory(dir=folder) as states,
-            torch.autocast(device.type, enabled=False),
-        ):
-            number = 0
-            for images in batches:
-                state = anchor.embed(images)
-                for i in left:
-                    torch.save(tuple(state), f'{states}/{i}_{number}.pth')
-                number += 1
-            for done, place in enumerate(places, start=1):
-                due = {s.id: n for s in stitches for n in s.layers if ends[n] == place}
-                fits = {i: LayerFit(layers[n], ridge, device) for i, n in due.items()}
-                stops = {0: left[0].index(place) + 1}
-                stops |= {i: left[i].index(name) for i, name in due.items()}
-                for n in range(number):
-                    reached = {
-                        i: _go_on(backbone, left[i][:stop], f'{states}/{i}_{n}.pth')
-                        for i, stop in stops.items()
-                    }
-                    weights = weigh(n, reached[0]) if weigh else None
-                    for i, fit in fits.items():
-                        fit.update(reached[i], reached[0], weights)
-                left |= {i: left[i][stop:] for i, stop in stops.items()}
-                for fit in fits.values():
-                    fit.all_reduce()
-                    fit.set_maps()
-                progress(done, len(places))
-    finally:
-        backbone.train(training)
+    with (
+        TemporaryDirectory(dir=folder) as states,
+        torch.autocast(device.type, enabled=False),
+    ):
+        for images in batches:
+            state = anchor.embed(images)
+            for i in left:
+                torch.save(tuple(state), f'{states}/{i}_{number}.pth')
+            number += 1
+        for done, place in enumerate(places, start=1):
+            due = {s.id: n for s in stitches for n in s.layers if ends[n] == place}
+            fits = {i: LayerFit(layers[n], ridge, device) for i, n in due.items()}
+            stops = {0: left[0].index(place) + 1}
+            stops |= {i: left[i].index(name) for i, name in due.items()}
+            for n in range(number):
+                reached = {
+                    i: _go_on(backbone, left[i][:stop], f'{states}/{i}_{n}.pth')
+                    for i, stop in stops.items()
+                }
+                weights = weigh(n, reached[0]) if weigh else None
+                for i, fit in fits.items():
+                    fit.update(reached[i], reached[0], weights)
+            left |= {i: left[i][stop:] for i, stop in stops.items()}
+            for fit in fits.values():
+                fit.all_reduce()
+                fit.set_maps()
+            progress(done, len(places))
+    backbone.train(training)
     backbone.stitching_initialized.fill_(True)
 
 

@@ -59,20 +59,21 @@ class PrefixStitchingLayer(StitchingLayer):
         return state._replace(tokens=tokens)
 
     @torch.no_grad()
-    def set_map(self, weight: Tensor, bias: Tensor) -> None:
-        """Set both maps, whose prefix tokens :meth:`set_prefix_map` may change."""
+    def set_map(
+        self,
+        weight: Tensor,
+        bias: Tensor,
+        more: Tensor | float = 0,
+        offset: Tensor | float = 0,
+    ) -> None:
+        """Set both maps; that of prefix tokens is ``more`` and ``offset`` apart."""
         super().set_map(weight, bias)
-        self.set_prefix_map(weight, bias)
+        self.prefix.weight.copy_(weight + more)
+        self.prefix.bias.copy_(bias + offset)
 
     def config(self) -> dict:
         widths = dict(in_dim=self.in_features, out_dim=self.out_features)
         return dict(type=type(self).__name__, num_prefix=self.num_prefix, **widths)
-
-    @torch.no_grad()
-    def set_prefix_map(self, weight: Tensor, bias: Tensor) -> None:
-        """Set weight ``(out_dim, in_dim)`` and bias of the prefix tokens' map."""
-        self.prefix.weight.copy_(weight)
-        self.prefix.bias.copy_(bias)
 
 
 @MODELS.register_module()

@@ -76,7 +76,7 @@ class SandwichWrapper(ModelWrapper):
                 with recorded_logits(find_head(self, self._logits_from)) as logits:
                     own = super().training_losses(inputs, data_samples)
                 if taught is None:
-                    taught = logits[-1].detach()
+                    taught = logits[-1]
                 else:
                     own = self._distillation.add_to(own, logits[-1], taught)
             losses |= {f'{role}{name}': value for name, value in own.items()}

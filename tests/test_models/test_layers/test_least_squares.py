@@ -49,7 +49,6 @@ def test_both_directions_equal_lstsq_in_a_stream(ridge, spread, tolerance):
     for a, b in zip(x.split((1, 2, 197)), y.split((1, 2, 197)), strict=True):
         fit.update(a[None], b[None])
         one_way.update(a, b)
-    assert fit.num_seen == 200
     assert_close(fit.x_to_y(), solved_by_torch(x, y), tolerance)
     assert_close(one_way.x_to_y(), solved_by_torch(x, y), tolerance)
     assert_close(fit.y_to_x(), solved_by_torch(y, x), tolerance)

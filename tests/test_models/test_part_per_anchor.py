@@ -14,8 +14,8 @@ from toy import without_weights
 from snnet_mm.costs import cost_table
 from snnet_mm.evaluation import recalibrate_bn
 from snnet_mm.exports import single_stitch
-from snnet_mm.exports.single import load_single, save_single
 from snnet_mm.models import set_stitch
+from snnet_mm.stitching import TwoWaySpace
 from snnet_mm.tasks.detection import samples_of
 
 SegDataSample = pytest.importorskip('mmseg.structures').SegDataSample
@@ -26,8 +26,10 @@ PYRAMID, ROI = 'SimpleFeaturePyramid', 'StandardRoIHead'
 HEADS = [dict(type='SETRUPHead', in_channels=width) for width in WIDTHS]
 
 
-def config():
+@pytest.fixture
+def cfg():
     """The config of a segmentor with a head for each of its two anchors."""
+    init_default_scope('mmseg')
     cfg = tiny_config()
     cfg.model.backbone.maps_of = 'end'
     cfg.model.decode_head.update(type='PartPerAnchor', parts=copy.deepcopy(HEADS))
@@ -35,9 +37,8 @@ def config():
 
 
 @torch.no_grad()
-def test_stitches_equal_models_alone_and_exports(randomise, tmp_path):
-    cfg, images, wanted = config(), torch.randn(IMAGES), []
-    init_default_scope('mmseg')
+def test_stitches_equal_models_alone_and_exports(cfg, randomise, tmp_path):
+    images, wanted = torch.randn(IMAGES), []
     for a, out_indices in enumerate([(0, 0, 1, 1), (0, 1, 2, 3)]):
         alone = copy.deepcopy(cfg.model)  # as it was trained before
         alone.decode_head.update(alone.decode_head.pop('parts')[a])
@@ -60,17 +61,13 @@ def test_stitches_equal_models_alone_and_exports(randomise, tmp_path):
         macs = 16 * WIDTHS[end] * 8 + 16 * 16 * 8 * 5
         assert costs[i].flops == of_backbone[i].flops + macs
         exported, single = single_stitch(cfg, model, i)
-        save_single(exported, single, tmp_path / 'one.pth')
-        read = load_single(tmp_path / 'one.pth').eval()
-        assert_close(read(images), found, rtol=1e-5, atol=1e-5)
-        assert 'PartPerAnchor' not in exported.pretty_text
+        assert_close(single(images), found, rtol=1e-5, atol=1e-5)
         assert HEADS[end].items() <= exported.model.decode_head.items()
-        assert sum(p.numel() for p in read.parameters()) == costs[i].params
+        assert sum(p.numel() for p in single.parameters()) == costs[i].params
 
 
-def test_training_and_statistics_are_of_one_head(randomise):
-    init_default_scope('mmseg')
-    segmentor = randomise(MODELS.build(config().model)).eval()
+def test_training_and_statistics_are_of_one_head(cfg, randomise):
+    segmentor = randomise(MODELS.build(cfg.model)).eval()
     labels = PixelData(data=torch.zeros(1, 32, 32))
     batch = dict(inputs=[torch.randint(0, 256, (3, 32, 32))])
     batch['data_samples'] = [SegDataSample(gt_sem_seg=labels)]
@@ -85,6 +82,19 @@ def test_training_and_statistics_are_of_one_head(randomise):
         assert trained == {*head.parameters()} - {*head.idle_parameters(stitch)}
         ends = {name.partition('.parts.')[2][0] for name in statistics[stitch.id]}
         assert ends == {str(stitch.end_anchor)}
+
+
+def test_parts_that_do_not_fit(cfg):
+    head, space = cfg.model.decode_head, TwoWaySpace((2, 4))
+    three, other = [*HEADS, HEADS[0]], [HEADS[0], dict(HEADS[1], num_classes=9)]
+    for parts, key in (
+        (HEADS[0], r'PartPerAnchor\.parts'),
+        ([dict(in_channels=8)], r'PartPerAnchor\.parts'),
+        (three, r'PartPerAnchor\.parts'),
+        (other, r'PartPerAnchor\.parts\.num_classes'),
+    ):
+        with pytest.raises(ValueError, match=key):
+            MODELS.build(head | dict(parts=parts)).check_space(space)
 
 
 @torch.no_grad()

@@ -19,8 +19,7 @@ def rounding(wanted):
 
     A state is the sum of up to 48 branches. Every addition rounds by up to half an eps
     of the largest activation, 65 in the depth model: 48 independent ones make 3.5 eps,
-    in their result as in ours, which is 5 eps between the two. The products in the
-    branches add to that. In float64 ours is 6e-5 from either of them.
+    in their result as in ours. In float64 ours is 6e-5 from either of them.
     """
     parts = wanted if isinstance(wanted, tuple) else (wanted,)
     largest = max(part.abs().max().item() for part in parts)

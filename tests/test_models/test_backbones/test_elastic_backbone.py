@@ -4,7 +4,6 @@ from copy import deepcopy
 
 import pytest
 import torch
-import torch.nn.functional as F
 from families import families
 from mm_backbones import PLAIN as SEG_VIT
 from mm_backbones import VIT as CLS_VIT
@@ -63,39 +62,33 @@ def shuffled(net):
     return net
 
 
-def attention(block, x, layer, heads):
-    """Attention of some heads by hand, with the projection of a layer."""
-    q, k, v = block.attn.qkv(block.norm1(x)).unflatten(-1, (3, 2, 4)).unbind(2)
-    found = []
-    for i in heads:
-        scores = q[:, :, i] @ k[:, :, i].transpose(1, 2) / 4**0.5
-        found.append(scores.softmax(-1) @ v[:, :, i])
-    return x + torch.cat(found, -1) @ layer.weight.T + layer.bias
-
-
-def mlp(block, x, layer, neurons):
-    fc1 = block.mlp.fc1
-    hidden = F.gelu(block.norm2(x) @ fc1.weight[neurons].T + fc1.bias[neurons])
-    return x + hidden @ layer.weight.T + layer.bias
+def hidden(net, branch, state):
+    """Return what enters the output projection of a whole branch, by its units."""
+    block, seen = net.anchors[0].blocks[branch // 2], []
+    last = block.mlp.fc2 if branch % 2 else block.attn.proj
+    handle = last.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    net.view.run_block(state, branch)
+    handle.remove()
+    return seen[0].unflatten(-1, (net.view.widths[branch], -1))
 
 
 def by_hand(net, steps, images):
     (anchor,) = net.anchors
     state = anchor.embed(images)
-    x, view = state.tokens, BranchView(anchor)
     for step in steps:
         if not isinstance(step, str):
-            x = view.run_block(state._replace(tokens=x), step).tokens
+            state = net.view.run_block(state, step)
             continue
-        layer = net.stitching_layers[step]
-        kind, first, units = step.split('_') if 'narrow' in step else ('skip', 0, 0)
-        if kind == 'skip':
+        x, layer = state.tokens, net.stitching_layers[step]
+        if step.startswith('skip'):
             x = x @ layer.weight.T + layer.bias
-            continue
-        kept = net.unit_orders[first].index[: int(units)].tolist()
-        run = mlp if int(first) % 2 else attention
-        x = run(anchor.blocks[int(first) // 2], x, layer, kept)
-    return anchor.to_feature_map(state._replace(tokens=x))
+        else:
+            branch, units = map(int, step.split('_')[1:])
+            kept = net.unit_orders[str(branch)].index[:units]
+            h = hidden(net, branch, state)[:, :, kept].flatten(2)
+            x = x + h @ layer.weight.T + layer.bias
+        state = state._replace(tokens=x)
+    return anchor.to_feature_map(state)
 
 
 @torch.no_grad()

@@ -34,10 +34,6 @@ def set_stitch(model: nn.Module, stitch_id: int) -> None:
 
     Not thread-safe: let each thread run and switch a model of its own.
 
-    Args:
-        model: A model with one stitched backbone.
-        stitch_id: Id of the stitch.
-
     Raises:
         ValueError: If the model does not have exactly one stitched backbone, or no such
             stitch.
@@ -53,10 +49,9 @@ def set_stitch(model: nn.Module, stitch_id: int) -> None:
 
 
 def set_input_size(model: nn.Module, size: tuple[int, int] | None) -> None:
-    """Make the backbone resize its images to another height and width.
+    """Make the backbone resize its images to a height and width; None disables it.
 
-    Heads must resize their predictions back to the image size, as segmentation, depth
-    and classification heads do. None disables resizing.
+    Heads must resize their predictions back to the image size.
     """
     backbone = find_stitched_backbone(model)
     backbone.input_size = None if size is None else tuple(size)

@@ -18,10 +18,9 @@ class ChainAnchor(Anchor):
     """A network without what one chain of its branches does not run.
 
     It computes what an :class:`ElasticBackbone` computes with this chain, is trained
-    like any backbone, and can be an anchor of a stitched backbone. Its blocks are those
-    of the network. If a gap ends after a later block, the state after a block is still
-    that before the gap. :func:`snnet_mm.exports.single_stitch_config` writes the
-    config.
+    like any backbone, and can be an anchor of a stitched backbone. If a gap ends after
+    a later block, the state after a block is that before the gap.
+    :func:`snnet_mm.exports.single_stitch_config` writes the config.
 
     Args:
         net: Config of the network, an anchor.
@@ -29,16 +28,6 @@ class ChainAnchor(Anchor):
         stitching_layer: Config of the maps of gaps, without widths.
         out_indices, with_cls, out: See :class:`Anchor`. Default: the network's.
         kept_blocks, embedding, init_cfg: See :class:`Anchor`.
-
-    Examples:
-        >>> net = dict(
-        ...     type='PlainViT',
-        ...     arch=dict(embed_dims=32, depth=2, num_heads=4),
-        ...     img_size=32,
-        ... )
-        >>> anchor = ChainAnchor(net, '0:4/64 1:0/0')
-        >>> anchor.depth, list(anchor.layers)
-        (2, ['1', '3'])
     """
 
     def __init__(

@@ -91,10 +91,7 @@ class ElasticBackbone(StitchedBackbone):
         return MODELS.build(dict(self._gap, in_dim=in_dim, out_dim=out_dim))
 
     def exported_config(self, stitch: Stitch, net: Mapping) -> dict:
-        """Return the config of the :class:`ChainAnchor` of a stitch.
-
-        ``net`` is the config of the network.
-        """
+        """Return the config of a stitch alone; ``net`` is that of the network."""
         outputs = dict(out=self.out, with_cls=self.with_cls)
         if self.out == 'maps':
             outputs['out_indices'] = self.out_indices
@@ -142,18 +139,8 @@ def space_of_chains(
     ids: Collection[int] | None = None,
     key: str = 'backbone.chains',
 ) -> SkipSpace:
-    """Return the space of a network and the plans of its chains.
-
-    Args:
-        view: The network.
-        chains: See :class:`ElasticBackbone`.
-        read: Blocks whose maps are read.
-        ids: Stitches to keep besides the network. Default: all.
-        key: Config key or option of the chains, for messages.
-    """
-    blocks = view.blocks
-    plans = [
-        read_plan(text, view.widths, blocks, f'{key}[{n}]')
-        for n, text in enumerate(chains)
-    ]
-    return SkipSpace(view.widths, plans, blocks, read, view.skippable, ids, key)
+    """Return the space of a network and its chains; see :class:`SkipSpace`."""
+    widths, blocks = view.widths, view.blocks
+    named = {f'{key}[{n}]': text for n, text in enumerate(chains)}
+    plans = [read_plan(text, widths, blocks, name) for name, text in named.items()]
+    return SkipSpace(widths, plans, blocks, read, view.skippable, ids, key)

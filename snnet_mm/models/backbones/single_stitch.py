@@ -10,7 +10,7 @@ from snnet_mm.anchors import BackboneMap, TokenState
 from snnet_mm.stitching import Position, Segment, Stitch
 
 from ..layers.stitching_layer import StitchingLayer
-from .walk import Tap, walk
+from .walk import walk
 
 
 @MODELS.register_module()
@@ -52,15 +52,12 @@ class SingleStitch(BaseModule):
             blocks = [i for s in route if s.anchor == a for i in range(s.begin, s.end)]
             part = dict(kept_blocks=blocks, embedding=route[0].anchor == a)
             self.anchors.append(MODELS.build(dict(config, **part)) if config else None)
-        self.stitching_layers = nn.ModuleDict(
-            {
-                name: MODELS.build(c) if isinstance(c, dict) else StitchingLayer(*c)
-                for name, c in (stitching_layers or {}).items()
-            }
-        )
-        self.maps: tuple[Tap | None, ...] = tuple(
-            m and (Position(*m[:2]), m[2]) for m in maps
-        )
+        self.stitching_layers = nn.ModuleDict()
+        for name, of in (stitching_layers or {}).items():
+            layer = MODELS.build(of) if isinstance(of, dict) else StitchingLayer(*of)
+            self.stitching_layers[name] = layer
+        # Taps of the walk.
+        self.maps = tuple(m and (Position(*m[:2]), m[2]) for m in maps)
         self.with_cls = with_cls
         self.map_anchor = self.stitch.end_anchor if map_anchor is None else map_anchor
 

@@ -18,9 +18,6 @@ class StitchPlugin(nn.Module, metaclass=ABCMeta):
     Names of a stitch's parameters begin with its id. Blocks are changed during the
     backbone's forward, and again while a block is recomputed for its gradient
     (``with_cp``), as other stitches may have run since.
-
-    Args:
-        backbone: The backbone.
     """
 
     shares_prefixes = False  # stitches have no states in common

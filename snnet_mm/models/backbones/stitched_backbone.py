@@ -141,16 +141,15 @@ class StitchedBackbone(BaseModule):
         return {}
 
     def width_at(self, position: Position) -> int:
-        """Return the width of the activations at a position."""
+        """Return the number of channels at a position."""
         return self.runners[position.anchor].block_dims[max(position.block, 0)]
 
     def forward(self, images: Tensor) -> tuple[BackboneMap | None, ...] | TokenState:
         """Run the active stitch on images ``(B, 3, H, W)``.
 
         Returns:
-            With ``out='maps'``, one map ``(B, C, h, w)`` per out index, or one pair of
-            a map and a cls token ``(B, C)``; ``maps_of`` specifies the anchor whose
-            width they have. With ``out='end'``, the end anchor's final state.
+            With ``out='maps'``, a map ``(B, C, h, w)`` per out index, or a pair of a
+            map and a cls token ``(B, C)``. With ``out='end'``, the final state.
         """
         stitch, images = self.active_stitch, self._resized(images)
         blocks = {j: self.out_indices[j] for j in self.wanted_maps()}

@@ -35,9 +35,8 @@ class LeastSquares:
         ridge: Relative increase of each diagonal entry except the bias entry, so that
             too few tokens or dependent channels still yield a finite map.
         device: Device of the activations.
-        exact: Whether to multiply in float64. Otherwise, products of some thousand
-            tokens are taken in the activations' own precision: twice as fast, for
-            ridges well above their rounding.
+        exact: Whether to multiply in float64. Float32 is twice as fast, for ridges well
+            above its rounding.
     """
 
     def __init__(
@@ -49,7 +48,7 @@ class LeastSquares:
         device: torch.device | str | None = None,
         exact: bool = True,
     ) -> None:
-        self.x_dim, self.y_dim, self.ridge, self.exact = x_dim, y_dim, ridge, exact
+        self.x_dim, self.ridge, self.exact = x_dim, ridge, exact
         sizes = [(x_dim, x_dim), (x_dim, y_dim), (y_dim, y_dim)][: 2 + both_ways]
         # Allocated here, so that a rank without images can still all-reduce.
         self._sums = [
@@ -63,18 +62,20 @@ class LeastSquares:
         ``weights`` ``(...)`` of their squared errors are 1 by default.
         """
         dtype = torch.float64 if self.exact else torch.float32
-        x, y = _with_ones(x, dtype), _with_ones(y, dtype)
-        size = len(x) if self.exact else PIECE
-        parts = [x.split(size), y.split(size)]
+        x, y = (
+            torch.cat([z, z.new_ones(len(z), 1)], dim=1)
+            for z in (x.flatten(0, -2).to(dtype), y.flatten(0, -2).to(dtype))
+        )
+        weighted = x, y
         if weights is not None:
-            parts.append(weights.reshape(-1, 1).to(x).split(size))
-        for piece, of_y, *weighing in zip(*parts, strict=True):
-            left = piece * weighing[0] if weighing else piece
-            _add_triangle(self._sums[0], left, piece)
-            self._sums[1] += left.T @ of_y
+            weighted = [z * weights.reshape(-1, 1).to(z) for z in (x, y)]
+        size = len(x) if self.exact else PIECE
+        parts = (z.split(size) for z in (x, y, *weighted))
+        for a, b, left, of_y in zip(*parts, strict=True):
+            _add_triangle(self._sums[0], left, a)
+            self._sums[1] += left.T @ b
             if len(self._sums) > 2:
-                left = of_y * weighing[0] if weighing else of_y
-                _add_triangle(self._sums[2], left, of_y)
+                _add_triangle(self._sums[2], of_y, b)
 
     def all_reduce(self) -> None:
         """Add the sums of all ranks, if there are several."""
@@ -85,8 +86,7 @@ class LeastSquares:
     @property
     def sums(self) -> tuple[Tensor, Tensor, Tensor]:
         """``X'X``, ``X'Y`` and ``Y'Y`` of a fit both ways, with the columns of ones."""
-        xx, xy, yy = self._seen()
-        return xx, xy, yy
+        return tuple(self._seen())
 
     def x_to_y(self, channels: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return weight ``(y_dim, x_dim)`` and bias ``(y_dim,)`` from x to y.
@@ -138,10 +138,6 @@ class LayerFit:
 
     Prefix tokens are few. If they have a separate map, only its difference from the map
     of all tokens is fitted, with a ridge of ``PREFIX_RIDGE`` times their variance.
-
-    Args:
-        layer: The layer.
-        ridge, device: See :class:`LeastSquares`.
     """
 
     def __init__(
@@ -155,16 +151,13 @@ class LayerFit:
     def update(
         self, x: TokenState, y: TokenState, weights: Tensor | None = None
     ) -> None:
-        """Add the states before and after the gap, with weights ``(B, N)`` of tokens.
-
-        Weights apply to the map of all tokens.
-        """
+        """Add the states around the layer, with weights ``(B, N)`` of the tokens."""
         self._all.update(*self.layer.pair(x, y), weights)
         if number := self.layer.num_prefix:
             self._prefix.update(x.tokens[:, :number], y.tokens[:, :number])
 
     def all_reduce(self) -> None:
-        """Add the sums of all ranks, if there are several."""
+        """See :meth:`LeastSquares.all_reduce`."""
         self._all.all_reduce()
         self._prefix.all_reduce()
 
@@ -174,11 +167,6 @@ class LayerFit:
         if self.layer.num_prefix:
             fitted += self._prefix.difference_from(*fitted)
         self.layer.set_map(*fitted)
-
-
-def _with_ones(x: Tensor, dtype: torch.dtype) -> Tensor:
-    x = x.flatten(0, -2).to(dtype)
-    return torch.cat([x, x.new_ones(len(x), 1)], dim=1)
 
 
 def _add_triangle(total: Tensor, a: Tensor, b: Tensor) -> None:
@@ -272,8 +260,7 @@ def fit_in_turn(
     block once. In between, the states of all images are in a temporary folder.
 
     Args:
-        backbone: A backbone of one anchor whose stitches have layers of their own, as
-            in a :class:`SkipSpace`.
+        backbone: The :class:`ElasticBackbone`.
         batches: Preprocessed images ``(B, 3, H, W)`` of this rank, iterated once.
         ids: Stitches to fit. Default: all.
         ridge: See :class:`LeastSquares`.

@@ -144,10 +144,8 @@ class DistillationWrapper(ModelWrapper):
 class TimmTeacher(BaseModel):
     """A timm classifier with its own image normalisation.
 
-    Args:
-        name: Name in timm. Default: DeiT's teacher, as in SN-Netv1.
-        pretrained: Whether timm downloads the weights. Default: True.
-        **kwargs: Further arguments of ``timm.create_model``.
+    The arguments are those of ``timm.create_model``. By default it is DeiT's teacher,
+    as in SN-Netv1.
     """
 
     def __init__(

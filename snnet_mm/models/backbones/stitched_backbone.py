@@ -65,6 +65,7 @@ class StitchedBackbone(BaseModule):
     input_size: tuple[int, int] | None = None
     # Base class of the stitching layers that this kind of backbone accepts.
     layer_class: type[nn.Module] = StitchingLayer
+    active_stitch: Stitch  # the one that ``forward`` runs
 
     def __init__(
         self,
@@ -114,14 +115,9 @@ class StitchedBackbone(BaseModule):
         """The anchors, as routes run them step by step."""
         return self.anchors
 
-    @property
-    def active_stitch(self) -> Stitch:
-        """The stitch that ``forward`` runs."""
-        return self._active_stitch
-
     def set_stitch(self, stitch_id: int) -> None:
         """Activate a stitch; in models use :func:`~snnet_mm.models.set_stitch`."""
-        self._active_stitch = self.space[stitch_id]
+        self.active_stitch = self.space[stitch_id]
         if self._prefixes is not None:
             self._prefixes.rewind()
 
@@ -233,9 +229,8 @@ class StitchedBackbone(BaseModule):
 
     def _load_from_state_dict(self, state_dict: Mapping, prefix: str, *args) -> None:
         super()._load_from_state_dict(state_dict, prefix, *args)
-        _, _, missing_keys, *_ = args
-        if prefix + SPACE_RECORD in missing_keys:
-            missing_keys.remove(prefix + SPACE_RECORD)
+        _, _, missing, *_ = args  # older weights have no record
+        missing[:] = [key for key in missing if key != prefix + SPACE_RECORD]
 
     def _build_layers(self, config: dict) -> nn.ModuleDict:
         for name, joints in self.space.joints.items():

@@ -47,5 +47,5 @@ def test_formula_of_lora_and_what_it_trains(randomise, settings, rank, scale, wi
 
 @pytest.mark.parametrize('rank', [0, 6, 1.5, 0.3])
 def test_impossible_ranks(rank):
-    with pytest.raises(ValueError, match=f'rank={rank}.*stitching_layer.rank'):
+    with pytest.raises(ValueError, match='stitching_layer.rank'):
         LoRAStitchingLayer(6, 5, rank=rank)

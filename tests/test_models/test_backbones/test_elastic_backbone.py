@@ -21,27 +21,21 @@ from snnet_mm.stitching import write_plan
 
 VIT = dict(type='PlainViT', img_size=32, patch_size=8, final_norm=True)
 VIT |= dict(arch=dict(embed_dims=8, depth=4, num_heads=2))
-# Plans; with maps of blocks 1 and 3, by hand, each as what follows the embedding. The
-# norm after the last block is step 8.
+# Plans; with the steps after the embedding up to the maps of blocks 1 and 3. The norm
+# after the last block is step 8.
 CHAINS = {
-    '0:2/9': [[0, 'narrow1_1_9', 2, 3], [0, 'narrow1_1_9', *range(2, 9)]],
+    '0:2/9': ('0 narrow1_1_9 2 3', '4 5 6 7 8'),
     # Consecutive narrow branches, and a gap before the norm.
-    '0:1/5 1:1/3 3:2/0': [
-        ['narrow2_0_1', 'narrow2_1_5', 'narrow2_2_1', 'narrow2_3_3'],
-        [
-            *('narrow2_0_1', 'narrow2_1_5', 'narrow2_2_1', 'narrow2_3_3'),
-            *(4, 5, 6, 'skip2_7to8', 8),
-        ],
-    ],
+    '0:1/5 1:1/3 3:2/0': (
+        'narrow2_0_1 narrow2_1_5 narrow2_2_1 narrow2_3_3',
+        '4 5 6 skip2_7to8 8',
+    ),
     # Two gaps side by side, and the maps of both are read.
-    '1:2/0 2:0/7 3:1/0': [
-        [0, 1, 2, 'skip3_3to4'],
-        [
-            *(0, 1, 2, 'skip3_3to4', 'skip3_4to5', 'narrow3_5_7', 'narrow3_6_1'),
-            *('skip3_7to8', 8),
-        ],
-    ],
-    '0:0/0 1:0/0 2:0/0 3:0/0': [['skip4_0to4'], ['skip4_0to4', 'skip4_4to8', 8]],
+    '1:2/0 2:0/7 3:1/0': (
+        '0 1 2 skip3_3to4',
+        'skip3_4to5 narrow3_5_7 narrow3_6_1 skip3_7to8 8',
+    ),
+    '0:0/0 1:0/0 2:0/0 3:0/0': ('skip4_0to4', 'skip4_4to8 8'),
 }
 
 
@@ -72,23 +66,25 @@ def hidden(net, branch, state):
     return seen[0].unflatten(-1, (net.view.widths[branch], -1))
 
 
-def by_hand(net, steps, images):
+def by_hand(net, routes, images):
+    """Yield the map after each part of a route."""
     (anchor,) = net.anchors
     state = anchor.embed(images)
-    for step in steps:
-        if not isinstance(step, str):
-            state = net.view.run_block(state, step)
-            continue
-        x, layer = state.tokens, net.stitching_layers[step]
-        if step.startswith('skip'):
-            x = x @ layer.weight.T + layer.bias
-        else:
-            branch, units = map(int, step.split('_')[1:])
-            kept = net.unit_orders[str(branch)].index[:units]
-            h = hidden(net, branch, state)[:, :, kept].flatten(2)
-            x = x + h @ layer.weight.T + layer.bias
-        state = state._replace(tokens=x)
-    return anchor.to_feature_map(state)
+    for route in routes:
+        for step in route.split():
+            if step.isdigit():
+                state = net.view.run_block(state, int(step))
+                continue
+            x, layer = state.tokens, net.stitching_layers[step]
+            if step.startswith('skip'):
+                x = x @ layer.weight.T + layer.bias
+            else:
+                branch, units = map(int, step.split('_')[1:])
+                kept = net.unit_orders[str(branch)].index[:units]
+                h = hidden(net, branch, state)[:, :, kept].flatten(2)
+                x = x + h @ layer.weight.T + layer.bias
+            state = state._replace(tokens=x)
+        yield anchor.to_feature_map(state)
 
 
 @torch.no_grad()
@@ -96,13 +92,12 @@ def by_hand(net, steps, images):
 def test_chains_equal_branches_and_maps_one_after_the_other(build, sharing):
     net, images = build(out_indices=(1, -1)), torch.randn(2, 3, 32, 40)
     net.anchors[0].out_indices = (1, 3)
-    wanted = {0: net.anchors[0](images)}
-    for n, maps in enumerate(CHAINS.values(), start=1):
-        wanted[n] = [by_hand(net, steps, images) for steps in maps]
+    wanted = [net.anchors[0](images)]
+    wanted += [by_hand(net, routes, images) for routes in CHAINS.values()]
     with net.sharing_prefixes():
         if not sharing:
             net._prefixes = None
-        for n, maps in wanted.items():
+        for n, maps in enumerate(wanted):
             net.set_stitch(n)
             for found, by_us in zip(net(images), maps, strict=True):
                 close = found.allclose(by_us, rtol=1e-4, atol=1e-5)
@@ -128,7 +123,7 @@ def test_chains_read_prefixes_of_one_order(build):
     found = [torch.zeros(())]
     for change in changes:
         change()
-        wanted = by_hand(net, [0, 1, 2, 'narrow1_3_20', *range(4, 9)], images)
+        (wanted,) = by_hand(net, ['0 1 2 narrow1_3_20 4 5 6 7 8'], images)
         for stitch in (1, 2):
             net.set_stitch(stitch)
             (each,) = net(images)

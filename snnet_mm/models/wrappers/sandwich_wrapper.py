@@ -20,9 +20,9 @@ SLOWEST, FASTEST = 'slowest.', 'fastest.'
 class SandwichWrapper(ModelWrapper):
     """A model that trains several stitches in every iteration.
 
-    The slowest anchor runs first and learns from the ground truth alone. Its detached
-    logits teach the others (in-place distillation; SN-Netv1, supplement D). Losses are
-    named ``slowest.*``, ``fastest.*``, ``stitch0.*`` and so on. Memory grows with every
+    The slowest anchor runs first and learns from the ground truth alone. Its logits
+    teach the others (in-place distillation; SN-Netv1, supplement D). Losses are named
+    ``slowest.*``, ``fastest.*``, ``stitch0.*`` and so on. Memory grows with every
     stitch, as all share one backward pass.
 
     Args:
@@ -43,11 +43,10 @@ class SandwichWrapper(ModelWrapper):
         data_preprocessor: dict | None = None,
     ) -> None:
         find_stitched_backbone(self)
-        self._distillation = None
+        self._distillation, self._logits_from = None, logits_from
         if labels is not None:
             self._distillation = Distillation(labels, alpha)
             find_head(self, logits_from)
-        self._logits_from = logits_from
         self.roles: dict[str, Stitch] = {}
 
     def on_stitches(self, stitches: Sequence[Stitch]) -> dict[str, Stitch]:
@@ -56,8 +55,8 @@ class SandwichWrapper(ModelWrapper):
         drawn = {s.id: s for s in stitches}
         present = [i for i in anchors if i in drawn]
         wanted = f"one of the anchors {anchors} and others, as in 'SandwichSampler'"
-        fits = present and len(drawn) > 1
-        check(fits, 'default_hooks.stitch_sampling.sampler', sorted(drawn), wanted)
+        fits, key = present and len(drawn) > 1, 'default_hooks.stitch_sampling.sampler'
+        check(fits, key, sorted(drawn), wanted)
         self.roles = {SLOWEST: drawn.pop(present[-1])}
         if len(present) > 1:
             self.roles[FASTEST] = drawn.pop(present[0])

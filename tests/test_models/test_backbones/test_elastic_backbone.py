@@ -11,7 +11,6 @@ from mmengine.config import Config
 from mmengine.model import BaseModel
 from mmengine.registry import MODELS
 from staged_anchors import disturb
-from states import states_of
 
 from snnet_mm.anchors import BranchView
 from snnet_mm.costs import cost_table
@@ -202,13 +201,6 @@ def test_a_stitch_alone_drops_kept_biases(randomise):
     (found,), (wanted,) = anchor.eval()(images), deepcopy(anchor).train().eval()(images)
     assert torch.equal(found, wanted)
     assert (found - before).abs().max() > 0.01
-
-
-@torch.no_grad()
-def test_out_end_is_the_final_state_of_the_network(build):
-    net, images = build(out='end'), torch.randn(2, 3, 32, 32)
-    wanted = states_of(net.anchors[0], images)[-1].tokens
-    assert torch.equal(net(images).tokens, wanted)
 
 
 @pytest.mark.parametrize(

@@ -44,17 +44,6 @@ def test_weights_know_their_space_however_they_are_loaded(build_snnet, strict):
         build().load_state_dict(weights, strict=strict)
 
 
-def test_fewer_stitches_have_the_weights_of_all(build_snnet):
-    net, fewer = build_snnet().eval(), build_snnet(stitch_ids=[2, 8]).eval()
-    fewer.load_state_dict(net.state_dict(), strict=False)
-    images = torch.randn(1, 3, 32, 32)
-    for each in (net, fewer):
-        each.set_stitch(8)
-    assert torch.equal(net(images)[0], fewer(images)[0])
-    with pytest.raises(ValueError, match='Stitch 3 is unknown in the weights'):
-        net.load_state_dict(fewer.state_dict(), strict=False)
-
-
 def swin(depth, stages=(0, 1)):
     sizes = dict(embed_dims=8, depths=(depth, depth), num_heads=(1, 1), strides=(4, 2))
     net = dict(type='mmseg.SwinTransformer', window_size=4, out_indices=stages)

@@ -18,8 +18,8 @@ VITDET_NORM = dict(type='MapLayerNorm')
 class MapLayerNorm(nn.LayerNorm):
     """Layer norm over the channels at each position of a map.
 
-    Selected in mm configs by ``norm_cfg=dict(type='MapLayerNorm')``. ViTDet uses it in
-    its pyramid and heads. Unlike batch norm, it does not mix statistics of stitches.
+    Selected in mm configs by ``norm_cfg=dict(type='MapLayerNorm')``. Unlike batch norm,
+    it does not mix statistics of stitches.
     """
 
     def __init__(self, num_channels: int, eps: float = 1e-6) -> None:
@@ -37,12 +37,9 @@ class MapLayerNorm(nn.LayerNorm):
 class NormPerMap(BaseModule):
     """Layer norms between a backbone and a dense head, one per map.
 
-    In mmseg and mmdet, Swin has them after its stages. They may precede another neck:
-    ``neck=[dict(type='NormPerMap', ...), dict(type='FPN', ...)]``.
-
-    Args:
-        in_channels: Channels of every map.
-        norm_cfg: Config of the norms.
+    In mmseg and mmdet, Swin has them after its stages. ``in_channels`` are those of
+    every map. Another neck may follow: ``neck=[dict(type='NormPerMap', ...),
+    dict(type='FPN', ...)]``.
     """
 
     def __init__(
@@ -89,13 +86,11 @@ class SimpleFeaturePyramid(BaseModule):
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(init_cfg)
-        self.in_channels = in_channels
-        self.strides = tuple(strides)
-        first = self.strides[0] if strides else 0
-        doubled = all(s == first * 2**i for i, s in enumerate(self.strides))
+        self.in_channels, self.strides = in_channels, tuple(strides)
+        first = next(iter(strides), 0)
+        doubled = all(s == first * 2**i for i, s in enumerate(strides))
         # The first level doubles the map's stride, keeps it or halves it repeatedly.
-        steps = 2 * in_stride / first if first > 0 else 0
-        reached = steps >= 1 and math.log2(steps).is_integer()
+        reached = first in [2 * in_stride / 2**i for i in range(16)]
         wanted = f'strides that double, from {2 * in_stride} divided by a power of two'
         check(doubled and reached, 'neck.strides', self.strides, wanted)
         self.levels = nn.ModuleList(

@@ -1,7 +1,7 @@
 """Conversion of checkpoints of the authors' released code to our key names."""
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations, pairwise
 
@@ -48,14 +48,12 @@ Weights = dict[str, Tensor]
 def convert_ziplab(state_dict: Mapping[str, Tensor]) -> Weights:
     """Rename weights of the authors' SN-Netv1 or SN-Netv2 to our names.
 
-    They then fit a backbone, a segmentor with the prefix ``backbone.``, or, from the
-    authors' classifier, our classifier with a ``StitchedClsHead``. Networks with stages
-    require ``share_layers=True``. If the weights determine the stitching space, its
-    record is added. Sliding windows are recognised with ``kernel=2, stride=1`` only.
+    They then fit a backbone, a segmentor, or a classifier with a ``StitchedClsHead``.
+    Networks with stages require ``share_layers=True``. If the weights determine the
+    stitching space, with ``kernel=2, stride=1`` only, its record is added.
     """
     prefix = 'backbone.' if any(k.startswith('backbone.') for k in state_dict) else ''
-    converted, layers = {}, {}
-    anchors: dict[int, Weights] = {}
+    converted, layers, anchors = {}, {}, defaultdict(dict)
     for key, value in state_dict.items():
         name = key.removeprefix(prefix)
         if found := re.match(r'anchors\.(\d+)\.(.+)', name):
@@ -63,7 +61,7 @@ def convert_ziplab(state_dict: Mapping[str, Tensor]) -> Weights:
             if _CLASSIFIER.match(name):
                 converted[f'head.anchor_heads.{a}.{rename(name, _HEAD)}'] = value
             elif not _DERIVED.search(name):
-                anchors.setdefault(a, {})[name] = value
+                anchors[a][name] = value
         elif found := re.match(r'stitch_layers\.([\d.]+)\.transform\.(.+)', name):
             place = tuple(map(int, found[1].split('.')))
             layers[place, found[2]] = value
@@ -73,8 +71,8 @@ def convert_ziplab(state_dict: Mapping[str, Tensor]) -> Weights:
     check(anchors and layers, 'src', list(state_dict)[:3], wanted)
     ours = 'backbone.' if any(k.startswith('head.anch') for k in converted) else prefix
     depths = []
-    for a, weights in sorted(anchors.items()):
-        of_stages, weights = _convert_anchor(weights)
+    for a in sorted(anchors):
+        of_stages, weights = _convert_anchor(anchors[a])
         depths.append(of_stages)
         converted |= {f'{ours}anchors.{a}.{k}': v for k, v in weights.items()}
     # ResNets are stitched from the second stage on.

@@ -18,10 +18,9 @@ class ChainAnchor(Anchor):
     """A network without what one chain of its branches does not run.
 
     It computes what an :class:`ElasticBackbone` computes with this chain, is trained
-    like any backbone, and can be an anchor of a stitched backbone. Its blocks are those
-    of the network. If a gap ends after a later block, the state after a block is still
-    that before the gap. :func:`snnet_mm.exports.single_stitch_config` writes the
-    config.
+    like any backbone, and can be an anchor of a stitched backbone. If a gap ends after
+    a later block, the state after a block is that before the gap.
+    :func:`snnet_mm.exports.single_stitch_config` writes the config.
 
     Args:
         net: Config of the network, an anchor.
@@ -29,16 +28,6 @@ class ChainAnchor(Anchor):
         stitching_layer: Config of the maps of gaps, without widths.
         out_indices, with_cls, out: See :class:`Anchor`. Default: the network's.
         kept_blocks, embedding, init_cfg: See :class:`Anchor`.
-
-    Examples:
-        >>> net = dict(
-        ...     type='PlainViT',
-        ...     arch=dict(embed_dims=32, depth=2, num_heads=4),
-        ...     img_size=32,
-        ... )
-        >>> anchor = ChainAnchor(net, '0:4/64 1:0/0')
-        >>> anchor.depth, list(anchor.layers)
-        (2, ['1', '3'])
     """
 
     def __init__(
@@ -54,18 +43,12 @@ class ChainAnchor(Anchor):
         init_cfg: dict | None = None,
     ) -> None:
         net = MODELS.build(dict(net, embedding=embedding))
-        super().__init__(
-            net.block_dims,
-            net.block_strides,
-            net.num_prefix,
-            net.has_cls,
-            out_indices=net.out_indices if out_indices is None else out_indices,
-            with_cls=net.with_cls if with_cls is None else with_cls,
-            out=net.out if out is None else out,
-            kept_blocks=kept_blocks,
-            embedding=embedding,
-            init_cfg=init_cfg,
-        )
+        outputs = dict(out_indices=out_indices, with_cls=with_cls, out=out)
+        for name, value in outputs.items():
+            outputs[name] = getattr(net, name) if value is None else value
+        kept = dict(kept_blocks=kept_blocks, embedding=embedding, init_cfg=init_cfg)
+        sizes = net.block_dims, net.block_strides, net.num_prefix, net.has_cls
+        super().__init__(*sizes, **outputs, **kept)
         self.net, self.view = net, BranchView(net)
         self.outputs_prefix = net.outputs_prefix
         self.has_output_layers = net.has_output_layers

@@ -18,15 +18,14 @@ class ElasticBackbone(StitchedBackbone):
     """A network, and chains that skip or narrow some of its residual branches.
 
     An affine map replaces each gap, a run of skipped branches, and a
-    :class:`NarrowBranch` each branch with some of its hidden units. The network itself,
-    stitch 0, is unchanged. :func:`snnet_mm.make_elastic` selects chains and fits them.
+    :class:`NarrowBranch` each branch with some of its hidden units. Maps of gaps have a
+    separate map of prefix tokens if heads may read these. The network itself, stitch 0,
+    is unchanged. :func:`snnet_mm.make_elastic` selects chains and fits them.
 
     Args:
         anchors: The network or its config, in a list of one.
         chains: Plans of the chains in order of decreasing cost, such as ``'0:3/768
             1:0/768'``: the heads and neurons of every block that is not whole.
-        stitching_layer: Config of the maps of gaps, without widths. Default: affine
-            layers, which map prefix tokens separately if heads may read them.
         out_indices: Blocks whose maps are returned. Default: the network's own.
         stitch_ids: Stitches to keep besides the network. Default: all.
         out, **kwargs: See :class:`StitchedBackbone`.
@@ -46,7 +45,6 @@ class ElasticBackbone(StitchedBackbone):
         self,
         anchors: Sequence[dict | Anchor],
         chains: Sequence[str],
-        stitching_layer: dict | None = None,
         out: str = 'maps',
         out_indices: Sequence[int] | None = None,
         stitch_ids: Collection[int] | None = None,
@@ -59,17 +57,14 @@ class ElasticBackbone(StitchedBackbone):
         out_indices = anchor.out_indices if out_indices is None else out_indices
         read = {i % anchor.depth for i in out_indices} if out == 'maps' else ()
         space = space_of_chains(self.view, chains, read, stitch_ids)
-        self._map = stitching_layer or dict(type='StitchingLayer')
-        reads_prefix = out == 'end' or anchor.outputs_prefix
-        if stitching_layer is None and reads_prefix and anchor.num_prefix:
-            number = anchor.num_prefix
-            self._map = dict(type='PrefixStitchingLayer', num_prefix=number)
-        self._orders = {
-            step: UnitOrder(self.view.widths[step])
-            for step, _ in sorted(space.narrow.values())
-        }
-        more = dict(kwargs, out=out, out_indices=out_indices)
-        super().__init__(anchors, space, self._map, **more)
+        self._gap = dict(type='StitchingLayer')
+        if anchor.num_prefix and (out == 'end' or anchor.outputs_prefix):
+            self._gap = dict(type='PrefixStitchingLayer', num_prefix=anchor.num_prefix)
+        steps = sorted({step for step, _ in space.narrow.values()})
+        self._orders = {step: UnitOrder(self.view.widths[step]) for step in steps}
+        super().__init__(
+            anchors, space, self._gap, out=out, out_indices=out_indices, **kwargs
+        )
         named = {str(step): order for step, order in self._orders.items()}
         self.unit_orders = nn.ModuleDict(named)
 
@@ -93,30 +88,24 @@ class ElasticBackbone(StitchedBackbone):
 
     def gap_layer(self, in_dim: int, out_dim: int) -> nn.Module:
         """Return a new map of a gap between two widths."""
-        return MODELS.build(dict(self._map, in_dim=in_dim, out_dim=out_dim))
+        return MODELS.build(dict(self._gap, in_dim=in_dim, out_dim=out_dim))
 
     def exported_config(self, stitch: Stitch, net: Mapping) -> dict:
-        """Return the config of the :class:`ChainAnchor` of a stitch.
-
-        ``net`` is the config of the network.
-        """
+        """Return the config of a stitch alone; ``net`` is that of the network."""
         outputs = dict(out=self.out, with_cls=self.with_cls)
         if self.out == 'maps':
             outputs['out_indices'] = self.out_indices
         chain = self.space.describe(stitch) if stitch.layers else ''
         config = dict(type='ChainAnchor', net=net, chain=chain, **outputs)
-        for name in {*stitch.layers} - self.space.narrow.keys():
-            layer = self.stitching_layers[name].merged()
-            config['stitching_layer'] = dict(type=type(layer).__name__)
-            if layer.num_prefix:
-                config['stitching_layer']['num_prefix'] = layer.num_prefix
+        if {*stitch.layers} - self.space.narrow.keys():
+            config['stitching_layer'] = dict(self._gap)
         return config
 
     def exported_weights(self, stitch: Stitch) -> dict[str, Tensor]:
         net = self.view.anchor
         weights = {f'net.{name}': value for name, value in net.state_dict().items()}
         for name in stitch.layers:
-            layer, end = self.stitching_layers[name].merged(), self.space.layers[name]
+            layer, end = self.stitching_layers[name], self.space.layers[name]
             for key, value in layer.state_dict().items():
                 weights[f'layers.{end.target.block}.{key}'] = value
             if name in self.space.narrow:
@@ -150,18 +139,8 @@ def space_of_chains(
     ids: Collection[int] | None = None,
     key: str = 'backbone.chains',
 ) -> SkipSpace:
-    """Return the space of a network and the plans of its chains.
-
-    Args:
-        view: The network.
-        chains: See :class:`ElasticBackbone`.
-        read: Blocks whose maps are read.
-        ids: Stitches to keep besides the network. Default: all.
-        key: Config key or option of the chains, for messages.
-    """
-    blocks = view.blocks
-    plans = [
-        read_plan(text, view.widths, blocks, f'{key}[{n}]')
-        for n, text in enumerate(chains)
-    ]
-    return SkipSpace(view.widths, plans, blocks, read, view.skippable, ids, key)
+    """Return the space of a network and its chains; see :class:`SkipSpace`."""
+    widths, blocks = view.widths, view.blocks
+    named = {f'{key}[{n}]': text for n, text in enumerate(chains)}
+    plans = [read_plan(text, widths, blocks, name) for name, text in named.items()]
+    return SkipSpace(widths, plans, blocks, read, view.skippable, ids, key)

@@ -55,10 +55,10 @@ class SNNetv1(StitchedBackbone):
         check(direction in DIRECTIONS, 'backbone.direction', direction, DIRECTIONS)
         anchors = build_anchors(anchors)
         depths = [a.depth for a in anchors]
-        of_space = dict(ids=stitch_ids, maps=out == 'maps', end_maps=maps_of == 'end')
         uneven = len(set(depths)) > 1
         staged = any(len(a.stages) > 1 for a in anchors)
         staged = staged or (uneven and stages is not None)
+        of_space = dict(ids=stitch_ids, maps=out == 'maps', end_maps=maps_of == 'end')
         given = dict(kernel=kernel, stride=stride, nearest=nearest, direction=direction)
         of_stages = dict(stages=stages, share_layers=share_layers)
         default = dict(kernel=2, stride=1, nearest=True, direction='FS')
@@ -75,8 +75,8 @@ class SNNetv1(StitchedBackbone):
             wanted = f'True for anchors of depths {tuple(depths)}'
             check(nearest or len(depths) == 2, 'backbone.nearest', nearest, wanted)
             space = TwoWaySpace(depths, (direction,), **of_space)
-        more = dict(kwargs, out=out, maps_of=maps_of)
-        super().__init__(anchors, space, stitching_layer, **more)
+        kwargs |= dict(out=out, maps_of=maps_of)
+        super().__init__(anchors, space, stitching_layer, **kwargs)
 
 
 @MODELS.register_module()
@@ -108,5 +108,5 @@ class SNNetv2(StitchedBackbone):
         check(plain, 'backbone.type', 'SNNetv2', wanted)
         depths, maps = [a.depth for a in anchors], out == 'maps'
         space = TwoWaySpace(depths, kinds, stitch_ids, maps, maps_of == 'end')
-        more = dict(kwargs, out=out, maps_of=maps_of)
-        super().__init__(anchors, space, stitching_layer, **more)
+        kwargs |= dict(out=out, maps_of=maps_of)
+        super().__init__(anchors, space, stitching_layer, **kwargs)

@@ -18,9 +18,6 @@ class StitchPlugin(nn.Module, metaclass=ABCMeta):
     Names of a stitch's parameters begin with its id. Blocks are changed during the
     backbone's forward, and again while a block is recomputed for its gradient
     (``with_cp``), as other stitches may have run since.
-
-    Args:
-        backbone: The backbone.
     """
 
     shares_prefixes = False  # stitches have no states in common
@@ -44,9 +41,7 @@ class StitchPlugin(nn.Module, metaclass=ABCMeta):
     ) -> dict[str, Tensor]:
         """Return the backbone weights, by name, that differ in an exported stitch.
 
-        Args:
-            stitch: The stitch.
-            weights: All weights of the backbone by name, low-rank updates merged.
+        ``weights`` are all weights of the backbone by name, low-rank updates merged.
         """
 
     @abstractmethod
@@ -78,5 +73,5 @@ class StitchPlugin(nn.Module, metaclass=ABCMeta):
         self._apply_to(stitch)
         try:
             yield
-        finally:
+        finally:  # torch ends a recomputation early by an exception
             self._undo(stitch)

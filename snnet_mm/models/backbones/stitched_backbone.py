@@ -66,6 +66,7 @@ class StitchedBackbone(BaseModule):
     input_size: tuple[int, int] | None = None
     # Base class of the stitching layers that this kind of backbone accepts.
     layer_class: type[nn.Module] = StitchingLayer
+    active_stitch: Stitch  # the one that ``forward`` runs
 
     def __init__(
         self,
@@ -91,7 +92,7 @@ class StitchedBackbone(BaseModule):
         for a in self.map_anchors if out == 'maps' else ():
             # Raises if there is no source.
             sources = [space.map_sources(block, a) for block in self.out_indices]
-            own = tuple(s[0][0].block for s in sources)
+            own = tuple(places[0][0].block for places in sources)
             wanted = self.runners[a].out_indices
             fits = own == wanted or not anchors[a].has_output_layers
             allowed = f'{wanted}, the last blocks of stages in net.out_indices'
@@ -115,14 +116,9 @@ class StitchedBackbone(BaseModule):
         """The anchors, as routes run them step by step."""
         return self.anchors
 
-    @property
-    def active_stitch(self) -> Stitch:
-        """The stitch that ``forward`` runs."""
-        return self._active_stitch
-
     def set_stitch(self, stitch_id: int) -> None:
         """Activate a stitch; in models use :func:`~snnet_mm.models.set_stitch`."""
-        self._active_stitch = self.space[stitch_id]
+        self.active_stitch = self.space[stitch_id]
         if self._prefixes is not None:
             self._prefixes.rewind()
 
@@ -142,27 +138,20 @@ class StitchedBackbone(BaseModule):
         return {}
 
     def width_at(self, position: Position) -> int:
-        """Return the width of the activations at a position."""
+        """Return the number of channels at a position."""
         return self.runners[position.anchor].block_dims[max(position.block, 0)]
 
     def forward(self, images: Tensor) -> tuple[BackboneMap | None, ...] | TokenState:
         """Run the active stitch on images ``(B, 3, H, W)``.
 
         Returns:
-            With ``out='maps'``, one map ``(B, C, h, w)`` per out index, or one pair of
-            a map and a cls token ``(B, C)``; ``maps_of`` specifies the anchor whose
-            width they have. With ``out='end'``, the end anchor's final state.
+            With ``out='maps'``, a map ``(B, C, h, w)`` per out index, or a pair of a
+            map and a cls token ``(B, C)``. With ``out='end'``, the final state.
         """
-        stitch, kept = self.active_stitch, None
-        (height, width), size = images.shape[-2:], self.input_size
-        if size not in (None, (height, width)):
-            allowed = f'up to {height}x{width}, the size of the images; for more, '
-            allowed += 'raise the scale in the test pipeline'
-            check(size[0] <= height and size[1] <= width, 'sizes', size, allowed)
-            images = F.interpolate(images, size, mode='bilinear', antialias=True)
-        taps = {
-            j: self.map_source(stitch, self.out_indices[j]) for j in self.wanted_maps()
-        }
+        stitch, images = self.active_stitch, self._resized(images)
+        blocks = {j: self.out_indices[j] for j in self.wanted_maps()}
+        taps = {j: self.map_source(stitch, block) for j, block in blocks.items()}
+        kept = None
         if self._prefixes is not None and not self.training:
             kept = self._prefixes.states(images, stitch.steps)
         parts = self.runners, self.stitching_layers
@@ -170,10 +159,19 @@ class StitchedBackbone(BaseModule):
         if self.out == 'end':
             return end
         maps: list[BackboneMap | None] = [None] * len(self.out_indices)
+        anchor = self.anchors[self.map_anchor(stitch)]
         for j, tap in taps.items():
-            anchor = self.anchors[self.map_anchor(stitch)]
             maps[j] = anchor.to_output(states[tap], self.with_cls, j)
         return tuple(maps)
+
+    def _resized(self, images: Tensor) -> Tensor:
+        (height, width), size = images.shape[-2:], self.input_size
+        if size in (None, (height, width)):
+            return images
+        allowed = f'up to {height}x{width}, the size of the images; for more, '
+        allowed += 'raise the scale in the test pipeline'
+        check(size[0] <= height and size[1] <= width, 'sizes', size, allowed)
+        return F.interpolate(images, size, mode='bilinear', antialias=True)
 
     @contextmanager
     def sharing_prefixes(self) -> Iterator[None]:
@@ -240,32 +238,26 @@ class StitchedBackbone(BaseModule):
 
     def _load_from_state_dict(self, state_dict: Mapping, prefix: str, *args) -> None:
         super()._load_from_state_dict(state_dict, prefix, *args)
-        _, _, missing_keys, *_ = args
-        if prefix + SPACE_RECORD in missing_keys:
-            missing_keys.remove(prefix + SPACE_RECORD)
+        _, _, missing, *_ = args  # older weights have no record
+        missing[:] = [key for key in missing if key != prefix + SPACE_RECORD]
 
     def _build_layers(self, config: dict) -> nn.ModuleDict:
-        wanted = f'for a {type(self).__name__}, a dict with the type '
-        wanted += self.layer_class.__name__
-        kind = config.get('type') if isinstance(config, dict) else None
-        kind = MODELS.get(kind) if isinstance(kind, str) else kind
-        fits = isinstance(kind, type) and issubclass(kind, self.layer_class)
-        check(fits, 'backbone.stitching_layer', config, wanted)
         for name, joints in self.space.joints.items():
             widths = {tuple(map(self.width_at, joint)) for joint in joints}
             wanted = f'False, as {name} would join blocks of several widths'
             check(len(widths) == 1, 'backbone.share_layers', sorted(widths), wanted)
-        return nn.ModuleDict(
-            {
-                name: self.build_layer(name, spec, config)
-                for name, spec in self.space.layers.items()
-            }
-        )
+        kind = config.get('type') if isinstance(config, dict) else None
+        kind = MODELS.get(kind) if isinstance(kind, str) else kind
+        fits = isinstance(kind, type) and issubclass(kind, self.layer_class)
+        wanted = f'a dict with the type {self.layer_class.__name__}'
+        check(fits, 'backbone.stitching_layer', config, wanted)
+        layers = self.space.layers.items()
+        return nn.ModuleDict({n: self.build_layer(n, at, config) for n, at in layers})
 
 
 def build_anchors(anchors: Sequence[dict | Anchor]) -> list[Anchor]:
     """Build anchors from configs; raise if their tokens do not correspond."""
-    listed = isinstance(anchors, Sequence | ModuleList) and not isinstance(anchors, str)
+    listed = isinstance(anchors, Sequence | ModuleList)
     fits = listed and all(isinstance(a, dict | Anchor) for a in anchors)
     wanted = 'a list of the configs of anchors, fast -> slow'
     check(fits, 'backbone.anchors', anchors, wanted)

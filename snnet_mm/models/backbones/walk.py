@@ -23,10 +23,9 @@ def walk(
 ) -> tuple[TokenState, dict[Tap, TokenState]]:
     """Run a route on images ``(B, 3, H, W)``; return the final and the tapped states.
 
-    ``layers`` are stitching layers by name; no layer maps the same state twice.
-    ``steps`` are the steps of a :class:`Stitch`, and ``taps`` lie on its route.
-    ``kept`` contains states of a route with the same first steps; the walk adds all
-    states of this route to it.
+    ``layers`` are stitching layers by name. ``steps`` are those of a :class:`Stitch`,
+    and ``taps`` lie on its route. ``kept`` contains states of a route with the same
+    first steps; the walk adds all states of this route.
     """
     states = {} if kept is None else kept
     places = accumulate(steps, lambda a, b: a if isinstance(b, str) else b)

@@ -35,9 +35,8 @@ class LeastSquares:
         ridge: Relative increase of each diagonal entry except the bias entry, so that
             too few tokens or dependent channels still yield a finite map.
         device: Device of the activations.
-        exact: Whether to multiply in float64. Otherwise, products of some thousand
-            tokens are taken in the activations' own precision: twice as fast, for
-            ridges well above their rounding.
+        exact: Whether to multiply in float64. Float32 is twice as fast, for ridges well
+            above its rounding.
     """
 
     def __init__(
@@ -49,7 +48,7 @@ class LeastSquares:
         device: torch.device | str | None = None,
         exact: bool = True,
     ) -> None:
-        self.x_dim, self.y_dim, self.ridge, self.exact = x_dim, y_dim, ridge, exact
+        self.x_dim, self.ridge, self.exact = x_dim, ridge, exact
         sizes = [(x_dim, x_dim), (x_dim, y_dim), (y_dim, y_dim)][: 2 + both_ways]
         # Allocated here, so that a rank without images can still all-reduce.
         self._sums = [
@@ -63,18 +62,20 @@ class LeastSquares:
         ``weights`` ``(...)`` of their squared errors are 1 by default.
         """
         dtype = torch.float64 if self.exact else torch.float32
-        x, y = _augment(x, self.x_dim, dtype), _augment(y, self.y_dim, dtype)
-        size = len(x) if self.exact else PIECE
-        parts = [x.split(size), y.split(size)]
+        x, y = (
+            torch.cat([z, z.new_ones(len(z), 1)], dim=1)
+            for z in (x.flatten(0, -2).to(dtype), y.flatten(0, -2).to(dtype))
+        )
+        weighted = x, y
         if weights is not None:
-            parts.append(weights.reshape(-1, 1).to(x).split(size))
-        for piece, of_y, *weighing in zip(*parts, strict=True):
-            left = piece * weighing[0] if weighing else piece
-            _add_triangle(self._sums[0], left, piece)
-            self._sums[1] += left.T @ of_y
+            weighted = [z * weights.reshape(-1, 1).to(z) for z in (x, y)]
+        size = len(x) if self.exact else PIECE
+        parts = (z.split(size) for z in (x, y, *weighted))
+        for a, b, left, of_y in zip(*parts, strict=True):
+            _add_triangle(self._sums[0], left, a)
+            self._sums[1] += left.T @ b
             if len(self._sums) > 2:
-                left = of_y * weighing[0] if weighing else of_y
-                _add_triangle(self._sums[2], left, of_y)
+                _add_triangle(self._sums[2], of_y, b)
 
     def all_reduce(self) -> None:
         """Add the sums of all ranks, if there are several."""
@@ -83,18 +84,9 @@ class LeastSquares:
                 dist.all_reduce(total)
 
     @property
-    def num_seen(self) -> int:
-        """Number of activation pairs, or the sum of their weights, rounded down.
-
-        It is the product of the columns of ones.
-        """
-        return int(self._sums[0][-1, -1])
-
-    @property
     def sums(self) -> tuple[Tensor, Tensor, Tensor]:
         """``X'X``, ``X'Y`` and ``Y'Y`` of a fit both ways, with the columns of ones."""
-        xx, xy, yy = self._seen()
-        return xx, xy, yy
+        return tuple(self._seen())
 
     def x_to_y(self, channels: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return weight ``(y_dim, x_dim)`` and bias ``(y_dim,)`` from x to y.
@@ -124,15 +116,16 @@ class LeastSquares:
         gram = xx[:-1, :-1] - number * mean.outer(mean)
         cross = left[:-1] - mean.outer(left[-1])
         rounding = 1e-8 * xx.diagonal()[:-1].mean()  # far above the sums' rounding
-        guard = PREFIX_RIDGE * torch.maximum(gram.diagonal().mean(), rounding)
-        guard = guard.clamp(min=1e-30)
+        variance = torch.maximum(gram.diagonal().mean(), rounding)
+        guard = (PREFIX_RIDGE * variance).clamp(min=1e-30)
         more = torch.linalg.solve(gram + guard * torch.eye(len(gram)).to(gram), cross)
         return more.T, left[-1] / number - mean @ more
 
     def _seen(self) -> list[Tensor]:
         # Checked after all-reducing: a rank that raises earlier would block the others.
         wanted = 'images to fit the stitching layers to'
-        check(self.num_seen, 'train_dataloader.dataset', self.num_seen, wanted)
+        number = int(self._sums[0][-1, -1])  # or the sum of the weights
+        check(number, 'train_dataloader.dataset', number, wanted)
         finite = all(total.isfinite().all() for total in self._sums)
         wanted = 'weights and images that give finite activations'
         check(finite, 'anchors.init_cfg, checkpoint', 'weights of the anchors', wanted)
@@ -145,10 +138,6 @@ class LayerFit:
 
     Prefix tokens are few. If they have a separate map, only its difference from the map
     of all tokens is fitted, with a ridge of ``PREFIX_RIDGE`` times their variance.
-
-    Args:
-        layer: The layer.
-        ridge, device: See :class:`LeastSquares`.
     """
 
     def __init__(
@@ -162,31 +151,22 @@ class LayerFit:
     def update(
         self, x: TokenState, y: TokenState, weights: Tensor | None = None
     ) -> None:
-        """Add the states before and after the gap, with weights ``(B, N)`` of tokens.
-
-        Weights apply to the map of all tokens.
-        """
+        """Add the states around the layer, with weights ``(B, N)`` of the tokens."""
         self._all.update(*self.layer.pair(x, y), weights)
         if number := self.layer.num_prefix:
             self._prefix.update(x.tokens[:, :number], y.tokens[:, :number])
 
     def all_reduce(self) -> None:
-        """Add the sums of all ranks, if there are several."""
+        """See :meth:`LeastSquares.all_reduce`."""
         self._all.all_reduce()
         self._prefix.all_reduce()
 
     def set_maps(self) -> None:
         """Set the layer's maps to the fitted ones."""
-        weight, bias = self._all.x_to_y()
-        self.layer.set_map(weight, bias)
+        fitted = self._all.x_to_y()
         if self.layer.num_prefix:
-            more, offset = self._prefix.difference_from(weight, bias)
-            self.layer.set_prefix_map(weight + more, bias + offset)
-
-
-def _augment(x: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
-    x = x.reshape(-1, dim).to(dtype)
-    return torch.cat([x, x.new_ones(len(x), 1)], dim=1)
+            fitted += self._prefix.difference_from(*fitted)
+        self.layer.set_map(*fitted)
 
 
 def _add_triangle(total: Tensor, a: Tensor, b: Tensor) -> None:
@@ -231,11 +211,10 @@ def fit_stitching_layers(
     """Set every stitching layer to its least-squares map (SN-Netv2, equation 2).
 
     A layer with several joints is fitted to all of them. The anchors run in eval mode,
-    because the maps are to serve their outputs at inference: in train mode, as in the
-    authors' segmentation code, drop path would remove some branches at random from both
-    sides. ``batches`` yields this rank's preprocessed images ``(B, 3, H, W)``; it may
-    be empty if other ranks have images. All ranks obtain equal maps, or all raise.
-    Returns the number of images seen on this rank.
+    unlike in the authors' segmentation code, where drop path removes branches at random
+    from both sides. ``batches`` yields this rank's preprocessed images ``(B, 3, H,
+    W)``; it may be empty if other ranks have images. All ranks obtain equal maps, or
+    all raise. Returns the number of images seen on this rank.
     """
     for layer in backbone.stitching_layers.values():
         affine, wanted = hasattr(layer, 'set_map'), 'affine layers, or no hook'
@@ -244,25 +223,21 @@ def fit_stitching_layers(
     positions = {p for joints in fits for joint in joints for p in joint}
     training, num_images = backbone.training, 0
     backbone.eval()
-    try:
-        for images in batches:
-            with torch.autocast(images.device.type, enabled=False):
-                states = _states_at(backbone.anchors, images, positions)
-                for joints, fit in fits.items():
-                    for a, b in joints:
-                        fit.update(states[a].fitted, states[b].fitted)
-            num_images += len(images)
-    finally:
-        backbone.train(training)
+    for images in batches:
+        with torch.autocast(images.device.type, enabled=False):
+            states = _states_at(backbone.anchors, images, positions)
+            for joints, fit in fits.items():
+                for a, b in joints:
+                    fit.update(states[a].fitted, states[b].fitted)
+        num_images += len(images)
+    backbone.train(training)
     # Every rank adds its sums before any rank may raise.
     for fit in fits.values():
         fit.all_reduce()
-    maps = {
-        name: fits[js].x_to_y() if js in fits else fits[_reversed(js)].y_to_x()
-        for name, js in backbone.space.joints.items()
-    }
-    for name, weight_and_bias in maps.items():
-        backbone.stitching_layers[name].set_map(*weight_and_bias)
+    for name, joints in backbone.space.joints.items():
+        back = fits.get(_reversed(joints))
+        fitted = fits[joints].x_to_y() if joints in fits else back.y_to_x()
+        backbone.stitching_layers[name].set_map(*fitted)
     backbone.stitching_initialized.fill_(True)
     return num_images
 
@@ -285,8 +260,7 @@ def fit_in_turn(
     block once. In between, the states of all images are in a temporary folder.
 
     Args:
-        backbone: A backbone of one anchor whose stitches have layers of their own, as
-            in a :class:`SkipSpace`.
+        backbone: The :class:`ElasticBackbone`.
         batches: Preprocessed images ``(B, 3, H, W)`` of this rank, iterated once.
         ids: Stitches to fit. Default: all.
         ridge: See :class:`LeastSquares`.
@@ -305,39 +279,36 @@ def fit_in_turn(
     ends = {name: space.layers[name].target for s in stitches for name in s.layers}
     places = sorted({*ends.values()})
     left = {s.id: s.steps[1:] for s in (space[0], *stitches)}  # after the embedding
-    training = backbone.training
+    training, number = backbone.training, 0
     backbone.eval()
-    try:
-        with (
-            TemporaryDirectory(dir=folder) as states,
-            torch.autocast(device.type, enabled=False),
-        ):
-            number = 0
-            for images in batches:
-                state = anchor.embed(images)
-                for i in left:
-                    torch.save(tuple(state), f'{states}/{i}_{number}.pth')
-                number += 1
-            for done, place in enumerate(places, start=1):
-                due = {s.id: n for s in stitches for n in s.layers if ends[n] == place}
-                fits = {i: LayerFit(layers[n], ridge, device) for i, n in due.items()}
-                stops = {0: left[0].index(place) + 1}
-                stops |= {i: left[i].index(name) for i, name in due.items()}
-                for n in range(number):
-                    reached = {
-                        i: _go_on(backbone, left[i][:stop], f'{states}/{i}_{n}.pth')
-                        for i, stop in stops.items()
-                    }
-                    weights = weigh(n, reached[0]) if weigh else None
-                    for i, fit in fits.items():
-                        fit.update(reached[i], reached[0], weights)
-                left |= {i: left[i][stop:] for i, stop in stops.items()}
-                for fit in fits.values():
-                    fit.all_reduce()
-                    fit.set_maps()
-                progress(done, len(places))
-    finally:
-        backbone.train(training)
+    with (
+        TemporaryDirectory(dir=folder) as states,
+        torch.autocast(device.type, enabled=False),
+    ):
+        for images in batches:
+            state = anchor.embed(images)
+            for i in left:
+                torch.save(tuple(state), f'{states}/{i}_{number}.pth')
+            number += 1
+        for done, place in enumerate(places, start=1):
+            due = {s.id: n for s in stitches for n in s.layers if ends[n] == place}
+            fits = {i: LayerFit(layers[n], ridge, device) for i, n in due.items()}
+            stops = {0: left[0].index(place) + 1}
+            stops |= {i: left[i].index(name) for i, name in due.items()}
+            for n in range(number):
+                reached = {
+                    i: _go_on(backbone, left[i][:stop], f'{states}/{i}_{n}.pth')
+                    for i, stop in stops.items()
+                }
+                weights = weigh(n, reached[0]) if weigh else None
+                for i, fit in fits.items():
+                    fit.update(reached[i], reached[0], weights)
+            left |= {i: left[i][stop:] for i, stop in stops.items()}
+            for fit in fits.values():
+                fit.all_reduce()
+                fit.set_maps()
+            progress(done, len(places))
+    backbone.train(training)
     backbone.stitching_initialized.fill_(True)
 
 

@@ -9,13 +9,7 @@ from .stitching_layer import StitchingLayer
 
 
 class UnitOrder(nn.Module):
-    """The nested order of the hidden units of a branch.
-
-    Every narrow branch runs the first units of it, so all chains share one order.
-
-    Args:
-        units: Number of hidden units.
-    """
+    """The order of a branch's hidden units, of which every chain runs the first."""
 
     def __init__(self, units: int) -> None:
         super().__init__()
@@ -26,8 +20,8 @@ class NarrowBranch(StitchingLayer):
     """A branch with some of its hidden units, ``x + W h_K(x) + b``.
 
     The hidden units ``h_K`` are the network's own; only the output projection, ``W``
-    and ``b``, belongs to this layer. Like the map of a gap, it is fitted by least
-    squares: from ``h_K(x)`` to the state of the network after the branch, less ``x``.
+    and ``b``, belongs to this layer. It is fitted by least squares from ``h_K(x)`` to
+    the state of the network after the branch, less ``x``.
 
     Args:
         branch: The branch.
@@ -52,7 +46,6 @@ class NarrowBranch(StitchingLayer):
         return branch.hidden(state.tokens, state.grid, index, self.units)
 
     def map_state(self, state: TokenState) -> TokenState:
-        """Return the state after the branch."""
         return state._replace(tokens=state.tokens + self(self.hidden(state)))
 
     def pair(self, before: TokenState, after: TokenState) -> tuple[Tensor, Tensor]:

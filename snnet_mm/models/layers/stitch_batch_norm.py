@@ -22,13 +22,10 @@ Statistics = dict[int, dict[str, Tensor]]  # by stitch id and name in the state 
 class StitchBatchNorm(_BatchNorm):
     """A batch norm with statistics of each stitch, as slimmable networks have.
 
-    Training normalises by batches and averages ``running_mean`` and ``running_var``
-    over all stitches; see :func:`snnet_mm.evaluation.recalibrate_bn` for those of each
-    stitch. Evaluation uses those of the active stitch, or else the averages. They are
-    in the state dict, but are no buffers, which averages of models and DDP would read.
-
-    :func:`convert_batch_norms` converts norms of any class in place, by their class
-    alone, as ``torch.nn.utils.parametrize`` does.
+    Training averages ``running_mean`` and ``running_var`` over all stitches;
+    :func:`snnet_mm.evaluation.recalibrate_bn` estimates those of each stitch, which
+    evaluation uses. They are in the state dict, but are no buffers, which averages of
+    models and DDP would read. :func:`convert_batch_norms` changes the class of norms.
 
     Attributes:
         statistics: Mean and variance ``(2, C)`` by stitch id.

@@ -42,12 +42,7 @@ class StitchingLayer(nn.Linear):
 
 @MODELS.register_module()
 class PrefixStitchingLayer(StitchingLayer):
-    """Separate affine maps of patches and of prefix tokens such as the cls token.
-
-    Args:
-        in_dim, out_dim: Widths before and after the gap.
-        num_prefix: Number of prefix tokens.
-    """
+    """Separate affine maps of patches and of the ``num_prefix`` prefix tokens."""
 
     def __init__(self, in_dim: int, out_dim: int, num_prefix: int) -> None:
         super().__init__(in_dim, out_dim)
@@ -59,28 +54,29 @@ class PrefixStitchingLayer(StitchingLayer):
         return state._replace(tokens=tokens)
 
     @torch.no_grad()
-    def set_map(self, weight: Tensor, bias: Tensor) -> None:
-        """Set both maps, whose prefix tokens :meth:`set_prefix_map` may change."""
+    def set_map(
+        self,
+        weight: Tensor,
+        bias: Tensor,
+        more: Tensor | float = 0,
+        offset: Tensor | float = 0,
+    ) -> None:
+        """Set both maps; that of prefix tokens is ``more`` and ``offset`` apart."""
         super().set_map(weight, bias)
-        self.set_prefix_map(weight, bias)
+        self.prefix.weight.copy_(weight + more)
+        self.prefix.bias.copy_(bias + offset)
 
     def config(self) -> dict:
         widths = dict(in_dim=self.in_features, out_dim=self.out_features)
         return dict(type=type(self).__name__, num_prefix=self.num_prefix, **widths)
-
-    @torch.no_grad()
-    def set_prefix_map(self, weight: Tensor, bias: Tensor) -> None:
-        """Set weight ``(out_dim, in_dim)`` and bias of the prefix tokens' map."""
-        self.prefix.weight.copy_(weight)
-        self.prefix.bias.copy_(bias)
 
 
 @MODELS.register_module()
 class LoRAStitchingLayer(LowRankUpdate, StitchingLayer):
     """A frozen affine map with a trained low-rank update (SN-Netv2, section 4.3).
 
-    Before training, the layer equals its least-squares map. Compared to
-    :class:`LowRankUpdate`, equation 3 of the paper swaps the letters A and B.
+    It starts as its least-squares map. Equation 3 of the paper swaps the letters A and
+    B of :class:`LowRankUpdate`.
 
     Args:
         in_dim, out_dim: Widths of the source and target anchors.
@@ -102,11 +98,10 @@ class LoRAStitchingLayer(LowRankUpdate, StitchingLayer):
     ) -> None:
         super().__init__(in_dim, out_dim)
         if isinstance(rank, float):
-            share, width = rank, min(in_dim, out_dim)
-            whole = 0 < share <= 1 and (share * width).is_integer()
+            width = min(in_dim, out_dim)
+            whole = 0 < rank <= 1 and (rank * width).is_integer()
             wanted = f'a share up to 1 that makes a whole number of the width {width}'
-            check(whole, 'stitching_layer.rank', share, wanted)
-            rank = int(share * width)
-        alpha = rank if alpha is None else alpha
-        self.add_update(rank, alpha, 'stitching_layer.rank')
+            check(whole, 'stitching_layer.rank', rank, wanted)
+            rank = int(rank * width)
+        self.add_update(rank, rank if alpha is None else alpha, 'stitching_layer.rank')
         self.bias.requires_grad_(train_bias)

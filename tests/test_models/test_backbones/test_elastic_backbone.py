@@ -4,7 +4,6 @@ from copy import deepcopy
 
 import pytest
 import torch
-import torch.nn.functional as F
 from families import families
 from mm_backbones import PLAIN as SEG_VIT
 from mm_backbones import VIT as CLS_VIT
@@ -12,38 +11,30 @@ from mmengine.config import Config
 from mmengine.model import BaseModel
 from mmengine.registry import MODELS
 from staged_anchors import disturb
-from states import states_of
 
 from snnet_mm.anchors import BranchView
 from snnet_mm.costs import cost_table
 from snnet_mm.exports import single_stitch
 from snnet_mm.models import ElasticBackbone
-from snnet_mm.models.backbones.walk import walk
-from snnet_mm.stitching import Position, write_plan
+from snnet_mm.stitching import write_plan
 
 VIT = dict(type='PlainViT', img_size=32, patch_size=8, final_norm=True)
 VIT |= dict(arch=dict(embed_dims=8, depth=4, num_heads=2))
-# Plans; with maps of blocks 1 and 3, by hand, each as what follows the embedding. The
-# norm after the last block is step 8.
+# Plans; with the steps after the embedding up to the maps of blocks 1 and 3. The norm
+# after the last block is step 8.
 CHAINS = {
-    '0:2/9': [[0, 'narrow1_1_9', 2, 3], [0, 'narrow1_1_9', *range(2, 9)]],
+    '0:2/9': ('0 narrow1_1_9 2 3', '4 5 6 7 8'),
     # Consecutive narrow branches, and a gap before the norm.
-    '0:1/5 1:1/3 3:2/0': [
-        ['narrow2_0_1', 'narrow2_1_5', 'narrow2_2_1', 'narrow2_3_3'],
-        [
-            *('narrow2_0_1', 'narrow2_1_5', 'narrow2_2_1', 'narrow2_3_3'),
-            *(4, 5, 6, 'skip2_7to8', 8),
-        ],
-    ],
+    '0:1/5 1:1/3 3:2/0': (
+        'narrow2_0_1 narrow2_1_5 narrow2_2_1 narrow2_3_3',
+        '4 5 6 skip2_7to8 8',
+    ),
     # Two gaps side by side, and the maps of both are read.
-    '1:2/0 2:0/7 3:1/0': [
-        [0, 1, 2, 'skip3_3to4'],
-        [
-            *(0, 1, 2, 'skip3_3to4', 'skip3_4to5', 'narrow3_5_7', 'narrow3_6_1'),
-            *('skip3_7to8', 8),
-        ],
-    ],
-    '0:0/0 1:0/0 2:0/0 3:0/0': [['skip4_0to4'], ['skip4_0to4', 'skip4_4to8', 8]],
+    '1:2/0 2:0/7 3:1/0': (
+        '0 1 2 skip3_3to4',
+        'skip3_4to5 narrow3_5_7 narrow3_6_1 skip3_7to8 8',
+    ),
+    '0:0/0 1:0/0 2:0/0 3:0/0': ('skip4_0to4', 'skip4_4to8 8'),
 }
 
 
@@ -64,39 +55,35 @@ def shuffled(net):
     return net
 
 
-def attention(block, x, layer, heads):
-    """Attention of some heads by hand, with the projection of a layer."""
-    q, k, v = block.attn.qkv(block.norm1(x)).unflatten(-1, (3, 2, 4)).unbind(2)
-    found = []
-    for i in heads:
-        scores = q[:, :, i] @ k[:, :, i].transpose(1, 2) / 4**0.5
-        found.append(scores.softmax(-1) @ v[:, :, i])
-    return x + torch.cat(found, -1) @ layer.weight.T + layer.bias
+def hidden(net, branch, state):
+    """Return what enters the output projection of a whole branch, by its units."""
+    block, seen = net.anchors[0].blocks[branch // 2], []
+    last = block.mlp.fc2 if branch % 2 else block.attn.proj
+    handle = last.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    net.view.run_block(state, branch)
+    handle.remove()
+    return seen[0].unflatten(-1, (net.view.widths[branch], -1))
 
 
-def mlp(block, x, layer, neurons):
-    fc1 = block.mlp.fc1
-    hidden = F.gelu(block.norm2(x) @ fc1.weight[neurons].T + fc1.bias[neurons])
-    return x + hidden @ layer.weight.T + layer.bias
-
-
-def by_hand(net, steps, images):
+def by_hand(net, routes, images):
+    """Yield the map after each part of a route."""
     (anchor,) = net.anchors
     state = anchor.embed(images)
-    x, view = state.tokens, BranchView(anchor)
-    for step in steps:
-        if not isinstance(step, str):
-            x = view.run_block(state._replace(tokens=x), step).tokens
-            continue
-        layer = net.stitching_layers[step]
-        kind, first, units = step.split('_') if 'narrow' in step else ('skip', 0, 0)
-        if kind == 'skip':
-            x = x @ layer.weight.T + layer.bias
-            continue
-        kept = net.unit_orders[first].index[: int(units)].tolist()
-        run = mlp if int(first) % 2 else attention
-        x = run(anchor.blocks[int(first) // 2], x, layer, kept)
-    return anchor.to_feature_map(state._replace(tokens=x))
+    for route in routes:
+        for step in route.split():
+            if step.isdigit():
+                state = net.view.run_block(state, int(step))
+                continue
+            x, layer = state.tokens, net.stitching_layers[step]
+            if step.startswith('skip'):
+                x = x @ layer.weight.T + layer.bias
+            else:
+                branch, units = map(int, step.split('_')[1:])
+                kept = net.unit_orders[str(branch)].index[:units]
+                h = hidden(net, branch, state)[:, :, kept].flatten(2)
+                x = x + h @ layer.weight.T + layer.bias
+            state = state._replace(tokens=x)
+        yield anchor.to_feature_map(state)
 
 
 @torch.no_grad()
@@ -104,13 +91,12 @@ def by_hand(net, steps, images):
 def test_chains_equal_branches_and_maps_one_after_the_other(build, sharing):
     net, images = build(out_indices=(1, -1)), torch.randn(2, 3, 32, 40)
     net.anchors[0].out_indices = (1, 3)
-    wanted = {0: net.anchors[0](images)}
-    for n, maps in enumerate(CHAINS.values(), start=1):
-        wanted[n] = [by_hand(net, steps, images) for steps in maps]
+    wanted = [net.anchors[0](images)]
+    wanted += [by_hand(net, routes, images) for routes in CHAINS.values()]
     with net.sharing_prefixes():
         if not sharing:
             net._prefixes = None
-        for n, maps in wanted.items():
+        for n, maps in enumerate(wanted):
             net.set_stitch(n)
             for found, by_us in zip(net(images), maps, strict=True):
                 close = found.allclose(by_us, rtol=1e-4, atol=1e-5)
@@ -122,36 +108,27 @@ def test_chains_read_prefixes_of_one_order(build):
     """Also after the order, or weights that it sorts, have changed."""
     net, images = build(chains=['1:2/20', '1:2/10']), torch.randn(2, 3, 32, 32)
     assert list(net.unit_orders) == ['3']
-    layer, short = (
-        net.stitching_layers[f'narrow{n}_3_{k}'] for n, k in ((1, 20), (2, 10))
-    )
+    layer, short = net.stitching_layers.values()
     short.weight.copy_(layer.weight[:, :10])
     layer.weight[:, 10:] = 0
     short.bias.copy_(layer.bias)
-
-    def outputs():
-        found = []
+    order, neurons = net.unit_orders['3'].index, net.anchors[0].blocks[1].mlp.fc1
+    changes = (
+        lambda: None,
+        lambda: order.copy_(order.flip(0)),
+        lambda: neurons.weight.mul_(2),
+        lambda: (neurons.weight.data.mul_(2), net.eval()),  # as averages of weights do
+    )
+    found = [torch.zeros(())]
+    for change in changes:
+        change()
+        (wanted,) = by_hand(net, ['0 1 2 narrow1_3_20 4 5 6 7 8'], images)
         for stitch in (1, 2):
             net.set_stitch(stitch)
-            found.append(net(images)[0])
-        name = 'narrow1_3_20'
-        wanted = by_hand(net, [0, 1, 2, name, *range(4, 9)], images)
-        torch.testing.assert_close(found[0], wanted, rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
-        return found[0]
-
-    first = outputs()
-    state = net.state_dict()
-    state['unit_orders.3.index'] = net.unit_orders['3'].index.flip(0)
-    net.load_state_dict(state)
-    second = outputs()
-    assert (second - first).abs().max() > 0.01
-    net.anchors[0].blocks[1].mlp.fc1.weight.mul_(2)
-    third = outputs()
-    assert (third - second).abs().max() > 0.01
-    net.anchors[0].blocks[1].mlp.fc1.weight.data.mul_(2)  # as averages of weights do
-    net.eval()
-    assert (outputs() - third).abs().max() > 0.01
+            (each,) = net(images)
+            torch.testing.assert_close(each, wanted, rtol=1e-4, atol=1e-5)
+        assert (each - found[-1]).abs().max() > 0.01
+        found.append(each)
 
 
 @MODELS.register_module(force=True)
@@ -164,19 +141,6 @@ class Alone(BaseModel):
 
     def forward(self, inputs, data_samples=None, mode='tensor'):
         return self.backbone(inputs)
-
-
-def where_block_ends(net, block):
-    """Return the tap of the last step of a route that belongs to a block."""
-    here, found = Position(0, -1), None
-    for step in net.space[1].steps:
-        layer = step if isinstance(step, str) else None
-        end = net.space.layers[step].target if layer else step
-        if end.block >= 0 and net.view.units[end.block].block > block:
-            break
-        here = here if layer else step
-        found = here, layer
-    return found
 
 
 def leaves(output):
@@ -218,15 +182,8 @@ def test_every_family_is_itself_at_stitch_0_and_small_as_one_stitch(anchor):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
         assert not torch.equal(b, c)
     assert sum(p.numel() for p in single.parameters()) == cost.params
-    anchor = single.backbone
     ends = {str(net.space.layers[k].target.block) for k in net.space[1].layers}
-    assert {*anchor.layers.keys()} == ends
-    taps = {i: where_block_ends(net, i) for i in range(anchor.depth)}
-    steps = net.space[1].steps
-    _, states = walk(net.runners, net.stitching_layers, steps, images, taps.values())
-    for i, state in enumerate(states_of(anchor, images)):
-        wanted = states[taps[i]].tokens
-        torch.testing.assert_close(state.tokens, wanted, rtol=1e-4, atol=1e-5)
+    assert {*single.backbone.layers} == ends
     _, same = single_stitch(cfg, model, 0)
     for a, b in zip(leaves(same(images)), whole, strict=True):
         assert torch.equal(a, b)
@@ -235,41 +192,15 @@ def test_every_family_is_itself_at_stitch_0_and_small_as_one_stitch(anchor):
 @torch.no_grad()
 def test_a_stitch_alone_drops_kept_biases(randomise):
     """After changes that only averages of weights make, which no version counts."""
-    anchor = VIT | dict(rel_pos_bias=True)
-    backbone = dict(type='ElasticBackbone', anchors=[anchor], chains=['1:1/32'])
-    cfg = Config(dict(model=dict(type='Alone', backbone=backbone)))
-    model, images = randomise(MODELS.build(cfg.model)), torch.randn(2, 3, 32, 32)
-    _, single = single_stitch(cfg, model.eval(), 1)
-    (before,) = single(images)
-    for block in single.backbone.net.blocks:
+    net = VIT | dict(rel_pos_bias=True)
+    anchor = randomise(MODELS.build(CHAIN | dict(net=net, chain='1:1/32')))
+    images = torch.randn(2, 3, 32, 32)
+    (before,) = anchor.eval()(images)
+    for block in anchor.net.blocks:
         block.attn.rel_pos_bias.table.data.mul_(5)
-    single.eval()
-    (found,), (wanted,) = single(images), deepcopy(single).train().eval()(images)
+    (found,), (wanted,) = anchor.eval()(images), deepcopy(anchor).train().eval()(images)
     assert torch.equal(found, wanted)
     assert (found - before).abs().max() > 0.01
-    name = 'blocks.1.attn.rel_pos_bias.table'
-    assert single.backbone.net.get_parameter(name).shape[1] == 1
-
-
-@torch.no_grad()
-def test_out_end_is_the_final_state_of_the_network(build):
-    net, images = build(out='end'), torch.randn(2, 3, 32, 32)
-    wanted = states_of(net.anchors[0], images)[-1].tokens
-    assert torch.equal(net(images).tokens, wanted)
-
-
-def test_blocks_that_lead_into_a_stage_stay(build):
-    pytest.importorskip('mmseg.models')
-    resnet = dict(type='mmseg.ResNet', depth=18, base_channels=4, stem_channels=4)
-    net = dict(type='MMResNet', net=resnet)
-    assert build(net, ['1:0 3:0']).space[1].layers == ('skip1_1to2', 'skip1_3to4')
-    for chain, message in (
-        ('0:0', r'all of blocks \[0\], which change'),
-        ('1:0 2:0', r'all of blocks \[2\], which change'),
-        ('1:2', r"chains\[0\]='1:2' is .*1:0 or 1 \(the block"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            build(net, [chain])
 
 
 @pytest.mark.parametrize(

@@ -8,19 +8,16 @@ import torch
 from states import states_on_route
 
 from snnet_mm.models import SNNetv1, SNNetv2
-from snnet_mm.stitching import TwoWaySpace
 
 OUT_INDICES = (6, 0, 2, 3)
 IMAGES = (2, 3, 16, 24)
 WIDTHS = (8, 12, 16, 20)
+WINDOWS = dict(window_size=2, global_blocks=(1,), decomposed_rel_pos=True)
 ANCHORS = {
     'cls': dict(),
     'bias': dict(rel_pos_bias=True, final_norm=True, layer_scale_init=None),
     'registers': dict(num_registers=2, pos_embed_prefix=True),
-    'no prefix': dict(cls_token=False),
-    'windows': dict(
-        cls_token=False, window_size=2, global_blocks=(1,), decomposed_rel_pos=True
-    ),
+    'windows': dict(cls_token=False) | WINDOWS,
 }
 
 
@@ -47,7 +44,20 @@ def maps_by_hand(net, stitch, images):
     return list(zip(maps, [x[:, 0] for x in tokens], strict=True))
 
 
-def check_every_route(net, images):
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ('depths', 'anchor', 'maps_of'),
+    [
+        *product([(3, 7)], ANCHORS, ['slowest']),
+        *product([(3, 3), (2, 3, 4, 5)], ['cls'], ['slowest']),
+        *product([(3, 3), (2, 3, 5)], ['registers'], ['end']),
+    ],
+)
+def test_every_route_equals_its_blocks_composed(build_snnet, depths, anchor, maps_of):
+    settings = dict(out_indices=range(-depths[-1], 0), maps_of=maps_of)
+    widths = WIDTHS[: len(depths)]
+    net = build_snnet(depths, widths, ANCHORS[anchor], **settings)
+    net.with_cls, images = net.anchors[0].has_cls, torch.randn(IMAGES)
     for stitch in net.space:
         net.set_stitch(stitch.id)
         wanted, found = maps_by_hand(net, stitch, images), net(images)
@@ -59,80 +69,21 @@ def check_every_route(net, images):
 
 @torch.no_grad()
 @pytest.mark.parametrize(
-    ('depths', 'anchor'),
-    [*product([(3, 7)], ANCHORS), ((3, 3), 'cls'), ((2, 3, 4, 5), 'cls')],
+    ('kind', 'depths', 'kwargs'),
+    [
+        (SNNetv2, (2, 3), {}),
+        (SNNetv1, (2, 2, 2), dict(nearest=False)),
+        (SNNetv1, (2, 2, 2), dict(nearest=False, direction='SF')),
+        (SNNetv1, (2, 5), dict(stages=(0,))),
+        (SNNetv1, (2, 3, 7), dict(direction='SF')),
+    ],
 )
-def test_every_route_equals_its_blocks_composed(build_snnet, depths, anchor):
-    last = depths[-1]
-    settings = dict(anchor=ANCHORS[anchor], out_indices=range(-last, 0))
-    net = build_snnet(depths, WIDTHS[: len(depths)], **settings)
-    assert len(net.space) == len(depths) + sum(d * (d - 1) for d in depths[:-1])
-    assert net.out_indices == tuple(range(last))
-    net.with_cls = net.anchors[0].has_cls
-    check_every_route(net, torch.randn(IMAGES))
-
-
-@torch.no_grad()
-@pytest.mark.parametrize('depths', [(3, 3), (2, 3, 5)])
-def test_maps_of_end_anchors_equal_their_blocks_composed(build_snnet, depths):
-    settings = dict(anchor=ANCHORS['registers'], out_indices=range(-depths[-1], 0))
-    net = build_snnet(depths, WIDTHS[: len(depths)], maps_of='end', **settings)
-    check_every_route(net, torch.randn(IMAGES))
-    pairs = list(pairwise(range(len(depths))))
-    ways = [(p, i) for p in pairs for i in range(depths[p[0]] - 1)]
-    wanted = {f'{a}to{b}_{i}' for p, i in ways for a, b in (p, p[::-1])}
-    # And one that nothing runs, which classifiers of the authors hold.
-    wanted.add(f'{len(pairs) - 1}to{len(pairs)}_{depths[-2] - 1}')
-    assert set(net.stitching_layers) == wanted
-
-
-@torch.no_grad()
-@pytest.mark.parametrize('direction', ['FS', 'SF'])
-def test_one_way_is_a_part_of_two_ways(build_vit, randomise, direction):
-    depths = 2, 3, 7
-    anchors = [build_vit(*s) for s in zip(WIDTHS, depths, strict=False)]
-    net = SNNetv1(anchors, direction=direction, out_indices=OUT_INDICES)
-    wanted = [s for s in TwoWaySpace(depths) if s.kind in ('anchor', direction)]
-    assert list(net.space) == wanted
-    check_every_route(randomise(net), torch.randn(IMAGES))
-
-
-@torch.no_grad()
-def test_stages_of_plain_anchors_of_unequal_depth(build_vit, randomise):
-    net = randomise(
-        SNNetv1([build_vit(8, 2), build_vit(12, 5)], stages=(0,), out='end')
-    )
-    assert len(net.space) == 2 + 4
-    images = torch.randn(IMAGES)
-    for stitch in net.space:
-        net.set_stitch(stitch.id)
-        *_, expected = states_on_route(net, stitch, images).values()
-        assert net(images).tokens.equal(expected.tokens)
-
-
-@torch.no_grad()
-def test_eval_maps_are_all_that_eval_mode_gives(build_snnet):
-    net = build_snnet(out_indices=OUT_INDICES, eval_maps=(3, 1))
-    images = torch.randn(IMAGES)
-    for stitch in net.space:
-        net.set_stitch(stitch.id)
-        expected, found = net.train()(images), net.eval()(images)
-        assert found[0] is found[2] is None
-        assert all(found[j].equal(expected[j]) for j in (1, 3))
-
-
-@torch.no_grad()
-@pytest.mark.parametrize('direction', ['two ways', 'FS', 'SF'])
 def test_out_end_is_the_final_state_of_the_end_anchor(
-    build_snnet, build_vit, randomise, direction
+    build_vit, randomise, kind, depths, kwargs
 ):
-    if direction == 'two ways':
-        net = build_snnet((2, 3), WIDTHS[:2], out='end')
-    else:
-        settings = dict(out='end', nearest=False, direction=direction)
-        anchors = [build_vit(width, 2) for width in WIDTHS[:3]]
-        net = randomise(SNNetv1(anchors, **settings))
-    images = torch.randn(IMAGES)
+    anchors = [build_vit(*s) for s in zip(WIDTHS, depths, strict=False)]
+    kwargs = dict(stitching_layer=dict(type='StitchingLayer'), out='end') | kwargs
+    net, images = randomise(kind(anchors, **kwargs)), torch.randn(IMAGES)
     for stitch in net.space:
         net.set_stitch(stitch.id)
         *_, expected = states_on_route(net, stitch, images).values()
@@ -142,22 +93,20 @@ def test_out_end_is_the_final_state_of_the_end_anchor(
 
 
 @torch.no_grad()
-def test_slow_stitch_is_the_slow_anchor_bit_for_bit(build_snnet, build_vit):
-    net = build_snnet(out_indices=OUT_INDICES, anchor=ANCHORS['bias']).eval()
+def test_the_slow_stitch_is_the_slow_anchor_and_eval_mode_has_some_maps(
+    build_snnet, build_vit
+):
+    settings = dict(out_indices=OUT_INDICES, eval_maps=(3, 1))
+    net = build_snnet(anchor=ANCHORS['bias'], **settings)
     alone = build_vit(12, 7, out_indices=OUT_INDICES, **ANCHORS['bias']).eval()
     alone.load_state_dict(net.anchors[1].state_dict())
     images = torch.randn(IMAGES)
     net.set_stitch(1)
-    for a, b in zip(net(images), alone(images), strict=True):
-        assert a.equal(b)
-
-
-def parts_on_route(stitch):
-    """Names of blocks and layers that serve all slow blocks, for depths 3 and 7."""
-    blocks = [(a, i) for a, begin, end in stitch.segments for i in range(begin, end)]
-    served = {f'0to1_{i}' for a, i in blocks if a == 0}
-    names = {f'anchors.{a}.blocks.{i}' for a, i in blocks}
-    return names | {f'stitching_layers.{n}' for n in served.union(stitch.layers)}
+    wanted = alone(images)
+    assert all(a.equal(b) for a, b in zip(net.train()(images), wanted, strict=True))
+    found = net.eval()(images)
+    assert found[0] is found[2] is None
+    assert all(found[j].equal(wanted[j]) for j in (1, 3))
 
 
 def test_gradient_and_forward_reach_each_part_of_the_route_once(build_snnet):
@@ -171,7 +120,10 @@ def test_gradient_and_forward_reach_each_part_of_the_route_once(build_snnet):
         net.zero_grad()
         calls.clear()
         sum(m.square().sum() for m in net(torch.randn(IMAGES))).backward()
-        parts = parts_on_route(stitch)
+        run = [(a, i) for a, begin, end in stitch.segments for i in range(begin, end)]
+        layers = {f'0to1_{i}' for a, i in run if a == 0}.union(stitch.layers)
+        parts = [f'anchors.{a}.blocks.{i}' for a, i in run]
+        parts += [f'stitching_layers.{name}' for name in layers]
         assert calls == dict.fromkeys(parts, 1)
         embedding = f'anchors.{stitch.segments[0].anchor}.'
         embedding = tuple(embedding + n for n in ('cls', 'pos', 'patch'))
@@ -195,22 +147,21 @@ EQUAL = [vit(depth=3)] * 3
     ('kind', 'anchors', 'kwargs', 'message'),
     [
         (SNNetv1, EQUAL, {}, "out='maps' is invalid"),
-        (SNNetv1, THREE, dict(direction='FSF'), "direction='FSF' is .*'FS', 'SF'"),
-        (SNNetv1, THREE, dict(nearest=False), r'nearest=False is .*\(2, 3, 4\)'),
-        (SNNetv1, EQUAL, dict(stitch_ids=[33]), 'stitch id 33 .* 0-16'),
-        (SNNetv2, [vit(), vit(patch_size=16)], {}, r'patch_size=\(\(8,\), \(16,\)\)'),
-        (SNNetv2, [vit(), vit(cls_token=False)], {}, '1 cls token.* .0 cls token'),
-        (SNNetv2, [vit(12), vit()], {}, r'\(12, 8\) is invalid'),
+        (SNNetv1, EQUAL, dict(stages=(0,)), r'backbone\.stages'),
+        (SNNetv1, THREE, dict(direction='FSF'), r'backbone\.direction'),
+        (SNNetv1, THREE, dict(nearest=False), r'backbone\.nearest'),
+        (SNNetv1, THREE, dict(stitching_layer=None), r'backbone\.stitching_layer'),
+        (SNNetv2, [vit(), vit(patch_size=16)], {}, r'anchors\.patch_size'),
+        (SNNetv2, [vit(), vit(cls_token=False)], {}, r'anchors\.num_registers'),
+        (SNNetv2, [vit(), vit(in_channels=4)], {}, r'anchors\.in_channels'),
+        (SNNetv2, [vit(12), vit()], {}, r'\(12, 8\) is .*backbone\.anchors'),
         (SNNetv2, [vit(depth=5), vit(depth=4)], {}, r'anchors=\(5, 4\)'),
         (SNNetv2, THREE[1], {}, "anchors=.*'PlainViT'.*a list of the configs"),
-        (SNNetv2, THREE, dict(out_indices=(3, 4)), r'\(3, 4\) is .* blocks -4 to 3'),
-        (SNNetv2, THREE, dict(eval_maps=(1,)), r'=\(1,\) is invalid'),
+        (SNNetv2, THREE, dict(out_indices=(3, 4)), 'out_indices'),
+        (SNNetv2, THREE, dict(eval_maps=(1,)), r'backbone\.eval_maps'),
+        (SNNetv2, THREE, dict(maps_of='fastest'), r'backbone\.maps_of'),
     ],
 )
 def test_what_cannot_be_stitched_is_refused(kind, anchors, kwargs, message):
-    layer = dict(stitching_layer=dict(type='StitchingLayer'))
-    if kind is SNNetv1 and kwargs:
-        layer['out'] = 'end'
-    with pytest.raises(ValueError, match=message) as error:
-        kind(anchors, **layer | kwargs)
-    assert 'config key: ' in str(error.value)
+    with pytest.raises(ValueError, match=message):
+        kind(anchors, **kwargs)

@@ -49,7 +49,6 @@ def test_both_directions_equal_lstsq_in_a_stream(ridge, spread, tolerance):
     for a, b in zip(x.split((1, 2, 197)), y.split((1, 2, 197)), strict=True):
         fit.update(a[None], b[None])
         one_way.update(a, b)
-    assert fit.num_seen == 200
     assert_close(fit.x_to_y(), solved_by_torch(x, y), tolerance)
     assert_close(one_way.x_to_y(), solved_by_torch(x, y), tolerance)
     assert_close(fit.y_to_x(), solved_by_torch(y, x), tolerance)
@@ -68,13 +67,12 @@ def test_weights_are_those_of_squared_errors(exact):
     assert_close(fit.x_to_y(), (solution[:-1].T, solution[-1]), 1e-6 if exact else 1e-3)
 
 
-@pytest.mark.parametrize('weights', [None, torch.linspace(1, 2, 200)])
-def test_sums_of_many_channels_are_complete(weights):
+def test_sums_of_many_channels_are_complete():
     x, y = paired_activations(x_dim=ROWS + 2, y_dim=2 * ROWS + 3)
-    x, y = 2 * x - 2, y - 2
+    x, y, weights = 2 * x - 2, y - 2, torch.linspace(1, 2, 200)
     fit = LeastSquares(ROWS + 2, 2 * ROWS + 3)
     fit.update(x, y, weights)
-    weighted = (1 if weights is None else weights[:, None]) * x
+    weighted = weights[:, None] * x
     assert_close(fit.sums[0][:-1, :-1], weighted.T @ x)
     assert_close(fit.sums[2], fit.sums[2].T)
     assert_close(fit.sums[1][:-1, :-1], weighted.T @ y)
@@ -99,11 +97,9 @@ def test_dependent_activations_give_a_finite_map_that_fits(spoil):
 
 def test_sums_that_are_singular_to_rounding_give_a_finite_map_that_fits():
     """As of hidden channels whose means are far above their variances."""
-    x = 100 + paired_activations(x_dim=200)[0].float() / 1000
-    y = paired_activations()[1].float()
-    fit = LeastSquares(200, 7, both_ways=False, ridge=1e-7, exact=False)
-    fit.update(x, y)
-    _, failed = torch.linalg.cholesky_ex(fit._sums[0] * (1 + 1e-7 * torch.eye(201)))
+    x, y = 100 + torch.randn(200, 200) / 1000, torch.randn(200, 7)
+    fit = fitted(x, y, ridge=1e-7, exact=False)
+    _, failed = torch.linalg.cholesky_ex(fit.sums[0] * (1 + 1e-7 * torch.eye(201)))
     assert failed
     weight, bias = fit.x_to_y()
     assert_close((x.double() @ weight.T + bias).mean(0), y.double().mean(0), 1e-2)
@@ -117,9 +113,9 @@ def test_activations_that_are_not_finite_are_refused(which, value):
     fit.update(*spoilt)
     fit.update(x, y)  # which does not hide the bad ones
     for solve in (fit.x_to_y, fit.y_to_x):
-        with pytest.raises(ValueError, match='finite activations'):
+        with pytest.raises(ValueError, match='anchors.init_cfg, checkpoint'):
             solve()
-    with pytest.raises(ValueError, match='images to fit the stitching'):
+    with pytest.raises(ValueError, match='train_dataloader.dataset'):
         LeastSquares(2, 3).x_to_y()
 
 
@@ -128,13 +124,11 @@ def maps_by_hand(net, images):
     """Return weight and bias of every stitching layer, fitted to all its joints."""
     states, maps = {}, {}
     for a, anchor in enumerate(net.anchors):
-        states[a, -1] = anchor.embed(images)
-        states |= {(a, i): s for i, s in enumerate(states_of(anchor, images))}
+        after = [anchor.embed(images), *states_of(anchor, images)]
+        states |= {(a, i): s.tokens for i, s in enumerate(after, start=-1)}
     for name, joints in net.space.joints.items():
-        x, y = (
-            torch.cat([states[place].tokens for place in places])
-            for places in zip(*joints, strict=True)
-        )
+        ends = zip(*joints, strict=True)
+        x, y = (torch.cat([states[place] for place in places]) for places in ends)
         maps[name] = tuple(t.float() for t in fitted(x, y).x_to_y())
     return maps
 
@@ -143,18 +137,18 @@ def maps_by_hand(net, images):
 def networks(build_snnet, build_vit):
     """Builders of stitched networks of all spaces and layers."""
     registers = dict(num_registers=2, rel_pos_bias=True, drop_path_rate=0.9)
-    plain = [build_vit(width, 4) for width in (8, 12, 16)]
+    plain = dict(stitching_layer=dict(type='StitchingLayer'), anchor=registers)
+    anchors = [build_vit(width, 4) for width in (8, 12, 16)]
+    swins = swin(8), swin(12, (2, 2, 9, 2))
+    shared = lambda: SNNetv1(swins, out='end', share_layers=True)  # noqa: E731
+    # Stitch 14 changes between the two slowest anchors.
+    part = dict(depths=(3, 4, 5), widths=(8, 12, 16), out='end', stitch_ids=[14])
     return dict(
-        registers=lambda: build_snnet(
-            stitching_layer=dict(type='StitchingLayer'), anchor=registers
-        ),
+        registers=lambda: build_snnet(**plain),
         chain=lambda: build_snnet((2, 3, 7), (8, 12, 16)),
-        # Stitch 14 changes between the two slowest anchors.
-        part=lambda: build_snnet((3, 4, 5), (8, 12, 16), out='end', stitch_ids=[14]),
-        windows=lambda: SNNetv1(plain, out='end', direction='SF'),
-        shared=lambda: disturb(
-            SNNetv1([swin(8), swin(12, (2, 2, 9, 2))], out='end', share_layers=True)
-        ),
+        part=lambda: build_snnet(**part),
+        windows=lambda: SNNetv1(anchors, out='end', direction='SF'),
+        shared=lambda: disturb(shared()),
     )
 
 
@@ -194,26 +188,26 @@ def elastic(build_vit, randomise):
     return build
 
 
+STAGED = ['2:0 5:0 6:0 10:0 11:0 12:0 14:0 15:0']
+STAGED += ['1:0 2:0 4:0 5:0 6:0 8:0 9:0 10:0 12:0 14:0 15:0']
+
+
 @torch.no_grad()
 @pytest.mark.parametrize('staged', [False, True])
 def test_fit_in_turn_equals_lstsq_of_what_reaches_each_layer(elastic, staged):
     net, images = elastic(out_indices=(2, 3)), torch.randn(24, 3, 32, 32)
     if staged:
         anchor = disturb(MODELS.build(resnet('resnet50', out_indices=(15,))))
-        skipped = (2, 5, 6, 10, 11, 12, 14, 15), (1, 2, 4, 5, 6, 8, 9, 10, 12, 14, 15)
-        chains = [' '.join(f'{i}:0' for i in blocks) for blocks in skipped]
-        net, images = elastic(chains, anchor), torch.randn(40, 3, 64, 64)
+        net, images = elastic(STAGED, anchor), torch.randn(40, 3, 64, 64)
     view, rounds = net.view, []
     whole = [view.embed(images)]
     for i in range(view.depth):
         whole.append(view.run_block(whole[-1], i))
-    batches = images.split(15)
     progress = lambda *done: rounds.append(done)  # noqa: E731
-    fit_in_turn(net, iter(batches), ridge=1e-10, progress=progress)
-    places = {spec.target for spec in net.space.layers.values()}
-    assert rounds == [(n + 1, len(places)) for n in range(len(places))]
+    fit_in_turn(net, iter(images.split(15)), ridge=1e-10, progress=progress)
+    number = len({spec.target for spec in net.space.layers.values()})
+    assert rounds == [(n + 1, number) for n in range(number)]
     assert net.stitching_initialized
-    assert bool(net.space.narrow) != staged
     for stitch in net.space:
         state = whole[0]
         for step in stitch.steps[1:]:
@@ -233,41 +227,27 @@ def test_fit_in_turn_equals_lstsq_of_what_reaches_each_layer(elastic, staged):
 
 
 @torch.no_grad()
-def test_tokens_of_no_weight_have_no_part_in_the_fit(elastic):
-    net, images = elastic(), torch.randn(12, 3, 32, 32)
-    seen = []
-
-    def weigh(batch, state):
-        seen.append(batch)
-        weights = torch.zeros(state.tokens.shape[:2])
-        weights[:3] = batch == 1
-        return weights
-
-    fit_in_turn(net, [images[3:6]])
-    wanted = {k: v.clone() for k, v in net.stitching_layers.state_dict().items()}
-    fit_in_turn(net, [images[6:], torch.cat([images[3:6], images[:2]])], weigh=weigh)
-    assert {*seen} == {0, 1}
-    for name, value in net.stitching_layers.state_dict().items():
-        assert_close(value, wanted[name], 1e-3)
-
-
-@torch.no_grad()
-def test_chains_fitted_alone_or_in_a_stream_get_equal_maps(elastic):
-    net, images = elastic(), torch.randn(12, 3, 32, 32)
-    net.train()
+def test_chains_fitted_alone_from_a_stream_of_weighted_tokens_get_equal_maps(elastic):
+    net, images = elastic().train(), torch.randn(12, 3, 32, 32)
     fit_in_turn(net, [images])
     maps = {k: v.clone() for k, v in net.stitching_layers.state_dict().items()}
     assert net.training
-    assert net.active_stitch.id == 0
     for parameter in net.stitching_layers.parameters():
         parameter.zero_()
-    fit_in_turn(net, images.split(5), ids=[2])
+
+    def weigh(batch, state):
+        weights = torch.zeros(state.tokens.shape[:2])
+        weights[: len(images) // 2] = 1  # none of the images that follow
+        return weights
+
+    batches = [torch.cat([x, torch.randn_like(x)]) for x in images.split(6)]
+    fit_in_turn(net, batches, ids=[2], weigh=weigh)
     for name, value in net.stitching_layers.state_dict().items():
         if name.startswith(('skip2', 'narrow2')):
-            assert_close(value, maps[name], 1e-3)
+            assert_close(value, maps[name], 3e-3)
         else:
             assert not value.any()
-    with pytest.raises(ValueError, match='images to fit the stitching layers to'):
+    with pytest.raises(ValueError, match='train_dataloader.dataset'):
         fit_in_turn(net, iter(()))
 
 
@@ -275,11 +255,10 @@ def test_a_prefix_token_that_is_constant_gets_an_offset_alone():
     """Such as a cls token before the first block, beside rounding errors of sums."""
     x, y = torch.randn(2, 500, 6, 16)
     x[:, 0] = torch.randn(16)
-    layer = PrefixStitchingLayer(16, 16, num_prefix=1)
-    fit = LayerFit(layer, 1e-4, None)
+    fit = LayerFit(PrefixStitchingLayer(16, 16, num_prefix=1), 1e-4, None)
     fit.update(TokenState(x, (1, 5)), TokenState(y, (1, 5)))
     fit.set_maps()
-    found = layer.map_state(TokenState(x, (1, 5))).tokens[:, 0]
+    found = fit.layer.map_state(TokenState(x, (1, 5))).tokens[:, 0]
     assert_close(found, y[:, 0].mean(0).expand_as(found), 1e-3)
 
 
@@ -290,22 +269,18 @@ def test_prefix_tokens_have_the_common_map_and_a_damped_difference():
     for a, b in zip(x.split(10), y.split(10), strict=True):
         fit.update(TokenState(a, (2, 2)), TokenState(b, (2, 2)))
     fit.set_maps()
-    ones = torch.ones(180, 1).double()
-    flat = torch.cat([x.flatten(0, 1), ones], 1)
-    common = torch.linalg.lstsq(flat, y.flatten(0, 1)).solution
-    weight, bias = common[:4].T.float(), common[4].float()
-    torch.testing.assert_close(layer.weight, weight)
-    torch.testing.assert_close(layer.bias, bias)
+    weight, bias = solved_by_torch(x.flatten(0, 1), y.flatten(0, 1))
+    assert_close((layer.weight, layer.bias), (weight.float(), bias.float()), 1e-4)
     few, left = x[:, :2].flatten(0, 1), y[:, :2].flatten(0, 1)
-    left = left - few @ common[:4] - common[4]
+    left = left - few @ weight.T - bias
     centred = few - few.mean(0)
     damping = (centred.square().sum() / 4).sqrt() * torch.eye(4).double()
     stacked = torch.cat([centred, damping]), torch.cat([left, 0 * damping])
     more = torch.linalg.lstsq(*stacked).solution
-    torch.testing.assert_close(layer.prefix.weight, weight + more.T.float())
     offset = left.mean(0) - few.mean(0) @ more
-    torch.testing.assert_close(layer.prefix.bias, bias + offset.float())
+    wanted = (weight + more.T).float(), (bias + offset).float()
+    assert_close((layer.prefix.weight, layer.prefix.bias), wanted, 1e-4)
     tokens = x.float()
     mapped = layer.map_state(TokenState(tokens, (2, 2))).tokens
-    torch.testing.assert_close(mapped[:, :2], layer.prefix(tokens[:, :2]))
-    torch.testing.assert_close(mapped[:, 2:], layer(tokens[:, 2:]))
+    assert_close(mapped[:, :2], layer.prefix(tokens[:, :2]))
+    assert_close(mapped[:, 2:], layer(tokens[:, 2:]))

@@ -15,10 +15,9 @@ def test_layers_begin_as_the_map_that_they_were_given(kind):
     layer, weight, bias = kind(6, 5), torch.randn(5, 6), torch.randn(5)
     layer.set_map(weight.double(), bias.double())
     x = torch.randn(2, 4, 6)
-    torch.testing.assert_close(layer(x), x @ weight.T + bias)
-    if kind is StitchingLayer:
-        assert layer.merged()(x).equal(layer(x))
-        assert trained(layer) == {'weight', 'bias'}
+    for each in (layer, layer.merged()):
+        torch.testing.assert_close(each(x), x @ weight.T + bias)
+    assert trained(layer.merged()) == {'weight', 'bias'}
 
 
 @pytest.mark.parametrize(
@@ -48,5 +47,5 @@ def test_formula_of_lora_and_what_it_trains(randomise, settings, rank, scale, wi
 
 @pytest.mark.parametrize('rank', [0, 6, 1.5, 0.3])
 def test_impossible_ranks(rank):
-    with pytest.raises(ValueError, match=f'rank={rank}.*stitching_layer.rank'):
+    with pytest.raises(ValueError, match='stitching_layer.rank'):
         LoRAStitchingLayer(6, 5, rank=rank)

@@ -187,7 +187,7 @@ def test_heads_that_need_more_than_images_are_left_out(build_snnet, warnings):
     table = cost_table(model, SIZE)
     assert table.scope == 'backbone and neck alone'
     (warning,) = warnings()
-    named = r"counted: AttributeError: .*'labels'.*\(in head, WithTruth\)"
+    named = r"counted: AttributeError: .*'labels'.*\(in head, WithTruth\(12, 3,.*\)"
     assert re.search(f'Costs of .* are those of {table.scope}.*{named}', warning)
     for stitch in net.space:
         macs, params = cost_by_hand(stitch, [6])
@@ -248,7 +248,7 @@ def test_cost_table_deformable_convolution_counts_its_matrix_product(build_snnet
 
 def test_heads_that_do_not_fit_are_refused(build_snnet, warnings):
     head = nn.Sequential(nn.Conv2d(13, 3, 1))
-    words = r'input_size=.*in_channels.*channel.*in model.head.0, Conv2d\(13, 3,'
+    words = r'input_size=.*in_channels.*channel.*in head.0, Conv2d\(13, 3,'
     with pytest.raises(ValueError, match=words):
         cost_table(Model(build_snnet(), head), SIZE)
     assert not warnings()

@@ -266,7 +266,7 @@ def test_blocks_that_lead_into_a_stage_stay(build):
     for chain, message in (
         ('0:0', r'all of blocks \[0\], which change'),
         ('1:0 2:0', r'all of blocks \[2\], which change'),
-        ('1:2', r"chains\[0\]='1:2' is .*1:0 or 1 \(the block"),
+        ('1:2', r"chains\[0\]='1:2' is .*1:0 to 1 "),
     ):
         with pytest.raises(ValueError, match=message):
             build(net, [chain])
@@ -294,5 +294,5 @@ def test_a_checkpoint_of_another_plan_is_refused(build):
         k.replace('narrow1_3', 'narrow1_5').replace('orders.3', 'orders.5'): v
         for k, v in one.state_dict().items()
     }
-    with pytest.raises(ValueError, match='Stitch 1 is .*narrow1_3_7 in the weights'):
+    with pytest.raises(ValueError, match='Stitch 1 is .*narrow1_3_7.* in the weights'):
         other.load_state_dict(state)

@@ -13,6 +13,9 @@ CHAINS = {
     (2, 3, 4, 9): 4 + 2 + 6 + 12,
     (1, 1, 4): 3,
 }
+# Whether each joint leads to a slower anchor.
+KINDS = {('anchor',), ('FS', True), ('SF', False)}
+KINDS |= {('SFS', False, True), ('FSF', True, False)}
 
 
 def last_slow_block(i, depths):
@@ -35,7 +38,6 @@ def test_every_route_by_its_id(depths):
         expected |= {n: ('SFS', sfs), n + len(pairs): ('FSF', fsf)}
     space = TwoWaySpace(depths)
     assert {s.id: (s.kind, s.segments) for s in space} == expected
-    assert len(space) == 2 + 2 * (d1 - 1) + (d1 - 1) * (d1 - 2)
     layers = {}
     for i in range(d1):
         fast, slow = Position(FAST, i), Position(SLOW, e[i])
@@ -43,48 +45,24 @@ def test_every_route_by_its_id(depths):
     del layers[f'1to0_{d1 - 1}']
     assert space.layers == layers
     assert space.anchor_ids == (0, 1)
+
+
+@pytest.mark.parametrize('depths', [*DEPTHS, *CHAINS])
+def test_layers_join_the_blocks_between_which_a_route_changes_anchor(depths):
+    space = TwoWaySpace(depths)
+    number = len(depths) + sum(d * (d - 1) for d in depths[:-1])
+    assert len(space) == CHAINS.get(depths, number) == number
     for stitch in space:
-        assert stitch.end_anchor == (0 if stitch.kind.endswith('F') else stitch.id > 0)
+        kinds = (
+            stitch.kind,
+            *(a < b for a, b in pairwise(s[0] for s in stitch.segments)),
+        )
+        assert kinds in KINDS
         ends = [
             ((a, i - 1), (b, j - 1))
             for (a, _, i), (b, j, _) in pairwise(stitch.segments)
         ]
         assert [space.layers[name] for name in stitch.layers] == ends
-
-
-@pytest.mark.parametrize('depths', CHAINS)
-def test_a_chain_is_the_spaces_of_its_pairs_one_after_the_other(depths):
-    k = len(depths)
-    expected = {a: ('anchor', ((a, 0, depths[a]),), ()) for a in range(k)}
-    layers, first_id = {}, k
-    for fast, pair in enumerate(pairwise(depths)):
-        alone = TwoWaySpace(pair)
-        for stitch in list(alone)[2:]:
-            expected[first_id + stitch.id - 2] = (
-                stitch.kind,
-                tuple((fast + a, begin, end) for a, begin, end in stitch.segments),
-                tuple(shifted(name, fast) for name in stitch.layers),
-            )
-        layers |= {
-            shifted(name, fast): tuple((fast + p.anchor, p.block) for p in spec)
-            for name, spec in alone.layers.items()
-        }
-        # One id of the pair stays free: FS after its last fast block.
-        first_id += pair[0] * (pair[0] - 1) + 1
-    space = TwoWaySpace(depths)
-    assert {s.id: (s.kind, s.segments, s.layers) for s in space} == expected
-    assert len(space) == CHAINS[depths]
-    # What serves nothing is not there: the last FS layer of a pair, but for the last.
-    for a in range(k - 2):
-        del layers[f'{a}to{a + 1}_{depths[a] - 1}']
-    assert {n: s for n, s in space.layers.items() if n in layers} == layers
-
-
-def shifted(name, by):
-    """The name of a stitching layer between anchors further up a chain."""
-    a, rest = name.split('to')
-    b, i = rest.split('_')
-    return f'{int(a) + by}to{int(b) + by}_{i}'
 
 
 @pytest.mark.parametrize('depths', [*DEPTHS, *CHAINS])

@@ -53,15 +53,9 @@ def test_layers_join_the_blocks_between_which_a_route_changes_anchor(depths):
     number = len(depths) + sum(d * (d - 1) for d in depths[:-1])
     assert len(space) == CHAINS.get(depths, number) == number
     for stitch in space:
-        kinds = (
-            stitch.kind,
-            *(a < b for a, b in pairwise(s[0] for s in stitch.segments)),
-        )
-        assert kinds in KINDS
-        ends = [
-            ((a, i - 1), (b, j - 1))
-            for (a, _, i), (b, j, _) in pairwise(stitch.segments)
-        ]
+        joints = list(pairwise(stitch.segments))
+        assert (stitch.kind, *(a < b for (a, *_), (b, *_) in joints)) in KINDS
+        ends = [((a, i - 1), (b, j - 1)) for (a, _, i), (b, j, _) in joints]
         assert [space.layers[name] for name in stitch.layers] == ends
 
 

@@ -82,18 +82,12 @@ class StitchRow:
 
     def joined(self, other: StitchRow) -> StitchRow:
         """Return this row with what the other row knows of the same stitch."""
-        if self.params != other.params and None not in (self.params, other.params):
-            raise ValueError(
-                f'tables of different models: stitch {self.id} has {self.params} '
-                f'parameters in one, {other.params} in the other'
-            )
-        known: dict[str, Any] = {}
-        if other.metrics:
-            known |= dict(metrics=other.metrics, num_images=other.num_images)
-        if other.setup:
-            measured = dict(latency=other.latency, memory=other.memory)
-            known |= dict(measured, setup=other.setup)
-        return replace(self, **known)
+        params = {self.params, other.params} - {None}
+        wanted = f'tables of one model: stitch {self.id} has other parameters in each'
+        check(len(params) < 2, '--results', sorted(params), wanted)
+        names = ('metrics', 'num_images') if other.metrics else ()
+        names += ('latency', 'memory', 'setup') if other.setup else ()
+        return replace(self, **{name: getattr(other, name) for name in names})
 
     @classmethod
     def read(cls, data: Mapping) -> StitchRow:
@@ -237,12 +231,11 @@ class StitchTable:
         names = list(dict.fromkeys(n for found in metrics.values() for n in found))
         rows = []
         for i, found in metrics.items():
-            if lacking := [n for n in names if n not in found]:
-                raise ValueError(
-                    f"stitch {i} has no metrics {lacking}; mmdet's CocoMetric gives "
-                    "none where nothing was detected, type='StitchCocoMetric' does "
-                    '(config key: test_evaluator)'
-                )
+            wanted = (
+                f"{names}, also of stitch {i}; mmdet's CocoMetric gives none where "
+            )
+            wanted += "nothing was detected, type='StitchCocoMetric' does"
+            check(len(found) == len(names), 'test_evaluator', [*found], wanted)
             # Metrics may be numpy scalars, which JSON cannot serialise.
             values = {name: float(value) for name, value in found.items()}
             rows.append(replace(self[i], metrics=values, num_images=num_images))

@@ -26,6 +26,7 @@ from snnet_mm.tasks.classification_parts import AnchorClassifier
 from snnet_mm.tasks.depth_parts import RunningDepthMetric
 from snnet_mm.training import (
     ResourceConstrainedSampler,
+    SandwichSampler,
     StitchInitHook,
     UniformSampler,
     check_loop,
@@ -44,6 +45,7 @@ PAIR, SPACE, HOPS = SlidingWindowSpace((3, 3)), TwoWaySpace((12, 24)), [(8, 8)]
             lambda: ResourceConstrainedSampler(COSTS, step=1000),
             'step=1000 is .*0 to 100',
         ),
+        (lambda: SandwichSampler(COSTS, SPACE, anchors='all'), "anchors='all' is inv"),
         (lambda: ImportanceSampler(COSTS, 0, 2), 'warm_up=0 is invalid'),
         (lambda: ImportanceSampler(COSTS, 1, 2, momentum=1), '=1 is invalid'),
         (lambda: StitchInitHook(method='xavier'), 'method=.*StitchInitHook.method'),

@@ -73,10 +73,16 @@ class Adapter(nn.Module, metaclass=ABCMeta):
         norm = nn.LayerNorm if tokens else TokenNorm
         if isinstance(adapt, nn.Linear) and not tokens:
             init_fan_out(adapt)
-        act = nn.ReLU() if text else nn.LeakyReLU(0.1)
-        last = [('act', act)] if self.nonlinear else []
-        last.insert(len(last) if text else 0, ('norm_out', norm(out_dim)))
-        return nn.ModuleDict([('norm_in', norm(in_dim)), ('adapt', adapt), *last])
+        parts = [
+            ('norm_in', norm(in_dim)),
+            ('adapt', adapt),
+            ('norm_out', norm(out_dim)),
+        ]
+        if self.nonlinear and text:
+            parts.insert(2, ('act', nn.ReLU()))
+        elif self.nonlinear:
+            parts.append(('act', nn.LeakyReLU(0.1)))
+        return nn.ModuleDict(parts)
 
     @abstractmethod
     def _build(self, in_dim: int, out_dim: int, stride: int) -> nn.Module:
@@ -110,8 +116,9 @@ class Adapter(nn.Module, metaclass=ABCMeta):
                 state = self._resized(state, wanted)
             for name, part in parts.items():
                 x = self._adapt(part, state) if name == 'adapt' else part(state.tokens)
-                is_map = x.ndim == 4
-                state = TokenState.of_map(x) if is_map else state._replace(tokens=x)
+                state = (
+                    TokenState.of_map(x) if x.ndim == 4 else state._replace(tokens=x)
+                )
         if self.folds and self.out_prefix:
             mean = state.tokens.mean(1, keepdim=True)
             state = state._replace(tokens=torch.cat([mean, state.tokens], dim=1))
@@ -122,10 +129,11 @@ class Adapter(nn.Module, metaclass=ABCMeta):
             return state
         num_prefix = 0 if self.folds else self.num_prefix
         prefix, patches = state.tokens[:, :num_prefix], state.tokens[:, num_prefix:]
-        x = state._replace(tokens=patches).as_map()
-        x = F.interpolate(x, grid, mode='bilinear', align_corners=False)
-        x = TokenState.of_map(x)
-        return x._replace(tokens=torch.cat([prefix, x.tokens], dim=1))
+        x = F.interpolate(
+            TokenState(patches, state.grid).as_map(), grid, mode='bilinear'
+        )
+        tokens = torch.cat([prefix, TokenState.of_map(x).tokens], dim=1)
+        return TokenState(tokens, grid)
 
     def _check(self, strides: Sequence[int]) -> None:
         key, most = 'backbone.stitching_layer', max(self.num_prefix, self.out_prefix)

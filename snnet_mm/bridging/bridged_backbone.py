@@ -21,12 +21,11 @@ from snnet_mm.utils import check
 from .adapters import Adapter, widen_by_stages
 
 NUM_STAGES = 4
-PAIRS = 'backbone.joints, backbone.stages'
 
 
 @MODELS.register_module()
 class BridgedBackbone(StitchedBackbone):
-    """Two networks of any kind, joined across any gap by adapters (section 2).
+    """Two frozen networks of any kind, joined by adapters across any gap (section 2).
 
     A route runs the first network up to a block and the second network from a block on.
     In between it runs one adapter per stage crossed; see :func:`widen_by_stages`. A new
@@ -37,10 +36,7 @@ class BridgedBackbone(StitchedBackbone):
             its config twice.
         stages: Pairs of stages left and entered, counted from 0; see
             :func:`joint_between` and :func:`stages_to_bridge`.
-        joints: Alternative to ``stages``: pairs ``(i, j)``. A route leaves the first
-            network after block ``i - 1`` and resumes at block ``j`` of the second.
-        frozen: Whether to freeze both networks. Default: True.
-        frozen_eval: Whether frozen networks stay in eval mode. If False, as in the
+        frozen_eval: Whether the networks stay in eval mode. If False, as in the
             authors' code, batch norms use and accumulate batch statistics, and
             stochastic depth is active. Default: True.
     """
@@ -51,29 +47,25 @@ class BridgedBackbone(StitchedBackbone):
         self,
         anchors: Sequence[dict | Anchor],
         stitching_layer: dict,
-        stages: Sequence[Sequence[int]] | None = None,
-        joints: Sequence[Sequence[int]] | None = None,
-        frozen: bool = True,
+        stages: Sequence[Sequence[int]],
         frozen_eval: bool = True,
         stitch_ids: Collection[int] | None = None,
         out: str = 'maps',
         **kwargs,
     ) -> None:
-        check((stages is None) != (joints is None), PAIRS, (joints, stages), 'just one')
         built = [MODELS.build(a) if isinstance(a, dict) else a for a in anchors]
+        check(len(built) == 2, 'backbone.anchors', len(built), 'two networks to bridge')
+        blocks = [block for a in built for block in getattr(a, 'blocks', ())]
+        apart = not any(map(holds_downsampling, blocks))
+        wanted = 'True for both networks, as joints of stages lie there'
+        check(apart, 'backbone.anchors.downsampling_blocks', apart, wanted)
         self._stages = [stages_to_bridge(a.stages) for a in built]
-        if stages is not None and len(built) == 2:
-            blocks = [block for a in built for block in getattr(a, 'blocks', ())]
-            apart = not any(map(holds_downsampling, blocks))
-            wanted = 'True for both networks, as joints of stages lie there'
-            check(apart, 'backbone.anchors.downsampling_blocks', apart, wanted)
-            joints = [joint_between(*self._stages, *pair) for pair in stages]
+        joints = [joint_between(*self._stages, *pair) for pair in stages]
         depths = [a.depth for a in built]
-        space = BridgeSpace(depths, joints or (), stitch_ids, maps=out == 'maps')
+        space = BridgeSpace(depths, joints, stitch_ids, maps=out == 'maps')
         super().__init__(built, space, stitching_layer, out, **kwargs)
-        self.held_in_eval = frozen and frozen_eval
-        if frozen:
-            self.anchors.requires_grad_(False)
+        self.held_in_eval = frozen_eval
+        self.anchors.requires_grad_(False)
         bridges = [i for i in space.ids if i not in space.anchor_ids]
         if bridges:
             self.set_stitch(bridges[0])
@@ -121,13 +113,12 @@ class BridgeSpace(StitchingSpace):
         ids: Collection[int] | None = None,
         maps: bool = False,
     ) -> None:
-        check(len(depths) == 2, 'backbone.anchors', depths, 'two networks to bridge')
         joints = tuple(tuple(joint) for joint in joints)
         d1, d2 = depths
         fits = [0 < i <= d1 and 0 < j < d2 for i, j in joints]
         distinct = len(set(joints)) == len(fits) > 0
         wanted = f'different pairs (i, j), i from 1 to {d1}, j from 1 to {d2 - 1}'
-        check(distinct and all(fits), PAIRS, joints, wanted)
+        check(distinct and all(fits), 'backbone.stages', joints, wanted)
         routes = [(Segment(a, 0, depth),) for a, depth in enumerate(depths)]
         stitches = [Stitch(a, ANCHOR_KIND, r) for a, r in enumerate(routes)][maps:]
         layers = {}

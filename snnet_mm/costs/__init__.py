@@ -2,7 +2,6 @@
 
 from .counting import cost_table, count_parameters, part_costs, whole_model_cost
 from .measure import (
-    LatencyCheck,
     device_name,
     measure_latency,
     measure_memory,
@@ -10,4 +9,3 @@ from .measure import (
 )
 from .parts import preprocessed_size, size_of_images
 from .sizes import check_sizes, size_name, window_of
-from .widths import check_auxiliary_heads

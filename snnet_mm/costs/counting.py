@@ -2,11 +2,11 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
-from typing import ClassVar, NamedTuple
+from traceback import walk_tb
+from typing import ClassVar
 
 import torch
 from mmengine.logging import print_log
@@ -22,7 +22,7 @@ from snnet_mm.models import (
     unwrapped,
 )
 from snnet_mm.stitching import Cost, StitchTable
-from snnet_mm.utils import isolated_rng
+from snnet_mm.utils import isolated_rng, refusal
 
 from .copies import copy_on_meta, noise_like
 from .parts import (
@@ -40,7 +40,12 @@ from .parts import (
     returning,
     run_backbone_parts,
 )
-from .widths import MISFITS, explained, modules_in, reason_of
+
+# Counts a copy of a model, whose backbone may be on meta. Takes the copy, the device of
+# its other parts, the input size and the forward to count.
+Count = Callable[[nn.Module, torch.device, tuple[int, int], Forward], T]
+# Raised by layers, and by necks and heads that count or index their maps.
+MISFITS = RuntimeError, AssertionError, IndexError
 
 
 def cost_table(
@@ -63,6 +68,9 @@ def cost_table(
     Args:
         model: A stitched backbone, or an mm model that contains one.
         input_size: See :func:`empty_images`.
+
+    Raises:
+        ValueError: If the model cannot run at this size; names the module that failed.
     """
     return part_costs(model, input_size)[0]
 
@@ -75,83 +83,86 @@ def part_costs(
     Parameters that several parts share count in each of them.
     """
     model = unwrapped(model)
-    space = find_stitched_backbone(model).space
+    backbone = find_stitched_backbone(model)
     size = tuple(empty_images(model, input_size, batch=1).shape[-2:])
-    count = partial(_count_parts, model, size)
-    (flops, params, stitches), scope = _counted_scope(model, size, count)
-    costs = {
-        i: Cost(sum(flops[p] for p in parts), params(*parts))
-        for i, parts in stitches.items()
-    }
-    table = StitchTable.counted(costs, size, space, scope)
-    return table, {part: Cost(flops[part], params(part)) for part in flops}
+    (stitches, parts), scope = _count(model, size, _count_stitches, backbone)
+    return StitchTable.counted(stitches, size, backbone.space, scope), parts
 
 
-def _counted_scope(
-    model: nn.Module, size: tuple[int, int], count: Callable[[Forward], T]
+def whole_model_cost(
+    model: nn.Module, input_size: tuple[int, int]
+) -> tuple[Cost, str | None]:
+    """Count FLOPs and parameters of a model without stitches, such as an anchor alone.
+
+    The second value is the ``scope``; see :func:`cost_table`.
+    """
+    return _count(unwrapped(model), input_size, _count_whole, nn.Module())
+
+
+def _count(
+    model: nn.Module, size: tuple[int, int], count: Count[T], backbone: nn.Module
 ) -> tuple[T, str | None]:
     """Count a model, or its backbone and neck alone if its heads need more."""
-    try:
-        return count(forward_of(model, None)), None
-    except (NotImplementedError, AttributeError, TypeError) as error:
-        reason = reason_of(error)
-        *_, (path, part) = [('', model), *modules_in(error)]
-    except MISFITS as error:
-        raise explained(error, model, size) from error
-    try:
-        counted = count(forward_of(model, FEATURES))
-    except MISFITS as error:
-        raise explained(error, model, size) from error
-    words = f'Costs of {type(model).__name__} are those of {FEATURES}. What follows '
-    words += (
-        f'cannot be counted: {reason} (in {path or "model"}, {type(part).__name__})'
-    )
-    print_log(words, 'current', logging.WARNING)
-    return counted, FEATURES
-
-
-def _count_parts(
-    model: nn.Module, size: tuple[int, int], run: Forward
-) -> tuple[dict[Part, int], Callable[..., int], dict[int, set[Part]]]:
-    """Return FLOPs by part, a function that counts parameters of parts, and the parts.
-
-    The last are those that each stitch runs in eval mode, by stitch id.
-    """
-    count = partial(_count_copy, size=size, run=run)
-    return _without_content(count, model, find_stitched_backbone(model))
-
-
-def _without_content(
-    count: Callable[[nn.Module, torch.device], T], model: nn.Module, backbone: nn.Module
-) -> T:
-    """Count a copy on meta, or one of which as little as possible is real.
-
-    ``count`` takes the copy, and the device of what is not the backbone.
-    """
     device = next(model.parameters()).device
+
+    def counted(scope: str | None) -> T:
+        more = size, forward_of(model, scope)
+        try:
+            return count(copy_on_meta(model, model), torch.device('meta'), *more)
+        except Exception:  # some heads need content; faults are raised again
+            with suppress(RuntimeError):  # so do some backbones
+                return count(copy_on_meta(model, backbone), device, *more)
+        return count(copy_on_meta(model, nn.Module()), device, *more)
+
     try:
-        return count(copy_on_meta(model, model), torch.device('meta'))
-    except Exception:  # some heads need content; faults are raised again
-        with suppress(RuntimeError):  # so do some backbones
-            return count(copy_on_meta(model, backbone), device)
-    return count(copy_on_meta(model, nn.Module()), device)
+        try:
+            return counted(None), None
+        except (NotImplementedError, AttributeError, TypeError) as error:
+            reason = _located(error)
+        features = counted(FEATURES)
+    except MISFITS as error:
+        wanted = 'a size the model can run, fitting in_channels, in_index, backbone.out'
+        wanted += f' and backbone.maps_of: {_located(error)}'
+        raise refusal('input_size', size, wanted) from error
+    words = f'Costs of {type(model).__name__} are those of {FEATURES}. What follows '
+    print_log(f'{words}cannot be counted: {reason}', 'current', logging.WARNING)
+    return features, FEATURES
+
+
+def _located(error: Exception) -> str:
+    """Describe an error and the module of a model that raised it."""
+    reason = f'{type(error).__name__}: {error}'.partition('\n')[0]
+    frames = (frame.f_locals.get('self') for frame, _ in walk_tb(error.__traceback__))
+    modules = [module for module in frames if isinstance(module, nn.Module)]
+    if not modules:
+        return reason
+    model, part = modules[0], modules[-1]
+    path = {module: name for name, module in model.named_modules()}.get(part)
+    where = f'{path or "model"}, {type(part).__name__}({part.extra_repr()})'
+    return f'{reason} (in {where})'
 
 
 @torch.no_grad()
-def _count_copy(
+def _count_stitches(
     model: nn.Module, device: torch.device, size: tuple[int, int], run: Forward
-) -> tuple[dict[Part, int], Callable[..., int], dict[int, set[Part]]]:
+) -> tuple[dict[int, Cost], dict[Part, Cost]]:
+    """Return the costs by stitch id and by part."""
     backbone = find_stitched_backbone(model)
     images = empty_images(model, size, batch=1)
     images = noise_like(images, next(backbone.parameters()).device)
     flops: dict[Part, int] = {}
     held: dict[Part, set[int]] = defaultdict(set)  # ids of parameters
 
-    def count(part: Part, run_part: Callable[[], T]) -> T:
+    def measure(part: Part, run_part: Callable[[], T]) -> T:
         result, flops[part], used = _counted(run_part)
         if isinstance(part, Heads):
             held[part] = used & outside
         return result
+
+    def cost(parts: set[Part]) -> Cost:
+        params = sum(numbers[n] for n in set().union(*(held[p] for p in parts)))
+        params += sum(shared.get(part, 0) for part in parts)
+        return Cost(sum(flops[part] for part in parts), params)
 
     with isolated_rng(0), as_shipped(model):
         numbers = {id(p): p.numel() for p in model.parameters()}
@@ -163,33 +174,13 @@ def _count_copy(
             for name, layer in backbone.stitching_layers.items()
             if isinstance(layer, NarrowBranch)
         }
-        run_backbone_parts(backbone, images, count)
+        run_backbone_parts(backbone, images, measure)
         for part, output in ends(model, images):
             with returning(backbone, noise_like(output, device)):
-                count(part, partial(run, model, noise_like(images, device)))
+                measure(part, partial(run, model, noise_like(images, device)))
         stitches = parts_by_stitch(model)
-
-    def params(*parts: Part) -> int:
-        used = set().union(*(held[part] for part in parts))
-        return sum(numbers[n] for n in used) + sum(shared.get(p, 0) for p in parts)
-
-    return flops, params, stitches
-
-
-def whole_model_cost(
-    model: nn.Module, input_size: tuple[int, int]
-) -> tuple[Cost, str | None]:
-    """Count FLOPs and parameters of a model without stitches, such as an anchor alone.
-
-    The second value is the ``scope``; see :func:`cost_table`.
-    """
-    model = unwrapped(model)
-
-    def count(run: Forward) -> Cost:
-        whole = partial(_count_whole, size=input_size, run=run)
-        return _without_content(whole, model, nn.Module())
-
-    return _counted_scope(model, input_size, count)
+        by_stitch = {i: cost(parts) for i, parts in stitches.items()}
+        return by_stitch, {part: cost({part}) for part in flops}
 
 
 @torch.no_grad()
@@ -203,22 +194,18 @@ def _count_whole(
 
 
 def _counted(run: Callable[[], T]) -> tuple[T, int, set[int]]:
-    """Return the result of a call, its FLOPs and the ids of all tensors it reads."""
-    with _countable_attention(), _Counter() as counter:
-        result = run()
-    return result, counter.flops // 2, counter.ids
+    """Return the result of a call, its FLOPs and the ids of all tensors it reads.
 
-
-@contextmanager
-def _countable_attention() -> Iterator[None]:
-    """Run attention as matrix products: not all fused operations are counted."""
+    Attention runs as matrix products: not all fused operations are counted.
+    """
     fast_path = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with sdpa_kernel(SDPBackend.MATH):
-            yield
+        with sdpa_kernel(SDPBackend.MATH), _Counter() as counter:
+            result = run()
     finally:
         torch.backends.mha.set_fastpath_enabled(fast_path)
+    return result, counter.flops // 2, counter.ids
 
 
 class _Counter(TorchDispatchMode):
@@ -244,7 +231,7 @@ class _Counter(TorchDispatchMode):
         if key in self.results:
             result, flops = self.results[key]
             self.flops += flops
-            return tree_map_only(_OnMeta, _OnMeta.empty, result)
+            return tree_map_only(Tensor, torch.empty_like, result)
         whole = func is not torch.ops.prim.device.default
         if whole and func.overloadpacket not in self.formulas:
             with self:  # in inference mode, linear layers arrive here
@@ -259,55 +246,32 @@ class _Counter(TorchDispatchMode):
         schema = func._schema
         aliases = schema.is_mutable or any(r.alias_info for r in schema.returns)
         if not aliases and all(x.is_meta for x in tensors):
-            self.results[key] = tree_map_only(Tensor, _OnMeta.of, result), flops
+            self.results[key] = tree_map_only(Tensor, torch.empty_like, result), flops
         return result
-
-
-@dataclass(frozen=True)
-class _OnMeta:
-    """All that a tensor on meta is."""
-
-    size: torch.Size
-    stride: tuple[int, ...]
-    dtype: torch.dtype
-
-    @classmethod
-    def of(cls, tensor: Tensor) -> '_OnMeta':
-        return cls(tensor.shape, tensor.stride(), tensor.dtype)
-
-    def empty(self) -> Tensor:
-        size, stride = self.size, self.stride
-        return torch.empty_strided(size, stride, dtype=self.dtype, device='meta')
 
 
 def _described(argument: object) -> object:
     """Return what decides the result of an operation, to be compared and hashed."""
     if isinstance(argument, Tensor):
-        return _OnMeta.of(argument) if argument.is_meta else id(argument)
+        on_meta = argument.shape, argument.stride(), argument.dtype
+        return on_meta if argument.is_meta else id(argument)
     return type(argument), argument
 
 
-class ParameterCount(NamedTuple):
-    """Numbers of trained and of all parameters in a part of a model."""
+def count_parameters(model: nn.Module) -> dict[str, tuple[int, int]]:
+    """Return the numbers of trained and of all parameters by part of a model.
 
-    trained: int
-    total: int
-
-    def __str__(self) -> str:
-        return f'{self.trained:,} of {self.total:,}'
-
-
-def count_parameters(model: nn.Module) -> dict[str, ParameterCount]:
-    """Count parameters by part, e.g. ``'decode_head'``, also in stitched backbones."""
+    Parts are the direct children, e.g. ``'decode_head'``, of the model and of its
+    stitched backbone.
+    """
     model = unwrapped(model)
     stitched = (n for n, m in model.named_modules() if isinstance(m, StitchedBackbone))
     prefixes = [f'{name}.' if name else '' for name in stitched]
-    counts: dict[str, ParameterCount] = {}
+    counts: dict[str, tuple[int, int]] = {}
     for name, parameter in model.named_parameters():
         prefix = next((p for p in prefixes if name.startswith(p)), '')
         part = prefix + name.removeprefix(prefix).partition('.')[0]
         trained, total = counts.get(part, (0, 0))
         number = parameter.numel()
-        trained += number * parameter.requires_grad
-        counts[part] = ParameterCount(trained, total + number)
+        counts[part] = trained + number * parameter.requires_grad, total + number
     return counts

@@ -57,13 +57,9 @@ def run_backbone_parts(
 ) -> None:
     """Run every part of a backbone once, in the order of its anchors.
 
-    Every anchor runs block by block, so the device and its caches are in the same state
-    as in a real forward. Stitching layers and maps run as soon as their input exists.
-
-    Args:
-        backbone: The backbone.
-        images: Images ``(B, 3, H, W)``.
-        measure: Callable that runs a part.
+    Every anchor runs block by block on images ``(B, 3, H, W)``, so the device and its
+    caches are in the same state as in a real forward. Stitching layers and maps run as
+    soon as their input exists.
     """
     maps = defaultdict(list)
     for j, a in product(backbone.wanted_maps(), backbone.map_anchors):
@@ -90,7 +86,7 @@ def ends(model: nn.Module, images: Tensor) -> Iterator[tuple[Heads, object]]:
     """
     backbone = find_stitched_backbone(model)
     ids = {backbone.space[i].end_anchor: i for i in backbone.space.anchor_ids}
-    for a in () if model is backbone else _end_anchors(model):
+    for a in _end_anchors(model):
         set_stitch(model, ids.get(a, backbone.space.anchor_ids[0]))
         yield Heads(a), backbone(images)
 
@@ -108,11 +104,12 @@ def returning(backbone: StitchedBackbone, output: object) -> Iterator[None]:
 def parts_by_stitch(model: nn.Module) -> dict[int, set[Part]]:
     """Return the parts of a model that each of its stitches runs, by stitch id."""
     backbone = find_stitched_backbone(model)
-    parts, ends = {}, _end_anchors(model)
+    parts, heads = {}, _end_anchors(model)
     for stitch in backbone.space:
-        end = stitch.end_anchor if stitch.end_anchor in ends else ends[0]
-        rest = set() if model is backbone else {Heads(end)}
-        parts[stitch.id] = parts_of(backbone, stitch) | rest
+        parts[stitch.id] = parts_of(backbone, stitch)
+        if heads:
+            end = stitch.end_anchor if stitch.end_anchor in heads else heads[0]
+            parts[stitch.id].add(Heads(end))
     return parts
 
 
@@ -244,6 +241,8 @@ def as_shipped(model: nn.Module) -> Iterator[None]:
 def _end_anchors(model: nn.Module) -> list[int]:
     """Return the end anchors for which the rest of a model must run separately."""
     backbone = find_stitched_backbone(model)
+    if model is backbone:
+        return []
     # Maps of the slowest anchor have one shape, so the rest runs once unless a part
     # depends on the stitch.
     differ = 'end' in (backbone.out, backbone.maps_of)

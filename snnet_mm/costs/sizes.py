@@ -2,10 +2,8 @@
 
 from collections.abc import Sequence
 
-from mmengine.logging import print_log
 from torch import nn
 
-from snnet_mm.models import find_stitched_backbone
 from snnet_mm.tasks import task_of
 from snnet_mm.utils import check, is_whole
 
@@ -35,18 +33,11 @@ def window_of(model: nn.Module) -> Size | None:
 def check_sizes(
     model: nn.Module, sizes: Sequence[Sequence[int]], key: str
 ) -> tuple[Size, ...]:
-    """Validate and return sizes; log those that are padded."""
+    """Validate and return sizes."""
     right = isinstance(sizes, Sequence) and all(map(is_size, sizes))
     found = tuple(map(tuple, sizes)) if right else ()
     once = right and len({*found}) == len(found)
     check(once, key, sizes, 'pairs of height and width in pixels, each once')
-    fits = not found or not task_of(model).unsized
-    allowed = 'no sizes: several sizes are not supported for detectors and '
-    allowed += 'language models'
-    check(fits, key, sizes, allowed)
-    patch = find_stitched_backbone(model).anchors[-1].block_strides[0]
-    for size in found:
-        if any(side % patch for side in size):
-            words = f'{size_name(size)}: padded to whole patches of {patch} pixels'
-            print_log(words, 'current')
+    wanted = 'no sizes: several are not supported for detectors and language models'
+    check(not found or not task_of(model).unsized, key, sizes, wanted)
     return found

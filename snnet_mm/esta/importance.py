@@ -1,6 +1,5 @@
 """Sampling and ranking of stitches by importance for the task (ESTA, section 4.2)."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -18,13 +17,8 @@ from torch.optim import Optimizer
 
 from snnet_mm.costs.parts import parameters_by_part, parts_of
 from snnet_mm.evaluation import as_text, stitch_table
-from snnet_mm.models import find_stitched_backbone, unwrapped
-from snnet_mm.stitching import (
-    Stitch,
-    StitchTable,
-    know_metrics,
-    split_cost_range,
-)
+from snnet_mm.models import find_stitched_backbone
+from snnet_mm.stitching import Stitch, StitchTable, know_metrics, split_cost_range
 from snnet_mm.training import StitchSampler
 from snnet_mm.training.stitch_hooks import sampling_hook
 from snnet_mm.utils import check, is_number, is_whole
@@ -157,14 +151,12 @@ class ImportanceHook(Hook):
         values = torch.stack([saliency(self._parameters(s)) for s in self.trained])
         # A fused optimizer receives scaled gradients and unscales them on its own.
         scale = getattr(optimizer, 'grad_scale', None)
-        if scale is not None:
-            values = values / scale
+        values = values if scale is None else values / scale
         # Ranks already agree, except on different hardware.
         all_reduce(values, 'mean')
-        values = values.tolist()
-        if all(map(math.isfinite, values)):
+        if values.isfinite().all():
             ids = [stitch.id for stitch in self.trained]
-            self.sampler.record(dict(zip(ids, values, strict=True)))
+            self.sampler.record(dict(zip(ids, values.tolist(), strict=True)))
 
 
 @torch.no_grad()
@@ -180,7 +172,6 @@ def saliency(parameters: Iterable[nn.Parameter]) -> Tensor:
 
 def trained_parameters(model: nn.Module, stitch: Stitch) -> list[nn.Parameter]:
     """Return the trained parameters a stitch runs, excluding ``idle_parameters``."""
-    model = unwrapped(model)
     backbone = find_stitched_backbone(model)
     by_part = parameters_by_part(backbone)
     run = {id(p) for part in parts_of(backbone, stitch) for p in by_part[part]}
@@ -188,14 +179,11 @@ def trained_parameters(model: nn.Module, stitch: Stitch) -> list[nn.Parameter]:
     for module in model.modules():
         if hasattr(type(module), 'idle_parameters'):
             idle |= {id(p) for p in module.idle_parameters(stitch)}
-    used = [p for p in model.parameters() if id(p) not in idle]
-    return [p for p in used if p.requires_grad]
+    return [p for p in model.parameters() if p.requires_grad and id(p) not in idle]
 
 
 def importance_results(
-    costs: StitchTable,
-    scores: Mapping[int, float],
-    num_groups: int = 15,
+    costs: StitchTable, scores: Mapping[int, float], num_groups: int = 15
 ) -> StitchTable:
     """Convert scores by stitch id to results, by which stitches can be selected.
 
@@ -207,9 +195,7 @@ def importance_results(
     groups = split_cost_range(costs.column('flops'), num_groups)
     for n, group in enumerate(groups, start=1):
         scored = [i for i in group if i in scores]
-        if not scored:
-            continue
-        best = max(scored, key=lambda i: (scores[i], -i))
+        best = max(scored, key=lambda i: (scores[i], -i), default=None)
         for i, share in zip(scored, _softmax([scores[i] for i in scored]), strict=True):
             place = n if i == best else n - 2 + share
             metrics[i] = {DEPLOYMENT: place, IMPORTANCE: scores[i]}

@@ -87,9 +87,8 @@ def _check_devices(
     """Raise if a device that is not in ``on`` measured the milliseconds of rows."""
     for row in rows:
         device = row.setup.device if row.setup else 'an unknown device'
-        wanted = f'milliseconds of {" or ".join(on)}, not of {device}: measure them '
-        wanted += 'with tools/analysis_tools/stitch_table.py CONFIG --latency, and '
-        wanted += 'give its costs.json, too (option: --results)'
+        wanted = f'milliseconds of {" or ".join(on)}, not of {device}; measure them '
+        wanted += 'with tools/analysis_tools/stitch_table.py CONFIG --latency'
         check(device.startswith((*on,)), '--budget', str(budget), wanted)
 
 

@@ -52,24 +52,20 @@ def read_plan(
     for step, block in enumerate(blocks):
         if block is not None:
             steps.setdefault(block, []).append(step)
-    last = max(steps)
+    known = f'blocks 0 to {max(steps)}, each once'
     wanted = "words such as '0:3/768': a block, and the units of its branches"
-    again = f'{wanted}; if it has blocks, as in an earlier version, run '
-    again += 'tools/make_elastic.py again'
-    check(isinstance(text, str), key, text, again)
-    check(text.split(), key, text, wanted)
-    for word in text.split():
-        match = re.fullmatch(r'(\d+):(\d+(?:/\d+)*)', word)
-        check(match, key, word, wanted)
-        block, units = int(match[1]), [int(n) for n in match[2].split('/')]
-        check(block in steps, key, word, f'blocks 0 to {last}, each once')
+    words = text.split() if isinstance(text, str) else ()
+    check(words, key, text, f'{wanted} (tools/make_elastic.py writes them)')
+    for word in words:
+        check(re.fullmatch(r'\d+:\d+(/\d+)*', word), key, word, wanted)
+        block, *units = map(int, re.split('[:/]', word))
+        check(block in steps, key, word, known)
         own = steps.pop(block)
         whole = [widths[step] for step in own]
-        limits = '/'.join(f'0 to {n}' if n > 1 else '0 or 1' for n in whole)
-        what = 'units of each branch' if max(whole) > 1 else 'the block has no units'
-        right = len(units) == len(whole)
-        right = right and all(n <= w for n, w in zip(units, whole, strict=True))
-        check(right, key, word, f'{block}:{limits} ({what})')
+        fits = [0 <= n <= m for n, m in zip(units, whole, strict=False)]
+        right = all(fits) and len(units) == len(whole)
+        limits = '/'.join(f'0 to {m}' for m in whole)
+        check(right, key, word, f'{block}:{limits} (units of each branch)')
         for step, n in zip(own, units, strict=True):
             plan[step] = n
     return tuple(plan)

@@ -1,12 +1,9 @@
 """Routes: the blocks that a stitch runs, by anchor and in order."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import NamedTuple
-
-from snnet_mm.utils import check
 
 ANCHOR_KIND = 'anchor'
 
@@ -83,21 +80,3 @@ def visiting_order(stitches: Iterable[Stitch]) -> list[Stitch]:
         return (-1, -1, step) if isinstance(step, str) else (*step, '')
 
     return sorted(stitches, key=lambda stitch: list(map(key, stitch.steps)))
-
-
-def check_route(stitch: Stitch, depths: Sequence[int], layers: Collection[str]) -> None:
-    """Raise if a route does not fit anchors of these depths and these layers."""
-    segments = tuple(tuple(segment) for segment in stitch.segments)
-    k = len(depths)
-    runs = all(0 <= a < k and 0 <= i <= j <= depths[a] for a, i, j in segments)
-    moves = all(a != b or end < i for (a, _, end), (b, i, _) in pairwise(segments))
-    right = segments and runs and moves and segments[0][1] == 0
-    right = right and segments[-1][2] == depths[segments[-1][0]]
-    wanted = (
-        '(anchor, begin, end) from a first to a last block, after each joint in '
-        f'another anchor or further on, for anchors of {tuple(depths)} blocks'
-    )
-    check(right, f'stitches[{stitch.id}].segments', segments, wanted)
-    fit = len(stitch.layers) == len(segments) - 1 and set(stitch.layers) <= set(layers)
-    key, names = f'stitches[{stitch.id}].layers', ', '.join(sorted(layers))
-    check(fit, key, stitch.layers, f'one stitching layer per joint, of: {names}')

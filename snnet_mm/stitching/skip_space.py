@@ -17,17 +17,13 @@ class SkipSpace(StitchingSpace):
     Positions count the steps of the network: its branches, and layers between stages.
     A chain runs each branch whole, with some of its hidden units, or not at all. A
     stitching layer stands for every *narrow* branch, and for every *gap*, a maximal run
-    ``[i, j)`` of skipped branches: it maps the state before step ``i`` to the state
-    after step ``j - 1``. A gap ends after a step whose map is read, so that every head
-    receives its maps.
-
-    Id 0 is the whole network, id ``n`` the n-th chain.
+    of skipped branches that ends at the latest after a step whose map is read. Id 0 is
+    the whole network, id ``n`` the n-th chain.
 
     Args:
         widths: Hidden units of every step when it runs whole.
         chains: Plans of the chains, in descending order of cost.
-        blocks: Block of every step; None for steps that always run, such as layers
-            between stages.
+        blocks: Block of every step; None for steps that always run.
         read: Blocks whose maps are read. A map is that of the last step of its block.
         skippable: Steps that may be skipped; by default all that have a block.
         ids: See :class:`StitchingSpace`.
@@ -58,12 +54,11 @@ class SkipSpace(StitchingSpace):
         key: str = 'backbone.chains',
     ) -> None:
         self.widths, self.blocks, depth = tuple(widths), tuple(blocks), len(widths)
-        steps = {i for i, block in enumerate(blocks) if block is not None}
-        skippable = steps if skippable is None else {*skippable}
         # The step after which the map of a block is taken; a norm belongs to it.
-        last = {b: i for i, b in enumerate(self.blocks) if b is not None}
-        final = max(last)
-        self._ends = {b: depth - 1 if b == final else i for b, i in last.items()}
+        self._ends = {b: i for i, b in enumerate(self.blocks) if b is not None}
+        self._ends[max(self._ends)] = depth - 1
+        whole = {i for i, block in enumerate(blocks) if block is None}
+        fixed = whole if skippable is None else {*range(depth)} - {*skippable}
         self.plans: dict[int, Plan] = {0: self.widths}
         stitches = [Stitch(0, ANCHOR_KIND, (Segment(0, 0, depth),))]
         layers: dict[str, StitchingLayerSpec] = {}
@@ -75,9 +70,9 @@ class SkipSpace(StitchingSpace):
             text = write_plan(plan, self.blocks)
             wanted = 'a plan with fewer units than the network'
             check(plan != self.widths, place, text, wanted)
-            fixed = {i for i, units in enumerate(plan) if not units} - skippable
-            wanted = f'all of blocks {sorted(self.blocks[i] for i in fixed)}, which '
-            check(not fixed, place, text, wanted + 'change the width or the stride')
+            lost = sorted(self.blocks[i] for i in fixed if not plan[i])
+            wanted = f'all of blocks {lost}, which change the width or the stride'
+            check(not lost, place, text, wanted)
             segments, names, begin = [], [], 0
             for first, end, units in changes_of(plan, self.widths, read):
                 name = f'skip{n}_{first}to{end}'
@@ -90,10 +85,8 @@ class SkipSpace(StitchingSpace):
                 names.append(name)
                 begin = end
                 if target in substitutes:
-                    here = max(
-                        (s.end - 1 for s in segments if s.begin < s.end), default=-1
-                    )
-                    substitutes[target].append((Position(0, here), name))
+                    run = [-1, *(s.end - 1 for s in segments if s.begin < s.end)]
+                    substitutes[target].append((Position(0, run[-1]), name))
             segments.append(Segment(0, begin, depth))
             self.plans[n] = plan
             stitches.append(Stitch(n, SKIP_KIND, tuple(segments), tuple(names)))

@@ -14,13 +14,10 @@ Joint = tuple[int, int]  # last block before, first block after
 class SlidingWindowSpace(StitchingSpace):
     """One-way stitches of k anchors of equal depth (SN-Netv1, section 3.2).
 
-    A window of ``kernel`` blocks slides over both anchors of a pair by ``stride``.
-    A joint leaves one anchor after any block in the window and enters the other at any
-    block in it. All joints of a window share one stitching layer; a joint in two
-    windows belongs to the first. The last window is cut at the end of the anchors, as
-    in the authors' code. Least squares fit a layer to all of its joints at once: from
-    the output of the block before a joint to the input of the block after it, which is
-    another block's output or the embedding.
+    A window of ``kernel`` blocks slides over both anchors of a pair by ``stride``, and
+    is cut at their end. A joint leaves one anchor after any block in the window and
+    enters the other at any block in it. All joints of a window share one stitching
+    layer, which is fitted to all of them; a joint in two windows belongs to the first.
 
     Ids follow the authors' code: the anchors, fast -> slow, then pair by pair the
     joints in ascending order within each window, then routes through more than two

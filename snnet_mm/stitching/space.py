@@ -2,12 +2,13 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import pairwise
 
-from snnet_mm.utils import check, is_whole, refusal
+from snnet_mm.utils import check, is_whole
 
-from .routes import ANCHOR_KIND, Position, Stitch, StitchingLayerSpec, check_route
+from .routes import ANCHOR_KIND, Position, Stitch, StitchingLayerSpec
 
 Substitute = tuple[Position, str]  # a block, and the layer that projects its map
 RECORD_VERSION = 1
@@ -47,12 +48,10 @@ class StitchingSpace:
     ) -> None:
         self.depths = tuple(depths)
         self._substitutes = substitutes or {}
-        self.anchor_names = _anchor_names(len(self.depths))
-        for stitch in stitches:
-            check_route(stitch, self.depths, layers)
+        names = {1: ('network',), 2: ('fast', 'slow')}
+        numbered = tuple(f'anchor{i}' for i in range(len(self.depths)))
+        self.anchor_names = names.get(len(self.depths), numbered)
         self._stitches = {s.id: s for s in sorted(stitches, key=lambda s: s.id)}
-        if len(self._stitches) != len(stitches):
-            raise ValueError('two stitches of a stitching space share an id')
         if ids is not None:
             listed = isinstance(ids, Collection) and not isinstance(ids, str)
             check(listed, 'backbone.stitch_ids', ids, 'a list of stitch ids')
@@ -99,9 +98,8 @@ class StitchingSpace:
         """All joints of every stitching layer; its own spec if no stitch uses it."""
         found = {name: set() for name in self.layers}
         for stitch in self:
-            for name, (a, _, end), (b, begin, _) in zip(
-                stitch.layers, stitch.segments, stitch.segments[1:], strict=False
-            ):
+            joints = zip(stitch.layers, pairwise(stitch.segments), strict=True)
+            for name, ((a, _, end), (b, begin, _)) in joints:
                 joint = Position(a, end - 1), Position(b, begin - 1)
                 found[name].add(StitchingLayerSpec(*joint))
         return {n: tuple(sorted(found[n])) or (s,) for n, s in self.layers.items()}
@@ -112,36 +110,28 @@ class StitchingSpace:
         routes = [(s.id, [tuple(segment) for segment in s.segments]) for s in self]
         return fingerprint_of((self.depths, routes))
 
-    def substitutes(self, block: int) -> tuple[Substitute, ...]:
-        """Return the substitutes for the feature map of a block of the last anchor.
-
-        Each substitute has a stitching layer that projects its map to the last anchor's
-        width. A route without the block uses the first substitute that it runs.
-        """
-        if not self._substitutes:
-            wanted = f"'end', as a {type(self).__name__} gives no feature maps"
-            raise refusal('backbone.out', 'maps', wanted)
-        last = len(self.depths) - 1
-        blocks = sorted(p.block for p in self._substitutes if p.anchor == last)
-        wanted = f'{_ranges(blocks)}, whose maps all routes have'
-        check(block in blocks, 'backbone.out_indices', block, wanted)
-        return tuple(self._substitutes[Position(last, block)])
-
     def map_sources(
         self, block: int, anchor: int
     ) -> tuple[tuple[Position, str | None], ...]:
         """Return the possible sources of an anchor's map at a last-anchor block.
 
         The anchor's own corresponding block comes first, without a layer. The others
-        come with the stitching layer that projects their maps to the anchor's width.
+        come with the stitching layer that projects their maps to the anchor's width. A
+        route has the map of the first source that it runs.
         """
-        place, found = Position(len(self.depths) - 1, block), self.substitutes(block)
-        if anchor != place.anchor:
-            place = next((p for p, _ in found if p.anchor == anchor), None)
-            wanted = f"'slowest' for a {type(self).__name__} without end_maps"
-            check(place in self._substitutes, 'backbone.maps_of', 'end', wanted)
+        kind, last = type(self).__name__, len(self.depths) - 1
+        wanted = f"'end', as a {kind} gives no feature maps"
+        check(self._substitutes, 'backbone.out', 'maps', wanted)
+        blocks = sorted(p.block for p in self._substitutes if p.anchor == last)
+        wanted = f'{_ranges(blocks)}, whose maps all routes have'
+        check(block in blocks, 'backbone.out_indices', block, wanted)
+        place = Position(last, block)
+        if anchor != last:
             found = self._substitutes[place]
-        return (place, None), *found
+            place = next((p for p, _ in found if p.anchor == anchor), None)
+            wanted = f"'slowest' for a {kind} without end_maps"
+            check(place in self._substitutes, 'backbone.maps_of', 'end', wanted)
+        return (place, None), *self._substitutes[place]
 
     def serves(self, stitch: Stitch, place: Position, layer: str | None) -> bool:
         """Return whether a stitch has the map of an entry of :meth:`map_sources`."""
@@ -156,7 +146,11 @@ class StitchingSpace:
 
     def describe(self, stitch: Stitch) -> str:
         """Return a readable route, such as ``'fast[0:4] > slow[8:24]'``."""
-        return describe_route(stitch.segments, len(self.depths))
+        return ' > '.join(
+            f'{self.anchor_names[a]}[{begin}:{end}]'
+            for a, begin, end in stitch.segments
+            if begin < end
+        )
 
 
 def fingerprint_of(value: object) -> str:
@@ -176,14 +170,6 @@ def middle_stitches(space: StitchingSpace) -> list[int]:
 def layer_name(source: int, target: int, place: int) -> str:
     """Return the name of the stitching layer between two anchors at a place."""
     return f'{source}to{target}_{place}'
-
-
-def describe_route(segments: Iterable[Sequence[int]], num_anchors: int) -> str:
-    """Return segments as a readable route of half-open ranges of blocks."""
-    names = _anchor_names(num_anchors)
-    return ' > '.join(
-        f'{names[a]}[{begin}:{end}]' for a, begin, end in segments if begin < end
-    )
 
 
 def write_space_record(space: StitchingSpace) -> str:
@@ -206,11 +192,17 @@ def check_space_record(
     blocks and stitching layers. It may contain more stitches unless ``exact``, as for
     resumed trainings. Anchors that it contains must match, too.
     """
-    depths, fingerprint, known = _read_record(text)
+    record = json.loads(text)
+    if record['version'] != RECORD_VERSION:
+        raise ValueError(
+            'a newer snnet_mm wrote the weights: their record of the stitching space '
+            f'has version {record["version"]!r}, expected {RECORD_VERSION}'
+        )
+    known, fingerprint = record['stitches'], record['fingerprint']
     both = (
         'the weights are of another stitching space than the model: of '
-        f'{len(known)} stitches of anchors of depths {depths} (fingerprint '
-        f'{fingerprint}), the model has {len(space)} of {space.depths} '
+        f'{len(known)} stitches of anchors of depths {tuple(record["depths"])} '
+        f'(fingerprint {fingerprint}), the model has {len(space)} of {space.depths} '
         f'({space.fingerprint})'
     )
     for stitch in space:
@@ -218,42 +210,16 @@ def check_space_record(
         held = known.get(str(stitch.id))
         if held != wanted and (held is not None or stitch.kind != ANCHOR_KIND):
             raise ValueError(
-                f'{both}. Stitch {stitch.id} is {_describe(held, len(depths))} in the '
-                f'weights, {_describe(wanted, len(space.depths))} in the model '
-                f'({OPTIONS}). To start from the anchors in these weights, give each '
-                "an init_cfg with a prefix such as 'backbone.anchors.0.'"
+                f'{both}. Stitch {stitch.id} is {held or "unknown"} in the weights, '
+                f'{wanted} in the model: segments [anchor, begin, end] and stitching '
+                f'layers ({OPTIONS}). To start from the anchors in these weights, give '
+                "each an init_cfg with a prefix such as 'backbone.anchors.0.'"
             )
     if exact and fingerprint != space.fingerprint:
         raise ValueError(
             f'{both}; a training goes on with the stitches it began '
             f'with ({OPTIONS}, resume)'
         )
-
-
-@lru_cache(maxsize=1)  # a record is checked after reading and on loading
-def _read_record(text: str | bytes) -> tuple[tuple[int, ...], str, dict[str, list]]:
-    """Return the depths, the fingerprint and the routes by stitch id."""
-    record = json.loads(text)
-    if record['version'] != RECORD_VERSION:
-        raise ValueError(
-            'a newer snnet_mm wrote the weights: their record of the stitching space '
-            f'has version {record["version"]!r}, expected {RECORD_VERSION}'
-        )
-    return tuple(record['depths']), record['fingerprint'], record['stitches']
-
-
-def _describe(route: Sequence | None, num_anchors: int) -> str:
-    if route is None:
-        return 'unknown'
-    segments, layers = route
-    by = f' by {", ".join(layers)}' if layers else ''
-    return f'{describe_route(segments, num_anchors)}{by}'
-
-
-def _anchor_names(num_anchors: int) -> tuple[str, ...]:
-    if num_anchors <= 2:
-        return ('network',) if num_anchors == 1 else ('fast', 'slow')
-    return tuple(f'anchor{i}' for i in range(num_anchors))
 
 
 def _ranges(ids: Sequence[int]) -> str:

@@ -56,10 +56,9 @@ class StagedSpace(StitchingSpace):
         check(even, 'backbone.anchors', self.stage_depths, wanted)
         (num_stages,) = counts
         self.stages = tuple(range(num_stages - 1) if stages is None else stages)
-        there = set(self.stages) <= set(range(num_stages))
-        there = there and len(set(self.stages)) == len(self.stages)
+        once = len({*self.stages} & {*range(num_stages)}) == len(self.stages)
         allowed = f'stages 0 to {num_stages - 1}, each once'
-        check(there, 'backbone.stages', self.stages, allowed)
+        check(once, 'backbone.stages', self.stages, allowed)
         # First block of every stage, then the depth of the anchor.
         self._begins = [(0, *accumulate(depths)) for depths in self.stage_depths]
         depths = [begins[-1] for begins in self._begins]

@@ -82,41 +82,27 @@ class StitchRow:
 
     def joined(self, other: StitchRow) -> StitchRow:
         """Return this row with what the other row knows of the same stitch."""
-        if self.params != other.params and None not in (self.params, other.params):
-            raise ValueError(
-                f'tables of different models: stitch {self.id} has {self.params} '
-                f'parameters in one, {other.params} in the other'
-            )
-        known: dict[str, Any] = {}
-        if other.metrics:
-            known |= dict(metrics=other.metrics, num_images=other.num_images)
-        if other.setup:
-            names = 'latency', 'memory', 'setup'
-            known |= {name: getattr(other, name) for name in names}
-        return replace(self, **known)
+        params = {self.params, other.params} - {None}
+        wanted = f'tables of one model: stitch {self.id} has other parameters in each'
+        check(len(params) < 2, '--results', sorted(params), wanted)
+        names = ('metrics', 'num_images') if other.metrics else ()
+        names += ('latency', 'memory', 'setup') if other.setup else ()
+        return replace(self, **{name: getattr(other, name) for name in names})
 
     @classmethod
     def read(cls, data: Mapping) -> StitchRow:
-        """Return a validated row from JSON data."""
-        size, of, setup = data['input_size'], data['id'], data.get('setup')
-        sides = isinstance(size, list | tuple) and len(size) == 2
-        sides = sides and all(is_whole(side, 1) for side in size)
-        require(sides, 'input_size', size, 'height and width in pixels')
+        """Return a validated row from JSON data; null is an undefined metric."""
+        of, size, setup = data['id'], data['input_size'], data.get('setup')
         require(is_whole(of, 0), 'id', of, 'a whole number from 0')
+        sides = isinstance(size, list | tuple) and [is_whole(side, 1) for side in size]
+        require(sides == [True, True], 'input_size', size, 'height and width in pixels')
         metrics = data.get('metrics') or {}
-        for name, value in metrics.items():
-            wanted = 'a finite number, or null where the metric is undefined'
+        for name, value in ({n: data.get(n) for n in UNITS} | metrics).items():
             right = value is None or is_number(value)
-            require(right, f'{name} of stitch {of}', value, wanted)
+            require(right, f'{name} of stitch {of}', value, 'a number, or null')
         values = {n: math.nan if v is None else v for n, v in metrics.items()}
         read = dict(input_size=tuple(size), setup=setup and Setup(**setup))
-        row = cls(**dict(params=None) | dict(data) | read | dict(metrics=values))
-        for name in UNITS:
-            value, least = getattr(row, name), int(name == 'flops')
-            # Published figures lack parameters.
-            right = value is None and not least or is_number(value) and value >= least
-            require(right, f'{name} of stitch {of}', value, f'numbers from {least}')
-        return row
+        return cls(**dict(params=None) | dict(data) | read | dict(metrics=values))
 
 
 @dataclass(frozen=True)
@@ -245,12 +231,11 @@ class StitchTable:
         names = list(dict.fromkeys(n for found in metrics.values() for n in found))
         rows = []
         for i, found in metrics.items():
-            if lacking := [n for n in names if n not in found]:
-                raise ValueError(
-                    f"stitch {i} has no metrics {lacking}; mmdet's CocoMetric gives "
-                    "none where nothing was detected, type='StitchCocoMetric' does "
-                    '(config key: test_evaluator)'
-                )
+            wanted = (
+                f"{names}, also of stitch {i}; mmdet's CocoMetric gives none where "
+            )
+            wanted += "nothing was detected, type='StitchCocoMetric' does"
+            check(len(found) == len(names), 'test_evaluator', [*found], wanted)
             # Metrics may be numpy scalars, which JSON cannot serialise.
             values = {name: float(value) for name, value in found.items()}
             rows.append(replace(self[i], metrics=values, num_images=num_images))
@@ -273,12 +258,10 @@ class StitchTable:
     @property
     def higher_is_better(self) -> bool:
         """Direction of the ranking metric; raises if it is unknown."""
-        if self.metric not in self.directions:
-            raise ValueError(
-                f'whether more or less of the metric {self.metric!r} is better is not '
-                f'known; say --lower-is-better {self.metric}, or --lower-is-better '
-                f'{NONE} if more is (argument and config key: lower_is_better)'
-            )
+        wanted = (
+            f'{self.metric}, or {NONE} if more is better: its direction is not known'
+        )
+        check(self.metric in self.directions, '--lower-is-better', None, wanted)
         return self.directions[self.metric] == HIGHER
 
     def score(self, row: StitchRow) -> float:
@@ -336,9 +319,8 @@ class StitchTable:
         once = 0 < len({row.key for row in rows}) == len(rows)
         require(once, 'ids of stitches', [row.id for row in rows], 'each once')
         of_rows = {frozenset(row.metrics) for row in rows if row.metrics}
-        names = set().union(*of_rows)
+        names, metric = set().union(*of_rows), data.get('metric')
         require(len(of_rows) < 2, 'metrics', sorted(names), 'the same for all stitches')
-        metric = data.get('metric')
         right = metric in names if names else metric is None
         require(right, 'metric', metric, f'one of {sorted(names)}')
         directions = data.get('directions', metric_directions(names))
@@ -348,9 +330,9 @@ class StitchTable:
         about = {n: data.get(n) for n in ('space', 'scope', 'data_size', 'digest')}
         return cls(rows, metric=metric, directions=directions, **about)
 
-    def save(self, path: str | os.PathLike, **more: Any) -> None:
-        """Write a JSON file atomically, with ``more`` entries for human readers."""
-        write_json(path, self.to_dict() | more)
+    def save(self, path: str | os.PathLike) -> None:
+        """Write a JSON file atomically."""
+        write_json(path, self.to_dict())
 
     @classmethod
     def read(
@@ -368,11 +350,9 @@ def cost_column(rows: Iterable[StitchRow], name: str) -> dict[Key, float]:
     """Return one cost of rows by key."""
     check(name in UNITS, 'cost', name, UNITS)
     column = {row.key: getattr(row, name) for row in rows}
-    if None in column.values():
-        raise ValueError(
-            f'the {name} of these stitches was not measured; measure it with '
-            f'tools/analysis_tools/stitch_table.py CONFIG --{name} and give the '
-            'costs.json that it writes, too (config key: test_cfg.results; option: '
-            '--results)'
-        )
+    wanted = (
+        f'a costs.json with the {name} of these stitches, which was not measured; '
+        f'tools/analysis_tools/stitch_table.py CONFIG --{name} writes it'
+    )
+    check(None not in column.values(), '--results', None, wanted)
     return column

@@ -17,20 +17,18 @@ class TwoWaySpace(StitchingSpace):
     For two anchors, slow block ``j`` belongs to fast block ``m(j) = floor(j * d1 /
     d2)``, and ``e(i)`` is the last slow block that belongs to fast block ``i``. At
     every boundary ``i = 0 .. d1-2`` a route may leave the fast anchor after block ``i``
-    or the slow anchor after block ``e(i)``, and continue in the other.
-
-    Three or more anchors form a chain of such pairs, and no route leaves its pair (the
-    nearest stitching of SN-Netv1). For k anchors there are ``k + sum of d * (d - 1)``
-    stitches, summed over all but the slowest: 134 for depths 12/24, 267 for 12/12/24.
+    or the slow anchor after block ``e(i)``, and continue in the other. Three or more
+    anchors form a chain of such pairs, and no route leaves its pair. There are ``k +
+    sum of d * (d - 1)`` stitches of k anchors, summed over all but the slowest: 134 for
+    depths 12/24, 267 for 12/12/24.
 
     Ids follow the authors' code: first the anchors, fast -> slow, then pair by pair FS,
     SF, SFS, FSF, with boundaries ascending. FS after the last fast block would run no
     slow block, so its id is unused: ``d1 + 1`` for two anchors.
 
     A block of the slowest anchor is substituted by the block to which it belongs, found
-    pair by pair down the chain. One stitching layer projects the substitute's map
-    straight to the slowest width. From the next faster anchor this is an FS layer.
-    Faster ones have layers for maps alone, fitted to the last block substituted.
+    pair by pair down the chain. One stitching layer, fitted to the last block that it
+    substitutes, projects its map straight to the slowest width.
 
     Args:
         depths: Number of blocks of every anchor, ordered fast -> slow.

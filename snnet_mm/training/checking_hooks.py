@@ -161,12 +161,11 @@ class TrainableParamsHook(Hook):
 
     def before_train(self, runner: Runner) -> None:
         counts = count_parameters(runner.model)
-        trained = sum(count.trained for count in counts.values())
-        total = sum(count.total for count in counts.values())
+        trained, total = map(sum, zip(*counts.values(), strict=True))
         keys = 'backbone.anchors.frozen_stages, lora, stitching_layer'
         some = f'trained parameters; all {total:,} of the model are frozen'
         check(trained, keys, trained, some)
-        parts = ', '.join(f'{part} {count}' for part, count in counts.items())
+        parts = ', '.join(f'{name} {n:,} of {m:,}' for name, (n, m) in counts.items())
         runner.logger.info(
             f'Trained parameters: {trained:,} of {total:,} '
             f'({100 * trained / total:.3g} %): {parts}'

@@ -123,7 +123,7 @@ def test_routes_are_the_pairs():
     assert BridgeSpace((16, 12), [(1, 11), (4, 5)], ids=[3]).ids == (0, 1, 3)
     with_maps = BridgeSpace((16, 12), [(1, 5), (4, 7)], maps=True)
     assert with_maps.ids == (1, 2, 3)
-    assert with_maps.substitutes(7) == ()
+    assert with_maps.map_sources(7, 1) == ((Position(1, 7), None),)
 
 
 FOUR = range(3), range(3, 7), range(7, 13), range(13, 16)

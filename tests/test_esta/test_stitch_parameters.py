@@ -14,7 +14,6 @@ IMAGES = (2, 3, 16, 24)
 BIASES = dict(stitch_biases=dict(type='StitchBiases'))
 RANKS = 2, 3
 LORA = dict(stitch_lora=dict(type='StitchLoRA', ranks=RANKS))
-PLUGINS = pytest.mark.parametrize('plugins', [BIASES, LORA], ids=['biases', 'lora'])
 
 
 def added_to(net):
@@ -58,12 +57,22 @@ def by_hand(net, stitch_id):
             layer.bias.data += given[:after]
             given = given[after:]
         else:
-            down, up, given = given.tensor_split(
-                (rank * before, rank * (before + after))
-            )
+            sizes = rank * before, rank * (before + after)
+            down, up, given = given.tensor_split(sizes)
             layer.weight.data += up.view(after, rank) @ down.view(rank, before)
     assert not len(given)
     return plain
+
+
+def check_every_stitch(net, images, output_of):
+    """Compare stitches with networks by hand, and with one that adds nothing."""
+    plain = without(net)
+    for stitch in net.space:
+        net.set_stitch(stitch.id)
+        plain.set_stitch(stitch.id)
+        found, wanted = output_of(net(images)), by_hand(net, stitch.id)(images)
+        assert_close(found, output_of(wanted), rtol=1e-4, atol=1e-4)
+        assert (found - output_of(plain(images))).abs().max() > 0.01
 
 
 @pytest.mark.parametrize(
@@ -76,16 +85,7 @@ def by_hand(net, stitch_id):
 def test_every_stitch_has_parameters_of_its_own(build_snnet, anchor, plugins):
     sizes = dict(depths=(2, 4), out_indices=(3, 0, 2))
     net = build_snnet(anchor=anchor, plugins=plugins, **sizes).eval()
-    images = torch.randn(IMAGES)
-    plain = without(net)
-    for stitch in net.space:
-        net.set_stitch(stitch.id)
-        plain.set_stitch(stitch.id)
-        maps = net(images)
-        wanted = by_hand(net, stitch.id)(images)
-        for got, expected in zip(maps, wanted, strict=True):
-            assert_close(got, expected, rtol=1e-4, atol=1e-4)
-        assert (maps[0] - plain(images)[0]).abs().max() > 0.01
+    check_every_stitch(net, torch.randn(IMAGES), torch.cat)
 
 
 @pytest.mark.parametrize(('plugins', 'with_cp'), [(BIASES, True), (LORA, False)])
@@ -94,25 +94,19 @@ def test_convnext(plugins, with_cp):
     more = dict(lora=dict(rank=2), with_cp=with_cp)
     pair = [convnext(**more), convnext((12, 16, 20, 24), (2, 2, 4, 2), **more)]
     net = disturb(SNNetv1(pair, out='end', plugins=plugins)).eval()
-    added = plugin_of(net).parameters()
-    for parameter in added:
+    for parameter in plugin_of(net).parameters():
         parameter.data.mul_(0.1)
     # Blocks of widths 8, 12, 12, 16, 16, 16 and 20, whose MLPs are four times as wide.
-    sizes = {'stitch_biases': 5 * 100, 'stitch_lora': 2 * 10 * 100}
-    (name,) = plugins
-    assert len(plugin_of(net).get_parameter('0')) == sizes[name]
-    images, plain = torch.randn(2, 3, 64, 64), without(net)
-    for stitch in net.space:
-        net.set_stitch(stitch.id), plain.set_stitch(stitch.id)
-        found, wanted = net(images).tokens, by_hand(net, stitch.id)(images).tokens
-        assert_close(found, wanted, rtol=1e-4, atol=1e-4)
-        assert (found - plain(images).tokens).abs().max() > 0.01
-    found.square().mean().backward()
+    size = 5 * 100 if plugins is BIASES else 2 * 10 * 100
+    assert len(plugin_of(net).get_parameter('0')) == size
+    images = torch.randn(2, 3, 64, 64)
+    check_every_stitch(net, images, lambda state: state.tokens)
+    net(images).tokens.square().mean().backward()
     trained = [k for k, p in plugin_of(net).named_parameters() if p.grad is not None]
-    assert trained == [str(stitch.id)]
+    assert trained == [str(net.active_stitch.id)]
 
 
-@PLUGINS
+@pytest.mark.parametrize('plugins', [BIASES, LORA], ids=['biases', 'lora'])
 def test_only_those_of_the_stitch_are_trained(build_snnet, plugins):
     net = build_snnet(plugins=plugins)
     images = torch.randn(IMAGES)
@@ -135,8 +129,7 @@ def test_only_those_of_the_stitch_are_trained(build_snnet, plugins):
 
 def test_stitches_that_begin_alike_share_nothing(build_snnet):
     net = build_snnet(plugins=BIASES).eval()
-    images = torch.randn(IMAGES)
-    wanted = {}
+    images, wanted = torch.randn(IMAGES), {}
     for stitch in net.space:
         net.set_stitch(stitch.id)
         wanted[stitch.id] = net(images)[0]

@@ -1,4 +1,4 @@
-"""Stitched language models: routes, losses, costs and what is refused."""
+"""Stitched language models: routes, weights, losses, costs and what is refused."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from mmengine.registry import MODELS
 from mmengine.structures import BaseDataElement
 from tables import counts
-from tiny_lms import BIASES, anchor_config, some_ids
+from tiny_lms import BIASES, WORDS, anchor_config, some_ids
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -16,9 +16,7 @@ from snnet_mm.models import fit_stitching_layers, set_stitch
 
 pytest.importorskip('transformers')
 
-from transformers import AutoModelForCausalLM
-
-OTHER = anchor_config(4, 24, settings=dict(vocab_size=60))
+from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
 
 
 def of_transformers(anchor, **kwargs):
@@ -59,6 +57,51 @@ def test_any_route_is_its_blocks_by_hand(build_lm, head_dim, tied):
             for block in theirs.layers[begin:end]:
                 x = block(x, attention_mask=seen[:, None], position_embeddings=turned)
         assert_close(model(ids)[real], alone[a].lm_head(theirs.norm(x))[real])
+        if stitch.kind == 'anchor':  # padding changes no logits
+            for row, kept, found in zip(ids[:, 0], real, model(ids), strict=True):
+                assert_close(found[kept], alone[a](row[kept][None]).logits[0])
+
+
+@torch.no_grad()
+def test_weights_of_folders_and_files(randomise, tmp_path):
+    anchor = MODELS.build(anchor_config(tied=True))
+    theirs = randomise(AutoModelForCausalLM.from_config(anchor.config)).eval()
+    theirs.save_pretrained(tmp_path)
+    file = dict(type='Pretrained', checkpoint=str(tmp_path / 'model.safetensors'))
+    ids = some_ids(2, 9)
+    for more in (dict(pretrained=str(tmp_path)), dict(init_cfg=file)):
+        config = dict(anchor_config(out='end', **more), model=str(tmp_path))
+        anchor = MODELS.build(config).eval()
+        anchor.init_weights()
+        assert torch.equal(anchor.logits(anchor(ids[:, None])), theirs(ids).logits)
+        assert anchor.lm_head.weight is anchor.embed_tokens.weight
+
+
+@pytest.mark.parametrize(
+    ('settings', 'words'),
+    [
+        (dict(width=24), r'has shape \(50, 24\), expected \(50, 16\)'),
+        (dict(depth=3), 'hidden_layers=3 is invalid'),
+        ('gpt2', 'this is a gpt2'),
+        ('nothing', 'pretrained=.* a folder or name'),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused(settings, words, tmp_path):
+    if settings == 'gpt2':
+        GPT2LMHeadModel(GPT2Config(WORDS, 32, 16, 2, 2)).save_pretrained(tmp_path)
+    elif settings != 'nothing':
+        config = MODELS.build(anchor_config(**settings)).config
+        AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    wrong = MODELS.build(anchor_config(pretrained=str(tmp_path)))
+    with pytest.raises(ValueError, match=words):
+        wrong.init_weights()
+
+
+def test_texts_that_do_not_fit_are_refused():
+    anchor = MODELS.build(anchor_config())
+    for ids, key in ((some_ids(1, 1, 33), 'length'), (some_ids(1, 1, 9) + 45, 'vocab')):
+        with pytest.raises(ValueError, match=key):
+            anchor(ids)
 
 
 def test_targets_are_the_next_tokens_but_of_prompts_and_padding(build_lm):

@@ -18,6 +18,9 @@ def test_groups_of_the_published_stitches(published):
     assert [len(g) for g in groups] == [1] + 11 * [12] + [1]
     assert (groups[0], groups[-1]) == ((0,), (1,))
     assert sorted(i for g in groups for i in g) == sorted(costs)
+    assert group_by_cost(costs, default_step(costs)) == groups
+    smaller = {i: cost / 100 for i, cost in costs.items()}  # another size of image
+    assert group_by_cost(smaller, default_step(smaller)) == groups
 
 
 def test_groups_on_imagenet_are_those_of_the_code_not_of_the_text():
@@ -27,24 +30,13 @@ def test_groups_on_imagenet_are_those_of_the_code_not_of_the_text():
     assert len({round(cost / 1e9) for cost in costs.values()}) == 16
 
 
-def test_the_default_step_makes_the_groups_of_the_paper(published):
-    costs = {i: v['flops'] for i, v in published.items()}
-    step = default_step(costs)
-    assert group_by_cost(costs, step) == group_by_cost(costs, 10e9)
-    smaller = {i: cost / 100 for i, cost in costs.items()}  # another size of image
-    assert group_by_cost(smaller, default_step(smaller)) == group_by_cost(costs, step)
-    few = {0: 10, 1: 20, 2: 21, 3: 90}
-    assert group_by_cost(few, default_step(few)) == [(0,), (1,), (2,), (3,)]
-
-
 def test_groups_by_hand():
     # The first of a group counts; exactly a step away from it still belongs.
     assert group_by_cost({0: 0, 1: 4, 2: 8}, 5) == [(0, 1), (2,)]
     assert group_by_cost({0: 0, 1: 5, 2: 5.5}, 5) == [(0, 1), (2,)]
     assert group_by_cost({4: 30, 5: 10, 2: 10, 9: 20}, 1) == [(2, 5), (9,), (4,)]
-
-
-def test_parts_of_the_range_of_costs():
+    few = {0: 10, 1: 20, 2: 21, 3: 90}
+    assert group_by_cost(few, default_step(few)) == [(0,), (1,), (2,), (3,)]
     costs = {0: 0, 1: 100, 2: 24, 3: 25, 5: 75, 6: 76}
     assert split_cost_range(costs, 4) == [(0, 2), (3,), (5, 6, 1)]
     assert split_cost_range({3: 7, 1: 7}, 5) == [(1, 3)]

@@ -2,10 +2,7 @@ import math
 
 import pytest
 
-from snnet_mm.stitching import pareto_front
-from snnet_mm.stitching.metrics import key_metric, metric_directions
-
-NAN = math.nan
+from snnet_mm.stitching import key_metric, metric_directions, pareto_front
 
 
 def test_directions_of_known_metrics():
@@ -26,11 +23,17 @@ def test_a_user_says_which_are_lower():
         metric_directions(names, ['kapa'])
 
 
-def test_the_metric_that_ranks():
-    assert key_metric(['coco/segm_mAP', 'coco/bbox_mAP']) == 'coco/bbox_mAP'
-    assert key_metric(['AbsRel', 'nyu/rmse']) == 'nyu/rmse'
-    assert key_metric(['kappa', 'mAcc']) == 'kappa'
-    assert key_metric(['aAcc', 'mDice', 'mIoU']) == 'mIoU'
+@pytest.mark.parametrize(
+    ('metrics', 'key'),
+    [
+        (['coco/segm_mAP', 'coco/bbox_mAP'], 'coco/bbox_mAP'),
+        (['AbsRel', 'nyu/rmse'], 'nyu/rmse'),
+        (['kappa', 'mAcc'], 'kappa'),
+        (['aAcc', 'mDice', 'mIoU'], 'mIoU'),
+    ],
+)
+def test_the_metric_that_ranks(metrics, key):
+    assert key_metric(metrics) == key
 
 
 @pytest.mark.parametrize(
@@ -40,7 +43,7 @@ def test_the_metric_that_ranks():
         ([1, 2, 3], [10, 5, 30], [0, 2]),
         ([1, 1, 2], [10, 10, 10], [0]),
         ([2, 1, 1], [20, 10, 10], [1, 0]),
-        ([1, 2, 3], [10, 20, NAN], [0, 1]),
+        ([1, 2, 3], [10, 20, math.nan], [0, 1]),
     ],
 )
 def test_front_by_hand(costs, scores, front):
@@ -51,7 +54,8 @@ def test_front_by_hand(costs, scores, front):
 
 
 def test_front_of_the_published_stitches(published):
-    costs = {i: v['flops'] for i, v in published.items()}
-    scores = {i: v['mIoU'] for i, v in published.items()}
+    costs, scores = (
+        {i: v[name] for i, v in published.items()} for name in ('flops', 'mIoU')
+    )
     front = [*pareto_front(costs, scores)]
     assert front == [0, 90, 108, 91, 109, 93, 94, 96, 20, 4, 3, 2, 1]

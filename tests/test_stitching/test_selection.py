@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from snnet_mm.stitching import (
     TwoWaySpace,
     parse_budget,
     pick_stitch,
+    prior_scores,
 )
 
 SPACE = TwoWaySpace((3, 7))
@@ -22,7 +24,6 @@ COUNTED = StitchTable.counted(
 LATENCY = {i: 2.0 * i + 1 for i in SPACE.ids}
 COSTS = COUNTED.measured(Setup(processor(), 1, 'fp32'), LATENCY)
 MIOU = {0: 10, 1: 30, 2: 20, 3: 40, 5: 40, 6: 15, 7: 60, 8: 50}
-NAN = float('nan')
 
 
 def results_of(values=MIOU, metric='mIoU', costs=COSTS):
@@ -31,145 +32,18 @@ def results_of(values=MIOU, metric='mIoU', costs=COSTS):
 
 
 RESULTS = results_of()
-
-
-@pytest.mark.parametrize(
-    ('budget', 'best'),
-    # At 6.5G stitch 5 is as good as 3, and dearer.
-    [('1G', 0), ('6.5G', 3), ('8G', 7), ('13M', 7), ('12.5M', 8), ('14ms', 3)],
-)
-def test_the_best_measured_stitch_within_a_budget(budget, best):
-    assert pick_stitch(SPACE, budget, RESULTS).id == best
-    assert pick_stitch(SPACE, parse_budget(budget), RESULTS).id == best
-
-
 # In int8 stitches take a third of the time, and lose what is here.
-INT8 = COSTS.measured(
-    Setup(processor(), 1, 'int8'), {i: ms / 3 for i, ms in LATENCY.items()}
-)
 LOST = {0: 1, 1: 0, 2: 1, 3: 0, 5: 0, 6: 0, 7: 30, 8: -1}
-
-
-def test_the_best_stitch_and_precision_within_a_budget():
-    int8 = results_of({i: v - LOST[i] for i, v in MIOU.items()}, costs=INT8)
-    both = StitchTable.merge(RESULTS, int8)
-    for budget, best in {
-        '1ms': ('int8', 1),
-        '2.5ms': ('int8', 3),
-        '6ms': ('int8', 8),
-        '15ms': ('fp32', 7),
-    }.items():
-        choice = pick_stitch(SPACE, budget, both)
-        assert (choice.precision, choice.id) == best
-        assert choice.input_size == COSTS.input_size
-        assert f'in {best[0]}, mIoU' in choice.reason
-    assert Selection('6ms,2.5ms', [RESULTS, int8]).select(SPACE) == (8, 3)
-    with pytest.raises(ValueError, match=r'cheapest is stitch 0 .*0\.3334ms\) in int8'):
-        pick_stitch(SPACE, '0.1ms', both)
-
-
-def test_costs_and_results_from_files(tmp_path):
-    files = tmp_path / 'stitches.json', tmp_path / 'costs.json'
-    results_of(costs=COUNTED).save(files[0])
-    COSTS.save(files[1])
-    assert Selection('14ms', files).select(SPACE) == (3,)
-    assert Selection('14ms', files).select(SPACE, COUNTED) == (3,)
-    with pytest.raises(ValueError, match='the latency .* not measured'):
-        Selection('14ms', files[0]).select(SPACE, COUNTED)
-
-
-def test_tables_of_another_space_are_refused():
-    foreign = replace(RESULTS, space=TwoWaySpace((3, 8)).fingerprint)
-    for choose in (Selection('all', foreign).select, Selection('6G', foreign).select):
-        with pytest.raises(ValueError, match='--results. is of another stitching spa'):
-            choose(SPACE)
-    with pytest.raises(ValueError, match='the table is of another stitching space'):
-        pick_stitch(SPACE, '6G', foreign)
-
-
-def test_an_unknown_direction_is_asked_for():
-    unknown = results_of(metric='kappa')
-    with pytest.raises(ValueError, match="'kappa' is better .*--lower-is-better"):
-        Selection('pareto', unknown).select(SPACE)
-    for said, best in (('kappa', 0), ('none', 7)):
-        for stitches in ('pareto', ['900G']):
-            selection = Selection(stitches, unknown, lower_is_better=[said])
-            assert selection.select(SPACE)[-1] == best
-
-
-def test_nan_is_never_chosen():
-    values = MIOU | dict.fromkeys((7, 3, 0), NAN)
-    for metric, best in (('mIoU', 8), ('rmse', 6)):
-        results = results_of(values, metric)
-        assert pick_stitch(SPACE, '900G', results).id == best
-        assert not {0, 3, 7} & {*Selection('pareto', results).select(SPACE)}
-    nothing = results_of(dict.fromkeys(MIOU, NAN))
-    with pytest.raises(ValueError, match='mIoU is NaN for all 8 stitches'):
-        Selection('pareto', nothing).select(SPACE)
-
-
-def test_only_measured_stitches_are_picked():
-    few = StitchTable.merge(COSTS, results_of({2: 20, 5: 40}))
-    assert pick_stitch(SPACE, '900G', few).id == 5
-    with pytest.raises(ValueError, match=r'budget 2G: no evaluated stitch .* stitch 2'):
-        pick_stitch(SPACE, '2G', few)
-    for table in (RESULTS, COSTS):
-        words = r'budget 0.5G: .* stitch 0 \(fast\[0:3\], 1G\)'
-        with pytest.raises(ValueError, match=words):
-            pick_stitch(SPACE, '0.5G', table)
-
-
-@pytest.mark.parametrize(
-    ('stitches', 'ids'),
-    [
-        ('all', (0, 1, 2, 3, 5, 6, 7, 8)),
-        ('anchors', (0, 1)),
-        (5, (5,)),
-        ('8,0, 3', (8, 0, 3)),
-        ([np.int64(6), np.int64(2)], (6, 2)),
-        ('pareto', (0, 1, 3, 7)),
-        ('9G,1G, 3G', (7, 0, 1)),
-        (['8G', '9G', '2G'], (7, 1)),
-        ('100%,30%', (7, 1)),  # of the 9 GFLOPs of stitch 8
-    ],
+INT8 = results_of(
+    {i: v - LOST[i] for i, v in MIOU.items()},
+    costs=COSTS.measured(
+        Setup(processor(), 1, 'int8'), {i: ms / 3 for i, ms in LATENCY.items()}
+    ),
 )
-def test_selections(stitches, ids):
-    selected = Selection(stitches, RESULTS).select(SPACE)
-    assert selected == ids
-    assert all(type(i) is int for i in selected)
-    # By the prior the last affordable one is best here, however good it was measured.
-    assert Selection('1G,6G').select(SPACE, COSTS) == (0, 5)
-
-
-def test_shares_of_stitches_that_were_not_tested():
-    """A half of all 9 GFLOPs, not of the 4 that the dearest tested stitch has."""
-    tested = Selection('50%', results_of({0: 10, 1: 30, 2: 20, 3: 40}))
-    assert tested.select(SPACE, COSTS) == (3,)
-    assert tested.select(SPACE) == (1,)
-
-
-WORDS = "stitch-id=.* is invalid: expected 'all', .*option: --stitch-id"
-NEEDS = 'results=None is invalid.*option: --results'
-
-
-@pytest.mark.parametrize(
-    ('stitches', 'costs', 'words'),
-    [
-        *[(s, None, WORDS) for s in ('1-3', '', [], [1, 1], [1.5])],
-        ('0,4', None, 'expected one of 0-3, 5-8'),
-        ('4G,5', COSTS, "budget='5' is invalid"),
-        ('4ms', COUNTED, 'latency .* not measured.* --latency'),
-        ('4G', None, NEEDS),
-        ('pareto', COSTS, 'a stitches.json of .*, for pareto .option: --results'),
-    ],
-)
-def test_what_cannot_be_selected(stitches, costs, words):
-    with pytest.raises(ValueError, match=words):
-        Selection(stitches).select(SPACE, costs)
-
-
-def test_the_best_pair_of_a_stitch_and_a_size_within_a_budget():
-    rows = [
+# At half the side: a quarter of the FLOPs, 15 points less.
+SMALL = replace(
+    RESULTS,
+    rows=[
         replace(
             row,
             input_size=(24, 32),
@@ -177,17 +51,56 @@ def test_the_best_pair_of_a_stitch_and_a_size_within_a_budget():
             metrics=dict(row.metrics, mIoU=row.metrics['mIoU'] - 15),
         )
         for row in RESULTS.rows
-    ]
-    small = replace(RESULTS, rows=rows)
-    both = StitchTable.merge(RESULTS, small)
-    # Stitch 7 has mIoU 60 at 8 GFLOPs, 45 at 2; stitch 3 has 40 at 4.
-    for budget, pair in {'8G': (7, (48, 64)), '25%': (7, (24, 32))}.items():
-        choice = pick_stitch(SPACE, budget, both)
-        assert choice[:2] == pair
-        assert 'on images of {}x{}, mIoU'.format(*pair[1]) in choice.reason
-    # Of the counted size, if there are any.
-    assert Selection('4G', both).select(SPACE, COUNTED) == (3,)
-    assert Selection('2G', small).select(SPACE, COUNTED) == (7,)
+    ],
+)
+
+
+@pytest.mark.parametrize(
+    ('other', 'budget', 'best'),
+    # At 6.5G stitch 5 is as good as 3, and dearer.
+    [
+        *[(None, '1G', 0), (None, '6.5G', 3), (None, '8G', 7)],
+        *[(None, '13M', 7), (None, '12.5M', 8), (None, '14ms', 3)],
+        *[(INT8, '1ms', (1, 'int8')), (INT8, '2.5ms', (3, 'int8'))],
+        *[(INT8, '6ms', (8, 'int8')), (INT8, '15ms', (7, 'fp32'))],
+        # Stitch 7 has mIoU 60 at 8 GFLOPs, 45 at 2; stitch 3 has 40 at 4.
+        *[(SMALL, '8G', (7, (48, 64))), (SMALL, '25%', (7, (24, 32)))],
+    ],
+)
+def test_the_best_stitch_size_and_precision_within_a_budget(other, budget, best):
+    table = StitchTable.merge(RESULTS, other) if other else RESULTS
+    choice = pick_stitch(SPACE, budget, table)
+    assert choice == pick_stitch(SPACE, parse_budget(budget), table)
+    row = next(row for row in table.rows if row.key == choice[:3])
+    assert f'mIoU {table.score(row):.4g}, the best' in choice.reason
+    if other is INT8:
+        assert (choice.id, choice.precision) == best
+        assert f' in {best[1]}, mIoU' in choice.reason
+    elif other is SMALL:
+        assert choice[:2] == best
+        assert 'on images of {}x{}, mIoU'.format(*best[1]) in choice.reason
+    else:
+        assert choice.id == best
+
+
+@pytest.mark.parametrize(
+    ('table', 'budget', 'words'),
+    [
+        (RESULTS, '0.5G', r'no evaluated stitch .* stitch 0 \(fast\[0:3\], 1G\)'),
+        (COSTS, '0.5G', r'no stitch .* stitch 0 \(fast\[0:3\], 1G\)'),
+        (results_of({2: 20, 5: 40}), '2G', 'no evaluated stitch .* is stitch 2'),
+        (INT8, '0.1ms', r'cheapest is stitch 0 .*0\.3334ms'),
+        (COUNTED, '4ms', 'latency .* not measured.* --latency'),
+        (
+            replace(RESULTS, space=TwoWaySpace((3, 8)).fingerprint),
+            '6G',
+            'the table is of another stitching space',
+        ),
+    ],
+)
+def test_budgets_that_cannot_be_met(table, budget, words):
+    with pytest.raises(ValueError, match=words):
+        pick_stitch(SPACE, budget, table)
 
 
 @pytest.mark.parametrize(
@@ -206,3 +119,83 @@ def test_milliseconds_of_another_device_are_refused(device, on, words):
         return
     with pytest.raises(ValueError, match=f"budget='6ms' .*{words}"):
         pick_stitch(SPACE, '6ms', measured, on)
+
+
+def test_costs_and_results_from_files(tmp_path):
+    files = tmp_path / 'stitches.json', tmp_path / 'costs.json'
+    results_of(costs=COUNTED).save(files[0])
+    COSTS.save(files[1])
+    assert Selection('14ms', files).select(SPACE) == (3,)
+    assert Selection('14ms', files).select(SPACE, COUNTED) == (3,)
+
+
+def test_nan_is_never_chosen():
+    for metric, best in (('mIoU', 8), ('rmse', 6)):
+        results = results_of(MIOU | dict.fromkeys((7, 3, 0), math.nan), metric)
+        assert pick_stitch(SPACE, '900G', results).id == best
+    nothing = results_of(dict.fromkeys(MIOU, math.nan))
+    with pytest.raises(ValueError, match='mIoU is NaN for all 8 stitches'):
+        Selection('pareto', nothing).select(SPACE)
+
+
+@pytest.mark.parametrize(
+    ('stitches', 'results', 'counted', 'ids'),
+    [
+        ('all', None, None, (0, 1, 2, 3, 5, 6, 7, 8)),
+        ('anchors', None, None, (0, 1)),
+        (5, None, None, (5,)),
+        ('8,0, 3', None, None, (8, 0, 3)),
+        ([np.int64(6), np.int64(2)], None, None, (6, 2)),
+        ('pareto', RESULTS, None, (0, 1, 3, 7)),
+        ('9G,1G, 3G', RESULTS, None, (7, 0, 1)),
+        (['8G', '9G', '2G'], RESULTS, None, (7, 1)),
+        ('6ms,2.5ms', [RESULTS, INT8], None, (8, 3)),
+        # By the prior the last affordable one is best here.
+        ('1G,6G', None, COSTS, (0, 5)),
+        ('100%,30%', RESULTS, None, (7, 1)),  # of the 9 GFLOPs of stitch 8
+        # Also if the dearest tested stitch has 4.
+        ('50%', results_of({0: 10, 1: 30, 2: 20, 3: 40}), COSTS, (3,)),
+        ('50%', results_of({0: 10, 1: 30, 2: 20, 3: 40}), None, (1,)),
+        # Of the counted size, if there are any.
+        ('4G', StitchTable.merge(RESULTS, SMALL), COUNTED, (3,)),
+        ('2G', SMALL, COUNTED, (7,)),
+    ],
+)
+def test_selections(stitches, results, counted, ids):
+    selected = Selection(stitches, results).select(SPACE, counted)
+    assert selected == ids
+    assert all(type(i) is int for i in selected)
+
+
+WORDS = "stitch-id=.* is invalid: expected 'all', .*option: --stitch-id"
+
+
+@pytest.mark.parametrize(
+    ('stitches', 'costs', 'words'),
+    [
+        *[(s, None, WORDS) for s in ('1-3', '', [], [1, 1], [1.5])],
+        ('0,4', None, 'expected one of 0-3, 5-8'),
+        ('4G,5', COSTS, "budget='5' is invalid"),
+        ('4G', None, 'results=None is invalid.*option: --results'),
+        ('pareto', COSTS, 'a stitches.json of .*, for pareto .option: --results'),
+    ],
+)
+def test_what_cannot_be_selected(stitches, costs, words):
+    with pytest.raises(ValueError, match=words):
+        Selection(stitches).select(SPACE, costs)
+
+
+def test_prior_by_hand():
+    flops = {0: 100, 1: 500, 2: 400, 3: 300, 5: 200, 6: 300, 7: 400, 8: 250}
+    # Stitch 2 leaves the fast anchor after 1 of 3 blocks, 5 the slow one after 3 of 7.
+    expected = {
+        0: 0,
+        1: 1,
+        2: 0.75 - 0.3 * 1 / 3,
+        3: 0.5 - 0.3 * 2 / 3,
+        5: 0.25 - 0.2 * 3 / 7,
+        6: 0.5 - 0.2 * 5 / 7,
+        7: 0.75 - 0.2 * 3 / 7 - 0.3 * 2 / 3,
+        8: 0.375 - 0.3 * 1 / 3 - 0.2 * 5 / 7,
+    }
+    assert prior_scores(SPACE, flops) == pytest.approx(expected)

@@ -22,10 +22,8 @@ def test_swin_has_the_ids_of_the_authors():
     # Blocks of S saved by the stitches of Ti and S in the third stage, from the
     # published FLOPs.
     saved = [0, 1, 1, 2, 3, 3, 4, 5, 5, 6, 7, 7, 8, 9, 9, 10, 11]
-    for j, (i, less) in enumerate(zip(range(7, 24), saved, strict=True)):
-        anchor, last, first = found[i]
-        assert (anchor, first) == (0, 4 + j + 1)
-        assert (first - 4) - (last + 1 - 4) == less
+    third = [(0, 4 + j - less, 5 + j) for j, less in enumerate(saved)]
+    assert [found[i] for i in range(7, 24)] == third
     assert [found[i] for i in range(24, 41)] == [(1, 4 + j, 5 + j) for j in range(17)]
     assert len(space) == 41
     fewer = StagedSpace(SWIN, ids=(40,))
@@ -77,11 +75,10 @@ def test_every_map_has_its_substitutes():
     space = StagedSpace([(1, 2, 2), (2, 2, 3), (1, 4, 2)], (0, 1, 2))
     ends = [(0, 2, 4), (1, 3, 6), (0, 4, 6)]
     for stage, block in enumerate(ends[-1]):
-        (middle, one), (fast, two) = space.substitutes(block)
+        _, (middle, one), (fast, two) = space.map_sources(block, 2)
         assert (middle, fast) == ((1, ends[1][stage]), (0, ends[0][stage]))
         assert (one, two) == (f'1to2_{stage}_map', f'0to2_{stage}_map')
         for name, source in ((one, middle), (two, fast)):
             assert space.layers[name] == (source, Position(2, block))
-        for stitch in space:
-            places = (Position(2, block), middle, fast)
-            assert any(stitch.runs(place) for place in places)
+        places = (Position(2, block), middle, fast)
+        assert all(any(map(stitch.runs, places)) for stitch in space)

@@ -6,29 +6,21 @@ from snnet_mm.stitching import Position, TwoWaySpace
 
 FAST, SLOW = 0, 1
 DEPTHS = [(12, 24), (5, 12), (7, 7), (24, 40), (1, 1), (1, 5)]
-# Depths of two anchors or more, with the number of their stitches.
+# Depths of three anchors or more, with the number of their stitches.
 CHAINS = {
-    (12, 24): 134,
     (12, 12, 24): 267,
     (5, 12, 40): 3 + 5 * 4 + 12 * 11,
-    (7, 7, 7): 3 + 7 * 6 + 7 * 6,
     (2, 3, 4, 9): 4 + 2 + 6 + 12,
     (1, 1, 4): 3,
 }
-
-
-def fast_block_of(j, depths):
-    """m(j) of the design: nearest interpolation."""
-    return j * depths[0] // depths[1]
+# Whether each joint leads to a slower anchor.
+KINDS = {('anchor',), ('FS', True), ('SF', False)}
+KINDS |= {('SFS', False, True), ('FSF', True, False)}
 
 
 def last_slow_block(i, depths):
-    """e(i) of the design, searched for."""
-    return max(j for j in range(depths[1]) if fast_block_of(j, depths) == i)
-
-
-def joints(stitch):
-    return pairwise(stitch.segments)
+    """e(i) of the design, searched for by nearest interpolation m(j)."""
+    return max(j for j in range(depths[1]) if j * depths[0] // depths[1] == i)
 
 
 @pytest.mark.parametrize('depths', DEPTHS)
@@ -53,54 +45,28 @@ def test_every_route_by_its_id(depths):
     del layers[f'1to0_{d1 - 1}']
     assert space.layers == layers
     assert space.anchor_ids == (0, 1)
+
+
+@pytest.mark.parametrize('depths', [*DEPTHS, *CHAINS])
+def test_layers_join_the_blocks_between_which_a_route_changes_anchor(depths):
+    space = TwoWaySpace(depths)
+    number = len(depths) + sum(d * (d - 1) for d in depths[:-1])
+    assert len(space) == CHAINS.get(depths, number) == number
     for stitch in space:
-        ends_fast = stitch.kind.endswith('F') or stitch.id == 0
-        assert stitch.end_anchor == (FAST if ends_fast else SLOW)
-        ends = [((a, i - 1), (b, j - 1)) for (a, _, i), (b, j, _) in joints(stitch)]
+        joints = list(pairwise(stitch.segments))
+        assert (stitch.kind, *(a < b for (a, *_), (b, *_) in joints)) in KINDS
+        ends = [((a, i - 1), (b, j - 1)) for (a, _, i), (b, j, _) in joints]
         assert [space.layers[name] for name in stitch.layers] == ends
 
 
-@pytest.mark.parametrize('depths', CHAINS)
-def test_a_chain_is_the_spaces_of_its_pairs_one_after_the_other(depths):
-    k = len(depths)
-    expected = {a: ('anchor', ((a, 0, depths[a]),), ()) for a in range(k)}
-    layers, first_id = {}, k
-    for fast, pair in enumerate(pairwise(depths)):
-        alone = TwoWaySpace(pair)
-        for stitch in list(alone)[2:]:
-            expected[first_id + stitch.id - 2] = (
-                stitch.kind,
-                tuple((fast + a, begin, end) for a, begin, end in stitch.segments),
-                tuple(shifted(name, fast) for name in stitch.layers),
-            )
-        layers |= {
-            shifted(name, fast): tuple((fast + p.anchor, p.block) for p in spec)
-            for name, spec in alone.layers.items()
-        }
-        # One id of the pair stays free: FS after its last fast block.
-        first_id += pair[0] * (pair[0] - 1) + 1
-    space = TwoWaySpace(depths)
-    assert {s.id: (s.kind, s.segments, s.layers) for s in space} == expected
-    assert len(space) == k + sum(d * (d - 1) for d in depths[:-1]) == CHAINS[depths]
-    assert space.anchor_ids == tuple(range(k))
-    # What serves nothing is not there: the last FS layer of a pair, but for the last.
-    for a in range(k - 2):
-        del layers[f'{a}to{a + 1}_{depths[a] - 1}']
-    of_pairs = {n: s for n, s in space.layers.items() if n in layers}
-    assert of_pairs == layers
-
-
-def shifted(name, by):
-    """The name of a stitching layer between anchors further up a chain."""
-    a, rest = name.split('to')
-    b, i = rest.split('_')
-    return f'{int(a) + by}to{int(b) + by}_{i}'
-
-
-@pytest.mark.parametrize('depths', {*DEPTHS, *CHAINS})
+@pytest.mark.parametrize('depths', [*DEPTHS, *CHAINS])
 def test_layers_of_maps_are_fitted_to_the_last_block_that_they_serve(depths):
     space, slowest = TwoWaySpace(depths), len(depths) - 1
-    last = {served: j for j in range(depths[-1]) for served in space.substitutes(j)}
+    last = {}
+    for j in range(depths[-1]):
+        own, *substitutes = space.map_sources(j, slowest)
+        assert own == ((slowest, j), None)
+        last |= dict.fromkeys(substitutes, j)
     assert len(last) == sum(depths[:-1])
     for (position, layer), j in last.items():
         assert layer == f'{position.anchor}to{slowest}_{position.block}'

@@ -1,4 +1,3 @@
-import json
 import re
 
 import pytest
@@ -23,7 +22,7 @@ def groups_in(printed):
 
 def test_costs_are_printed_and_saved(run_here, tmp_path):
     options = ('--latency', '--batch', 2, '--shape', '64x96', '--rounds', 2)
-    options += ('--check', 0, 9, '--sort', 'params', '--kind', 'FS', 'SF')
+    options += ('--sort', 'params', '--kind', 'FS', 'SF')
     printed = run_here(TOOL, CONFIG, *options, '--groups', 0.005, '--out', tmp_path)
     table = StitchTable.read(tmp_path / 'costs.json')
     assert len(table) == 14
@@ -36,10 +35,6 @@ def test_costs_are_printed_and_saved(run_here, tmp_path):
     ids = [int(i) for i, _ in rows]
     assert set(ids) == {2, 3, 4, 6, 7, 8}
     assert ids == sorted(ids, key=lambda i: (params[i], i))
-    checks = json.loads((tmp_path / 'costs.json').read_text())['checks']
-    assert [c['stitch_id'] for c in checks] == [0, 9]
-    assert checks[0]['predicted'] == table[0].latency
-    assert 'slow[0:2] > fast[1:4]' in printed
     groups, found = group_by_cost(table.column('flops'), 5e6), groups_in(printed)
     assert [number for number, *_ in found] == [len(ids) for ids in groups]
     for number, share, drawn in found:

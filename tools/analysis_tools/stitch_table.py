@@ -15,7 +15,6 @@ from rich.table import Table
 
 from snnet_mm.stitching import (
     UNITS,
-    StitchingSpace,
     StitchTable,
     default_step,
     group_by_cost,
@@ -25,10 +24,7 @@ from snnet_mm.utils import ToolParser, check, check_writable, parse_size, run_co
 if TYPE_CHECKING:
     import torch
 
-    from snnet_mm.costs import LatencyCheck
-
 DEFAULT = 'default'
-SOME = '(default: the anchors and the middle one of every kind)'
 
 
 def step_of(text: str) -> float | str:
@@ -49,8 +45,6 @@ def parse_args() -> argparse.Namespace:
     dtypes = ('float32', 'float16', 'bfloat16')
     add('--dtype', choices=dtypes, default='float32', help='(default: float32)')
     add('--rounds', type=int, default=20, help='rounds of timing (default: 20)')
-    what = f'stitches to time also end to end {SOME}'
-    add('--check', nargs='+', type=int, metavar='ID', help=what)
     add('--sort', choices=('id', *UNITS), default='flops', help='(default: flops)')
     what = """also print the cost groups of the resource-constrained sampler with this
         step in GFLOPs (default: the sampler's own, about 13 groups)"""
@@ -78,7 +72,7 @@ def parse_args() -> argparse.Namespace:
 
 def measure(
     model: torch.nn.Module, args: argparse.Namespace, shape: Sequence[int] | None
-) -> tuple[StitchTable, Sequence[LatencyCheck]]:
+) -> StitchTable:
     from snnet_mm.costs import (
         cost_table,
         measure_latency,
@@ -86,28 +80,15 @@ def measure(
         measuring_setup,
     )
 
-    costs, latency, memory, checks = cost_table(model, shape), None, None, ()
+    costs, latency, memory = cost_table(model, shape), None, None
     if args.latency:
-        given = args.batch, args.rounds, args.check
-        latency, checks, _ = measure_latency(model, shape, *given, progress=True)
+        given = shape, args.batch, args.rounds
+        latency = measure_latency(model, *given, progress=True).by_stitch
     if args.memory:
         memory = measure_memory(model, shape, args.batch, progress=True)
     if latency or memory:
         costs = costs.measured(measuring_setup(model, args.batch), latency, memory)
-    return costs, checks
-
-
-def check_table(
-    space: StitchingSpace, checks: Sequence[LatencyCheck], setup: str
-) -> Table:
-    table = Table(title=f'Latency ({setup}), predicted and measured end to end')
-    for name in ('id', 'route', 'predicted (ms)', 'measured (ms)', 'error', 'spread'):
-        table.add_column(name, justify='left' if name == 'route' else 'right')
-    for c in checks:
-        cells = f'{c.predicted:.2f}', f'{c.measured:.2f}', f'{c.error:+.1%}'
-        route = space.describe(space[c.stitch_id])
-        table.add_row(str(c.stitch_id), route, *cells, f'{c.spread:.1%}')
-    return table
+    return costs
 
 
 def group_table(costs: StitchTable, step: float | str) -> Table:
@@ -155,20 +136,17 @@ def main() -> None:
     if args.results:
         front = {row.id for row in StitchTable.read(args.results, space).front()}
         ids = [i for i in ids if i in front]
-    console, tables, timed = wide_console(), [], []
+    console, tables = wide_console(), []
     for size in args.shape or [(cfg.get('test_cfg') or {}).get('input_size')]:
-        costs, checks = measure(model, args, size and tuple(size))
+        costs = measure(model, args, size and tuple(size))
         tables.append(costs)
-        timed += [c._asdict() for c in checks]
-        StitchTable.merge(*tables).save(out / 'costs.json', checks=timed)
+        StitchTable.merge(*tables).save(out / 'costs.json')
         if args.sort != 'id':
             column = costs.column(args.sort)
             ids.sort(key=lambda i: (column[i], i))
         console.print(stitch_table(replace(costs, rows=[costs[i] for i in ids])))
         if args.groups is not None:
             console.print(group_table(costs, args.groups))
-        if checks:
-            console.print(check_table(space, checks, str(costs.shared('setup'))))
     console.print(f'Wrote costs.json to {out}', soft_wrap=True)
 
 

@@ -121,7 +121,7 @@ class StitchedClsHead(ClsHead):
                 'the stitch has no trainable parameters: its blocks, stitching layers '
                 'and head are frozen; sample only stitches with adapters, or unfreeze '
                 'some (config keys: StitchSamplingHook.sampler.anchors, '
-                'head.frozen, backbone.frozen, frozen_stages)'
+                'head.frozen, frozen_stages)'
             )
         return logits
 

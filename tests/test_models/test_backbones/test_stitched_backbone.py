@@ -39,8 +39,7 @@ def test_weights_know_their_space_however_they_are_loaded(build_snnet, strict):
     # Every parameter would fit: only the blocks that a stitch runs differ.
     other = text.replace('[[0,0,1],[1,3,7]]', '[[0,0,1],[1,2,7]]')
     weights[KEY] = torch.frombuffer(bytearray(other.encode()), dtype=torch.uint8)
-    message = r'Stitch 2 is fast\[0:1\] > slow\[2:7\] .* in'
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match='Stitch 2 is .* in the weights'):
         build().load_state_dict(weights, strict=strict)
 
 

@@ -79,10 +79,6 @@ def test_options_of_commands_exist(page):
         for option in re.findall(r'\s(--[a-z][\w-]*)', command):
             names = option, option.replace('--no-', '--')
             assert any(f"'{n}'" in source for n in names), (name, option)
-        if 'benchmark' in name:
-            for part in re.findall(r'--only ([a-z-]+)', command):
-                file = f'benchmarks/{part.replace("-", "_")}.py'
-                assert (ROOT / 'tools/research' / file).exists()
 
 
 @pytest.mark.parametrize('page', (ROOT / 'docs').rglob('*.md'), ids=lambda p: p.stem)
@@ -130,7 +126,7 @@ def test_every_tool_and_registered_part_is_in_the_reference():
     tools = {
         str(path.relative_to(ROOT / 'tools'))
         for path in (ROOT / 'tools').rglob('*.*')
-        if path.suffix in ('.py', '.sh') and path.parent.name != 'benchmarks'
+        if path.suffix in ('.py', '.sh')
     }
     assert first_column(of_tools) == tools | {'tools/'}
     decorated = re.compile(r'^@[A-Z_]+\.register_module\(\)\nclass (\w+)', re.MULTILINE)

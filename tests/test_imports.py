@@ -84,6 +84,7 @@ def fresh(script, *args, **env):
 
 HELP = """
 import contextlib, io, pathlib, runpy, sys
+sys.path.append('tools')  # as when a tool is run
 for tool in pathlib.Path('tools').rglob('*.py'):
     sys.argv, text = [str(tool), '--help'], io.StringIO()
     if '__main__' in tool.read_text():

@@ -13,7 +13,7 @@ def images(tmp_path):
     return folder
 
 
-def test_image_demo_draws_a_picture_for_every_stitch(run_here, narrow, images, tmp_path):
+def test_image_demo_draws_a_picture_per_stitch(run_here, narrow, images, tmp_path):
     model = narrow / 'config.py', narrow / 'weights.pth', '--device', 'cpu'
     out, sheet = tmp_path / 'out', tmp_path / 's.png'
     args = images, *model, '--out-dir', out, '--stitch-id', '0,4', '--sheet', sheet

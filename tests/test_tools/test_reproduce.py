@@ -80,7 +80,9 @@ def test_run_is_its_config_with_its_options(call):
     config = f'configs/setr/{name.replace("-r4", "")}.py'
     begin = f'bash tools/dist_train.sh {config} 8 --work-dir work_dirs/{name} --resume '
     assert train == f'{begin}--cfg-options model.backbone.stitching_layer.rank=4'
-    begin = f'bash tools/dist_test.sh {config} $(cat work_dirs/{name}/last_checkpoint) 8 '
+    begin = (
+        f'bash tools/dist_test.sh {config} $(cat work_dirs/{name}/last_checkpoint) 8 '
+    )
     assert test.startswith(f'{begin}--work-dir work_dirs/{name}/test --stitch-id all ')
 
 

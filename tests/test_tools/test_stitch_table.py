@@ -50,7 +50,7 @@ def test_several_sizes_are_rows_of_one_file(run_here, narrow, tmp_path):
 
 
 @pytest.mark.parametrize(
-    'options', [('--sort', 'memory'), ('--groups', 0), ('--kind', 'SFSF')]
+    'options', [('--sort', 'memory'), ('--batch', 0), ('--kind', 'SFSF')]
 )
 def test_options_are_checked(run_here, tmp_path, options):
     with pytest.raises(ValueError, match=f'{options[0][2:]}=.* is invalid'):

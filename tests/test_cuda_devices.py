@@ -2,7 +2,6 @@
 
 import logging
 from contextlib import contextmanager
-from itertools import chain
 from types import SimpleNamespace
 
 import pytest
@@ -21,48 +20,31 @@ from snnet_mm.esta.importance import saliency, trained_parameters
 from snnet_mm.evaluation.metric_buffers import MetricBuffers
 from snnet_mm.evaluation.one_pass import run_one_pass
 from snnet_mm.models import (
-    DistillationWrapper,
     ElasticBackbone,
     find_stitched_backbone,
     fit_stitching_layers,
-    set_stitch,
     set_stitches,
 )
 from snnet_mm.models.layers.least_squares import LeastSquares, fit_in_turn
-from snnet_mm.stitching import visiting_order
 from snnet_mm.utils import dicts_in
 
 # Caches compare where weights are, which is the same for all fake tensors.
 pytestmark = pytest.mark.filterwarnings('ignore:Accessing the data pointer')
 CUDA = torch.device('cuda:0')
-ARCH = dict(embed_dims=16, depth=2, num_heads=2)
 ESTA = 'esta/fgvc/adapt-then-esta-augreg-ti-s-b_1xb64-100e_cub-224x224.py'
 TAUGHT = 'imagenet/snnetv1-deit-ti-s-b_8xb128-50e_in1k-224x224.py'
-# The same layers, with other heads, and at the depths of the papers.
-PAPERS = [
-    pytest.param(name, marks=pytest.mark.slow)
-    for name in (
-        'setr/setr-naive_snnetv2-deit3-s-l_8xb2-160k_ade20k-512x512.py',
-        'dpt/dpt_snnetv2-deit3-s-l_4xb4-24e_nyu-416x544.py',
-        'imagenet/snnetv2-deit3-s-l_8xb32-50e_in1k-224x224.py',
-    )
-]
-# Costs of boxes need a prediction, which has no values on fake tensors.
-VITDET = 'vitdet/mask-rcnn_snnetv2-deit3-s-l_8xb1-100e_coco-1024x1024.py'
-VITDET = pytest.param(VITDET, marks=pytest.mark.slow)
 
 
 @contextmanager
 def fake_cuda(*models):
     """Replace all weights by fake tensors on a GPU, of which only shapes are known."""
     with FakeTensorMode(allow_non_fake_inputs=True):
-        for module in chain.from_iterable(model.modules() for model in models):
+        for module in (module for model in models for module in model.modules()):
             for tensors in (module._parameters, module._buffers):
                 for name, tensor in tensors.items():
                     if tensor is not None:
-                        fake = torch.empty(
-                            tensor.shape, dtype=tensor.dtype, device=CUDA
-                        )
+                        settings = dict(dtype=tensor.dtype, device=CUDA)
+                        fake = torch.empty(tensor.shape, **settings)
                         if name in module._parameters:
                             fake = torch.nn.Parameter(fake, tensor.requires_grad)
                         tensors[name] = fake
@@ -70,32 +52,34 @@ def fake_cuda(*models):
 
 
 @pytest.fixture
-def model(request, tmp_path):
-    """A narrow model: the tiny segmentor, or of a config, by default shallow."""
-    if request.param == 'tiny':
-        cfg = tiny_config()
-        init_default_scope(cfg.default_scope)
-        return MODELS.build(cfg.model)
-    cfg = read(request.param)
-    narrow_own(cfg, tmp_path, tmp_path)
-    for part in dicts_in(cfg.model) if request.param in (ESTA, TAUGHT) else ():
-        if 'depth' in (part.get('arch') or ()):
-            part.arch.depth = 2
+def tiny():
+    cfg = tiny_config()
+    init_default_scope(cfg.default_scope)
     return MODELS.build(cfg.model)
 
 
-def of_configs(*configs):
-    ids = lambda name: name.partition('_')[0]  # noqa: E731
-    return pytest.mark.parametrize('model', configs, indirect=True, ids=ids)
+@pytest.fixture
+def build(tmp_path):
+    """Builds the narrow, shallow model of a config."""
+
+    def build(name):
+        cfg = read(name)
+        narrow_own(cfg, tmp_path, tmp_path)
+        for part in dicts_in(cfg.model):
+            if 'depth' in (part.get('arch') or ()):
+                part.arch.depth = 2
+        return MODELS.build(cfg.model)
+
+    return build
 
 
-def images(device=CUDA):
-    return torch.empty(2, 3, SIDE, SIDE, device=device)
+def images():
+    return torch.empty(2, 3, SIDE, SIDE, device=CUDA)
 
 
-def some(ids, number=2):
+def some(ids):
     """Return some stitches of every kind."""
-    return ids[:: max(1, len(ids) // number)]
+    return ids[:: max(1, len(ids) // 4)]
 
 
 def devices(outputs):
@@ -104,29 +88,6 @@ def devices(outputs):
         return {outputs.device}
     nested = outputs if isinstance(outputs, (tuple, list)) else ()
     return set().union(*map(devices, nested))
-
-
-@of_configs('tiny', ESTA, *PAPERS, VITDET)
-def test_forward_every_kind_of_stitch_stays_on_device(model):
-    backbone = find_stitched_backbone(model)
-    with fake_cuda(model):
-        for mode in True, False:
-            model.train(mode)
-            for i in some(backbone.space.ids):
-                backbone.set_stitch(i)
-                assert devices(backbone(images())) == {CUDA}
-
-
-@of_configs('tiny', *PAPERS)
-def test_shared_prefixes_stay_on_device(model, monkeypatch):
-    # Fake tensors have no values to be compared; here, all images are the same.
-    monkeypatch.setattr(torch, 'equal', lambda a, b: a.shape == b.shape)
-    backbone = find_stitched_backbone(model.eval())
-    with fake_cuda(model), backbone.sharing_prefixes():
-        stitches = [backbone.space[i] for i in some(backbone.space.ids, 8)]
-        for stitch in visiting_order(stitches):
-            set_stitch(model, stitch.id)
-            assert devices(model(images(), None, mode='tensor')) == {CUDA}
 
 
 class DeviceMetric(BaseMetric):
@@ -141,11 +102,10 @@ class DeviceMetric(BaseMetric):
         return dict(devices=len({*results}))
 
 
-@of_configs('tiny')
-def test_one_pass_predicts_and_scores_on_device(model, monkeypatch):
+def test_one_pass_predicts_and_scores_on_device(tiny, monkeypatch):
     # Fake tensors have no values to be compared; here, all images are the same.
     monkeypatch.setattr(torch, 'equal', lambda a, b: a.shape == b.shape)
-    ids = some(find_stitched_backbone(model.eval()).space.ids, 8)
+    model, ids = tiny.eval(), some(tiny.backbone.space.ids)
     runner = SimpleNamespace(
         model=model, call_hook=lambda *args, **kwargs: None, logger=logging.getLogger()
     )
@@ -163,16 +123,16 @@ def test_one_pass_predicts_and_scores_on_device(model, monkeypatch):
             assert buffers.evaluator.metrics[0].results == [CUDA] * 4
 
 
-@of_configs(ESTA, TAUGHT)
-def test_losses_with_a_teacher_stay_on_device(model):
-    """Another network, and the slowest anchor of a sandwich."""
-    ids, teachers = find_stitched_backbone(model).space.ids, []
-    if isinstance(model, DistillationWrapper):
-        teachers.append(model.teacher_on(torch.device('cpu')))
+@pytest.mark.parametrize('name', [ESTA, TAUGHT])
+def test_losses_with_a_teacher_stay_on_device(build, name):
+    """The slowest anchor of a sandwich, and another network."""
+    model = build(name)
+    teachers = [model.teacher_on(torch.device('cpu'))] if name == TAUGHT else []
+    ids = find_stitched_backbone(model).space.ids
     with fake_cuda(model, *teachers):
-        set_stitches(model, ids[2:4] if not teachers else ids[3:4])
+        set_stitches(model, ids[3:4] if teachers else ids[2:4])
         samples = [DataSample(gt_score=torch.empty(2, device=CUDA)) for _ in range(2)]
-        losses = model.loss(images(), samples)
+        losses = model(images(), samples, mode='loss')
         found = {n: v.device for n, v in losses.items() if 'loss' in n}
         assert any(name.endswith('loss_distill') for name in found)
         assert {*found.values()} == {CUDA}
@@ -186,37 +146,36 @@ def unchecked_sums(monkeypatch):
     monkeypatch.setattr(torch.linalg, 'cholesky_ex', lambda a: (found(a)[0], False))
 
 
-@of_configs('tiny', ESTA, VITDET)
-def test_least_squares_both_ways_stays_on_device(model, unchecked_sums):
-    backbone = find_stitched_backbone(model)
-    with fake_cuda(model):
+def test_stitched_backbone_stays_on_device(tiny, unchecked_sums):
+    """Least squares, saliency, and forward passes of all kinds of stitches."""
+    backbone = tiny.backbone
+    with fake_cuda(tiny):
         assert fit_stitching_layers(backbone, [images()]) == 2
         weights = {t.device for t in backbone.stitching_layers.parameters()}
         assert weights == {CUDA}
-
-
-@of_configs('tiny')
-def test_cost_table_of_a_model_on_a_gpu_equals_that_on_a_cpu(model):
-    wanted = cost_table(model, (SIDE, SIDE))
-    with fake_cuda(model):
-        assert cost_table(model, (SIDE, SIDE)) == wanted
-
-
-@of_configs('tiny', ESTA, VITDET)
-def test_saliency_stays_on_device(model):
-    backbone = find_stitched_backbone(model)
-    with fake_cuda(model):
-        parameters = trained_parameters(model, backbone.active_stitch)
+        parameters = trained_parameters(tiny, backbone.active_stitch)
         for parameter in parameters:
             parameter.grad = torch.empty_like(parameter)
         assert saliency(parameters).device == CUDA
+        for mode in True, False:
+            tiny.train(mode)
+            for i in some(backbone.space.ids):
+                backbone.set_stitch(i)
+                assert devices(backbone(images())) == {CUDA}
+
+
+def test_cost_table_of_a_model_on_a_gpu_equals_that_on_a_cpu(tiny):
+    wanted = cost_table(tiny, (SIDE, SIDE))
+    with fake_cuda(tiny):
+        assert cost_table(tiny, (SIDE, SIDE)) == wanted
 
 
 def test_fits_in_turn_with_narrow_branches_stay_on_device(monkeypatch, unchecked_sums):
     files = {}
     monkeypatch.setattr(torch, 'save', lambda value, file: files.update({file: value}))
     monkeypatch.setattr(torch, 'load', lambda file, **_: files[file])
-    vit = dict(type='PlainViT', img_size=SIDE, arch=ARCH)
+    arch = dict(embed_dims=16, depth=2, num_heads=2)
+    vit = dict(type='PlainViT', img_size=SIDE, arch=arch)
     backbone = ElasticBackbone([vit], ['0:1/8 1:0/32', '0:2/0 1:0/0'])
     with fake_cuda(backbone):
         fit_in_turn(backbone, [images()])

@@ -86,7 +86,7 @@ def main() -> None:
         print('Files in int8 are not evaluated: add --verify-on val')
 
 
-def row_of(stitch: dict, file: dict, manifest: dict) -> dict[str, str]:
+def row_of(stitch: dict, file: dict) -> dict[str, str]:
     """Return the table row of an exported or omitted file, by column name."""
     row = {
         'id': str(stitch['id']),
@@ -95,22 +95,21 @@ def row_of(stitch: dict, file: dict, manifest: dict) -> dict[str, str]:
         'params (M)': f'{stitch["params"] / 1e6:.2f}',
         'file': f'left out: {file["format"]} {file["precision"]}',
         'MB': '',
-        'difference': '',
     }
     if 'name' in file:
-        own = file['weights'] if file['weights'] != manifest['weights'] else None
-        size = file['bytes'] + (own['bytes'] if own else 0)
-        row |= {'file': file['name'], 'MB': f'{size / 1e6:.2f}'}
-        row['difference'] = f'{file["max_difference"]:.1e}'
-    if found := file['verified']:
-        names = {found['metric']: 'value', 'PyTorch': 'pytorch'}
-        for name, key in names.items():
-            row[name] = 'NaN' if found[key] is None else f'{found[key]:.4g}'
-        low_high = found['interval']
-        interval = '{:+.2g} to {:+.2g}'.format(*low_high) if low_high else ''
-        row |= {'difference, 95 % CI': interval, 'ms': f'{found["ms"]:.1f}'}
-        row['PyTorch ms'] = f'{found["pytorch_ms"]:.1f}'
-    return row
+        own = 0 if file['shares_weights'] else (file['weights'] or {}).get('bytes', 0)
+        row |= {'file': file['name'], 'MB': f'{(file["bytes"] + own) / 1e6:.2f}'}
+    found = file['verified']
+    if found is None:
+        return row | {'difference': f'{file["max_difference"]:.1e}'}
+    for name, key in {found['metric']: 'value', 'PyTorch': 'pytorch'}.items():
+        row[name] = 'NaN' if found[key] is None else f'{found[key]:.4g}'
+    interval = found['interval'] or ()
+    row['difference, 95 % CI'] = ' to '.join(f'{value:+.2g}' for value in interval)
+    return row | {
+        'ms': f'{found["ms"]:.1f}',
+        'PyTorch ms': f'{found["pytorch_ms"]:.1f}',
+    }
 
 
 def report(manifest: dict, out: Path, tolerance: float) -> None:
@@ -118,33 +117,28 @@ def report(manifest: dict, out: Path, tolerance: float) -> None:
     from snnet_mm.evaluation import wide_console
     from snnet_mm.exports.verification import tolerance_for
 
-    compared_on = manifest['compared_on']
+    stitches, compared_on = manifest['stitches'], manifest['compared_on']
     table = Table(title=f'Compared with the stitched model on {compared_on}')
-    rows = [
-        row_of(stitch, file, manifest)
-        for stitch in manifest['stitches']
-        for file in (*stitch['files'], *stitch['left_out'])
-    ]
-    if any(file['verified'] for s in manifest['stitches'] for file in s['files']):
-        rows = [{k: v for k, v in row.items() if k != 'difference'} for row in rows]
-    for name in rows[0]:
+    rows = [row_of(s, file) for s in stitches for file in s['files'] + s['left_out']]
+    names = max(rows, key=len)
+    for name in names:
         justify = 'left' if name in ('route', 'file') else 'right'
         # File names must not wrap, because users copy them from the table.
         table.add_column(name, justify=justify, overflow='fold', no_wrap=name == 'file')
     for row in rows:
-        table.add_row(*row.values())
+        table.add_row(*(row.get(name, '') for name in names))
     console = wide_console()
     console.print(table)
     if weights := manifest['weights']:
         console.print(f'{weights["name"]}: {weights["bytes"] / 1e6:.2f} MB')
-    left = [f['verified']['lost'] for s in manifest['stitches'] for f in s['left_out']]
+    left = [file['verified']['lost'] for s in stitches for file in s['left_out']]
     if left:
         known = None not in left
         words = f'; --tolerance {tolerance_for(max(left))} keeps all' if known else ''
         words = f'Left out: {len(left)}, by more than {tolerance} worse{words}'
         console.print(words, soft_wrap=True)
     console.print(f'Wrote manifest.json and these files to {out}', soft_wrap=True)
-    graphs = {file['format'] for s in manifest['stitches'] for file in s['files']}
+    graphs = {file['format'] for s in stitches for file in s['files']}
     if graphs & {'onnx', 'openvino'}:
         print(f'Next: {tool_command("serve.py", out)}')
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.progress import track
 
@@ -21,21 +19,13 @@ from snnet_mm.utils import (
     run_command,
 )
 
-if TYPE_CHECKING:
-    from torch import nn
-
 
 def parse_args() -> argparse.Namespace:
-    import cv2
-
-    parser = ToolParser(
-        description='Predict images with one or more stitches and draw the results'
-    )
+    parser = ToolParser('Predict images with one or more stitches and draw the results')
     add = parser.add_argument
     add('img', help='image file, or a folder of images')
     add('config', help='config file')
     add('checkpoint', help='checkpoint file')
-    add('--out-file', type=Path, help='output file, for one image and one stitch')
     what = 'output folder (default: %(default)s)'
     add('--out-dir', type=Path, default=Path('work_dirs/image_demo'), help=what)
     what = 'one more picture: a row for each image, a column for each stitch'
@@ -57,19 +47,7 @@ def parse_args() -> argparse.Namespace:
     add('--score-thr', type=float, default=0.3, help=what)
     args = parser.parse_args()
     check(0 < args.opacity <= 1, '--opacity', args.opacity, 'a number above 0, up to 1')
-    written = args.out_file is None or cv2.haveImageWriter(str(args.out_file))
-    check(written, '--out-file', str(args.out_file), 'a picture, such as a .png')
     return args
-
-
-def titles_of(model: nn.Module, ids: Sequence[int | None]) -> list[str]:
-    """Return a title with FLOPs per stitch; an empty one if none is selected."""
-    from snnet_mm.costs import cost_table
-
-    if ids == (None,):
-        return ['']
-    costs = cost_table(model, (model.cfg.get('test_cfg') or {}).get('input_size'))
-    return [f'stitch {i}, {costs[i].flops / 1e9:.2f} GFLOPs' for i in ids]
 
 
 def main() -> None:
@@ -77,6 +55,7 @@ def main() -> None:
 
     import cv2
 
+    from snnet_mm.costs import cost_table
     from snnet_mm.evaluation import add_legend, plot_images
     from snnet_mm.inference.init_inferencer import (
         draw_prediction,
@@ -88,41 +67,37 @@ def main() -> None:
     from snnet_mm.utils import load_config
 
     files = list_images(args.img)
-    cfg, selection = load_config(args.config), None
+    stems = Counter(Path(file).stem for file in files)
     check_file(args.checkpoint, 'argument: checkpoint')
-    if args.stitch_id is not None:
-        selection = Selection(args.stitch_id, args.results)
+    check_writable(args.out_dir, 'option: --out-dir')
     if args.sheet is not None:
         check_writable(args.sheet.parent, 'option: --sheet')
-    folder = args.out_file.parent if args.out_file else args.out_dir
-    check_writable(folder, 'options: --out-file, --out-dir')
-    stems = Counter(Path(file).stem for file in files)
+    cfg = load_config(args.config)
+    selection = args.stitch_id and Selection(args.stitch_id, args.results)
     model = init_model(cfg, args.checkpoint, device=args.device)
-    ids = (None,)  # the active stitch
-    if selection is not None:
+    ids, titles = (None,), ['']  # the active stitch
+    if selection:
         ids = selection.select(find_stitched_backbone(model).space)
-    single = len(files) * len(ids) == 1
-    check(single or not args.out_file, '--out-file', args.out_file, 'a single picture')
-    inferencer, seen = init_inferencer(model), {}
+        costs = cost_table(model, (cfg.get('test_cfg') or {}).get('input_size'))
+        titles = [f'stitch {i}, {costs[i].flops / 1e9:.2f} GFLOPs' for i in ids]
+    inferencer, legend = init_inferencer(model), {}
     rows = {file: [] for file in files}
     for stitch_id, file in track([*product(ids, files)], 'Painting'):
+        name = Path(file).stem if stems[Path(file).stem] == 1 else Path(file).name
         if stitch_id is not None:
             set_stitch(model, stitch_id)
-        suffix = '' if stitch_id is None else f'_stitch{stitch_id}'
-        found = {}
+            name = f'{name}_stitch{stitch_id}'
+        classes = {}
         painted = draw_prediction(
-            inferencer, file, args.opacity, args.with_labels, args.score_thr, found
+            inferencer, file, args.opacity, args.with_labels, args.score_thr, classes
         )
-        stem = Path(file).stem
-        name = stem if stems[stem] == 1 else Path(file).name
-        out_file = args.out_file or args.out_dir / f'{name}{suffix}.png'
-        with atomic_path(out_file) as temporary:
-            cv2.imwrite(str(temporary), add_legend(painted, found))
+        with atomic_path(args.out_dir / f'{name}.png') as temporary:
+            cv2.imwrite(str(temporary), add_legend(painted, classes))
         rows[file].append(painted[..., ::-1])
-        seen |= found
-    print(f'Wrote {args.out_file or f"{len(files) * len(ids)} to {args.out_dir}"}')
+        legend |= classes
+    print(f'Wrote {len(files) * len(ids)} to {args.out_dir}')
     if args.sheet is not None:
-        plot_images(list(rows.values()), titles_of(model, ids), args.sheet, legend=seen)
+        plot_images([*rows.values()], titles, args.sheet, legend=legend)
         print(f'Wrote {args.sheet}')
 
 

@@ -45,12 +45,14 @@ class Run(NamedTuple):
     """A config to train and test, with overridden settings.
 
     ``name`` is the path that a file of its own would have in ``configs``; its last part
-    is that of the work_dir.
+    is that of the work_dir. ``tests`` are tests besides the usual one, by name, with
+    further settings.
     """
 
     name: str
     config: Path
     options: tuple[str, ...] = ()
+    tests: Mapping[str, list] = {}
 
 
 class Entry(dict):
@@ -66,9 +68,11 @@ def read_papers() -> dict[str, Any]:
 
 def read_runs(papers: Mapping) -> dict[str, Run]:
     """Return all runs by name: the configs, then those that add options to others."""
-    files = sorted(p for p in CONFIGS.rglob('*.py') if '_base_' not in p.parts)
-    names = [str(p.relative_to(CONFIGS).with_suffix('')) for p in files]
-    found = {name: Run(name, file) for name, file in zip(names, files, strict=True)}
+    found = {}
+    for file in sorted(CONFIGS.rglob('*.py')):
+        if '_base_' not in file.parts:
+            name = str(file.relative_to(CONFIGS).with_suffix(''))
+            found[name] = Run(name, file)
     for template, run in papers['runs'].items():
         for values in _values(template, papers['lists']):
             name, base = template.format(**values), run['of'].format(**values)
@@ -106,21 +110,21 @@ def options_of(options: Iterable[str], model: Mapping) -> list[str]:
     return [option.replace('MODEL', key) for option in options]
 
 
-def read_config(path: Path, options: Iterable[str] = ()) -> Config:
-    """Return a config with options merged as by tools."""
-    from mmengine.config import DictAction
-
-    cfg = deepcopy(_read(path))
-    pairs = (option.split('=', 1) for option in options_of(options, cfg.model))
-    cfg.merge_from_dict({k: DictAction._parse_iterable(v) for k, v in pairs})
-    return cfg
-
-
 @cache
-def _read(path: Path) -> Config:
+def read_config(path: Path) -> Config:
     from mmengine.config import Config
 
     return Config.fromfile(path)
+
+
+def config_of(run: Run) -> Config:
+    """Return the config of a run with its options, merged as by tools."""
+    from mmengine.config import DictAction
+
+    cfg = deepcopy(read_config(run.config))
+    pairs = (option.split('=', 1) for option in options_of(run.options, cfg.model))
+    cfg.merge_from_dict({k: DictAction._parse_iterable(v) for k, v in pairs})
+    return cfg
 
 
 def figures(papers: Mapping, name: str) -> str:
@@ -134,9 +138,9 @@ def figures(papers: Mapping, name: str) -> str:
 
 
 def markdown(rows: list[list[str]]) -> str:
-    lines = [' | '.join(row) for row in rows]
-    lines.insert(1, '---|' * len(rows[0]))
-    return '\n'.join(f'| {x} |' if i != 1 else f'|{x}' for i, x in enumerate(lines))
+    lines = [f'| {" | ".join(row)} |' for row in rows]
+    lines.insert(1, '|' + '---|' * len(rows[0]))
+    return '\n'.join(lines)
 
 
 def tables(papers: Mapping) -> dict[Path, str]:

@@ -7,7 +7,7 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
+from rich.progress import MofNCompleteColumn, Progress
 
 from snnet_mm.runtime import Deadline, Folder, StitchRuntime, predict_folder
 from snnet_mm.runtime.folder import Predict
@@ -71,8 +71,8 @@ def open_bundle(args: argparse.Namespace) -> StitchRuntime:
     return runtime
 
 
-def open_checkpoint(args: argparse.Namespace) -> tuple[Predict, Folder]:
-    """Return the predictor of a checkpoint with the wanted stitch, and the folder."""
+def open_checkpoint(args: argparse.Namespace) -> tuple[Predict, tuple]:
+    """Return the predictor of a checkpoint, its task, classes and image channels."""
     import snnet_mm as sn
     from snnet_mm.anchors import image_channels
     from snnet_mm.inference.init_inferencer import init_inferencer, predict_arrays
@@ -88,8 +88,7 @@ def open_checkpoint(args: argparse.Namespace) -> tuple[Predict, Folder]:
         sn.set_budget(model, args.budget, results)
     classes = (model.dataset_meta or {}).get('classes') or ()
     about = task_of(model).name, classes, image_channels(model)
-    predict = partial(predict_arrays, init_inferencer(model))
-    return predict, Folder(args.source, args.out, *about)
+    return partial(predict_arrays, init_inferencer(model)), about
 
 
 def main() -> None:
@@ -102,14 +101,13 @@ def main() -> None:
         check(right, '--ray', args.ray, allowed)
     check_writable(args.out, 'option: --out')
     if number == 2:
-        predict, folder = open_checkpoint(args)
+        predict, about = open_checkpoint(args)
     else:
         runtime = open_bundle(args)
         predict, about = runtime.predict_batch, runtime.manifest
         about = about['task'], about['classes'], about['input']['shape'][1]
-        folder = Folder(args.source, args.out, *about)
         deadline = seconds and Deadline(runtime, seconds)
-    columns = *Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn()
+    folder = Folder(args.source, args.out, *about)
     with work_dir_lock(args.out, 'prediction', '--out'):
         if args.ray is not None:
             from snnet_mm.serving import predict_folder_on_ray, start_ray
@@ -119,6 +117,7 @@ def main() -> None:
             build = lambda: open_bundle(args).predict_batch  # noqa: E731
             done = predict_folder_on_ray(build, folder, args.batch_size, args.ray)
         else:
+            columns = *Progress.get_default_columns(), MofNCompleteColumn()
             with Progress(*columns) as progress:
                 bar = progress.add_task('Predicting')
                 report = lambda n, total: progress.update(  # noqa: E731

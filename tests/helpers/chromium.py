@@ -64,13 +64,13 @@ class Page:
 
 
 @contextlib.contextmanager
-def open_page(url, *options):
+def open_page(url):
     """Open a page in a separate browser."""
     (theirs, to), (back, ours) = os.pipe(), os.pipe()
     with TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         # The protocol uses file descriptors 3 and 4.
         script = f'exec "$@" 3<&{theirs} 4>&{ours}'
-        command = ['bash', '-c', script, 'bash', CHROMIUM, *OPTIONS, *options]
+        command = ['bash', '-c', script, 'bash', CHROMIUM, *OPTIONS]
         command.append(f'--user-data-dir={profile}')
         process = subprocess.Popen(
             command, pass_fds=(theirs, ours), stderr=subprocess.DEVNULL
@@ -92,19 +92,10 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
         pass
 
 
-class Isolated(Quiet):
-    """Sends the headers that pages require to use several threads."""
-
-    def end_headers(self):
-        self.send_header('Cross-Origin-Opener-Policy', 'same-origin')
-        self.send_header('Cross-Origin-Embedder-Policy', 'require-corp')
-        super().end_headers()
-
-
 @contextlib.contextmanager
-def served(folder, server=Quiet):
+def served(folder):
     """Serve a folder and yield the address."""
-    handler = functools.partial(server, directory=str(folder))
+    handler = functools.partial(Quiet, directory=str(folder))
     with http.server.ThreadingHTTPServer(('127.0.0.1', 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f'http://127.0.0.1:{server.server_port}/'

@@ -12,7 +12,7 @@ from mmengine.registry import MODELS, init_default_scope
 
 CONFIGS = Path(__file__).parents[2] / 'configs'
 sys.path.append(str(CONFIGS.parent / 'tools'))
-from papers import read_config, read_papers, read_runs  # noqa: E402
+from papers import config_of, read_papers, read_runs  # noqa: E402
 
 PAPERS = read_papers()
 RUNS = read_runs(PAPERS)
@@ -35,7 +35,7 @@ def runs(pattern):
 def read(name):
     """Return the config of a file, or of a run, with its options."""
     run = RUNS.get(str(name).removesuffix('.py'))
-    cfg = read_config(run.config, run.options) if run else Config.fromfile(name)
+    cfg = config_of(run) if run else Config.fromfile(name)
     init_default_scope(cfg.default_scope)
     cfg.optim_wrapper.type = 'OptimWrapper'  # AMP is for GPUs
     return cfg

@@ -1,30 +1,15 @@
 """A stitched segmentor small enough to train an iteration instantly."""
 
-from pathlib import Path
-
-from mmengine.config import Config
-
-TOY = (
-    Path(__file__).parents[2]
-    / 'configs/toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
-)
-# A head of one convolution to the labels' size.
-ONE_CONV = dict(num_convs=1, kernel_size=1, up_scale=4)
+from toy import SEGMENTOR as TOY  # noqa: F401
+from toy import narrow_toy, without_weights
 
 
 def tiny_config():
     """Return the toy config with two tiny anchors and a single iteration."""
-    cfg = Config.fromfile(TOY)
-    backbone = cfg.model.backbone
-    for anchor, width, depth in zip(backbone.anchors, (8, 12), (2, 4), strict=True):
-        anchor.pop('init_cfg')
-        arch = dict(embed_dims=width, depth=depth, num_heads=2)
-        anchor.update(arch=arch, img_size=32)
-    backbone.out_indices = [0, 1, 2, 3]
-    backbone.stitching_layer = dict(type='LoRAStitchingLayer', rank=4)
-    head = cfg.model.decode_head
-    head.pop('init_cfg')
-    head.update(in_channels=12, channels=8, **ONE_CONV)
+    layer = dict(type='LoRAStitchingLayer', rank=4)
+    backbone = dict(out_indices=[0, 1, 2, 3], stitching_layer=layer)
+    cfg = narrow_toy(dict(img_size=32), ((8, 2), (12, 4)), **backbone)
+    without_weights(cfg.model)
     cfg.model.data_preprocessor.size = [32, 32]
     cfg.default_hooks.stitch_statistics.num_images = 4
     cfg.default_hooks.stitch_init.num_images = 2

@@ -10,10 +10,11 @@ import pytest
 import torch
 from mmengine.config import Config
 from mmengine.runner import Runner
-from tiny import ONE_CONV
-from tiny import TOY as SEGMENTOR
 
 TOY = Path(__file__).parents[2] / 'configs' / 'toy'
+SEGMENTOR = TOY / 'setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
+# A head of one convolution to the labels' size.
+ONE_CONV = dict(num_convs=1, kernel_size=1, up_scale=4)
 CONFIGS = dict(
     seg='setr-naive_snnetv2-fast-slow_1xb16-300',
     depth='dpt_snnetv2-fast-slow_1xb16-300',

@@ -29,11 +29,6 @@ def test_adapted_anchors_are_stitched_by_the_recipe_of_esta():
         assert adapted[key] == esta[key]
 
 
-def test_the_layers_of_the_page_train_no_bias():
-    snippet = PAGE.read_text().split('```')[1]
-    assert 'train_bias=False' in snippet
-
-
 def test_trained_parameters_of_the_paper():
     """Table 1: 4.6 M. The paper gives 1.4 M for the biases; here they are 1.6 M."""
     _, model = load(CUB)

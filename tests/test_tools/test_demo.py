@@ -3,31 +3,47 @@ import re
 
 import pytest
 import torch
+from launching import ROOT
+from mmengine.config import Config
 
+from snnet_mm import api
 from snnet_mm.utils import load_weights_only
 
-pytestmark = pytest.mark.slow
 
+@pytest.mark.slow
+def test_demo_makes_networks_elastic_in_both_ways(tmp_path, monkeypatch, capsys):
+    """With few iterations, images, blocks and budgets."""
+    monkeypatch.syspath_prepend(ROOT / 'tools')
+    import demo
 
-def test_demo_reports_both_ways(demo):
-    work_dir, printed = demo
+    def write_short(name, *args):
+        cfg = Config.fromfile(path := write_config(name, *args))
+        cfg.model.backbone.arch.depth = dict(fast=2, slow=3)[name]
+        cfg.dump(path)
+        return path
+
+    write_config, make_elastic = demo.write_config, api.make_elastic
+    args = 'demo.py', '--work-dir', str(tmp_path), '--iters', '2', '--num-scenes', '10'
+    monkeypatch.setattr('sys.argv', [*args])
+    monkeypatch.setattr(demo, 'write_config', write_short)
+    monkeypatch.setattr(demo, 'BUDGETS', '80%,60%')
+    monkeypatch.setattr(
+        api, 'make_elastic', lambda *args, **kw: make_elastic(*args, **kw, num_images=4)
+    )
+    demo.main()
+    printed = capsys.readouterr().out
     for name, number, form in (('stitched', 4, '.2f'), ('elastic', 3, '.4g')):
-        rows = json.loads((work_dir / name / 'stitches.json').read_text())['stitches']
+        rows = json.loads((tmp_path / name / 'stitches.json').read_text())['stitches']
         assert len(rows) == number
         for row in rows:
             assert format(row['metrics']['mIoU'], form) in printed
         for picture in ('pareto.png', 'predictions.png'):
-            path = work_dir / name / picture
-            assert path.read_bytes().startswith(b'\x89PNG')
+            assert (tmp_path / name / picture).read_bytes().startswith(b'\x89PNG')
     tools = re.findall(r'^  python tools/(\w+).py', printed, re.MULTILINE)
     assert tools == ['test', 'test', 'export_stitch', 'web_demo']
-
-
-def test_demo_starts_both_ways_from_trained_networks(demo):
-    work_dir, _ = demo
-    slow = load_weights_only(work_dir / 'slow' / 'iter_2.pth')['state_dict']
-    stitched = load_weights_only(work_dir / 'stitched.pth')['state_dict']
-    elastic = load_weights_only(work_dir / 'elastic' / 'elastic.pth')['state_dict']
+    slow = load_weights_only(tmp_path / 'slow' / 'iter_2.pth')['state_dict']
+    stitched = load_weights_only(tmp_path / 'stitched.pth')['state_dict']
+    elastic = load_weights_only(tmp_path / 'elastic' / 'elastic.pth')['state_dict']
     for key, value in slow.items():
         for index, weights in (('1', stitched), ('0', elastic)):
             name = re.sub('^backbone.', f'backbone.anchors.{index}.', key)

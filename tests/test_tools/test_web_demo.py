@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import pytest
 import torch
-from chromium import CHROMIUM, Isolated, open_page, served
+from chromium import CHROMIUM, open_page, served
 from manifests import path_of, write_bundle
 from mmengine.registry import MODELS, init_default_scope
 from numpy.testing import assert_array_equal
@@ -65,33 +65,6 @@ def masks(bundle, stitch, image):
     return session.run(None, {'images': pixels.astype(np.float32)})[0][0].argmax(0)
 
 
-def check_predictions(page, bundle, images, routes):
-    view = 'demo.views[0]'
-    for file, image in images.items():
-        page.run(f'demo.loadImage("images/{file.name}")')
-        for place, stitch in enumerate((0, 2, 1)):
-            place += place == 2  # the last of four
-            page.run(f"""{view}.slider.value = {place};
-                {view}.slider.dispatchEvent(new Event('input'))""")
-            page.wait(
-                f'{view}.found?.stitch === {stitch} && '
-                f'{view}.found.url === "images/{file.name}"'
-            )
-            found = np.reshape(page.run(f'[...{view}.found.map]'), (64, 64))
-            assert len(np.unique(found)) > 1
-            assert_array_equal(found, masks(bundle, stitch, image))
-            said = page.run(f'{view}.svg.getAttribute("aria-label")')
-            assert said == f'Route of stitch {stitch}: {routes[stitch]}'
-            blocks = page.run(f"""[...{view}.svg.querySelectorAll('rect')]
-                .map((rect) => rect.classList.contains('on') ? 1 : 0).join('')""")
-            # Two fast blocks, three slow ones.
-            assert blocks == {0: '11000', 2: '10001', 1: '00111'}[stitch]
-    page.run('document.getElementById("measure").click()')
-    page.wait('document.getElementById("status").textContent.includes("4 of 4")')
-    assert page.run('demo.times.size') == 4
-    page.wait(f'{view}.found.sessions === 3')
-
-
 def test_web_demo_copies_files_of_the_bundle(tool, tmp_path):
     bundle, scripts = tmp_path / 'bundle', tmp_path / 'scripts'
     for folder in (bundle, scripts):
@@ -123,7 +96,7 @@ def test_page_makes_no_markup_of_names():
 @writes_onnx
 @pytest.mark.skipif(CHROMIUM is None, reason='no chromium is installed')
 def test_page_in_a_browser(tool, bundle, images, tmp_path):
-    site = tmp_path / 'site'
+    site, view = tmp_path / 'site', 'demo.views[0]'
     try:
         tool.run(bundle, '--out', site, '--images', *images)
     except ValueError as error:
@@ -132,34 +105,24 @@ def test_page_in_a_browser(tool, bundle, images, tmp_path):
         pytest.skip(f'npm cannot get onnxruntime-web: {error}')
     manifest = json.loads((bundle / 'manifest.json').read_text())
     routes = {stitch['id']: stitch['route'] for stitch in manifest['stitches']}
-    with served(site, Isolated) as url, open_page(url) as page:
-        page.wait('window.demo?.views[0].found')
-        threads = min(4, page.run('navigator.hardwareConcurrency'))
-        status = page.run('document.getElementById("status").textContent')
-        assert f'runs on {threads} CPU thread(s)' in status
-        check_predictions(page, bundle, dict([*images.items()][:1]), routes)
-    broken = 'document.getElementById("problem")?.textContent.includes({!r})'
-    name = '<img src="x" onerror="window.evil = 1">'
-    text = json.dumps(manifest).replace('"fast"', json.dumps(name))
-    (site / 'bundle/manifest.json').write_text(text)
     with served(site) as url, open_page(url) as page:
         page.wait('window.demo?.views[0].found')
-        assert page.run('window.evil') is None
-        said = page.run('demo.views[0].svg.querySelector("text").textContent')
-        assert said == name
-    (site / 'bundle/manifest.json').write_text(json.dumps(manifest))
-    with served(site) as url, open_page(url) as page:
-        page.wait('window.demo?.views[0].found')
-        check_predictions(page, bundle, images, routes)
+        file, image = next(iter(images.items()))
+        page.run(f'demo.loadImage("images/{file.name}")')
+        for place, stitch in ((0, 0), (1, 2), (3, 1)):
+            page.run(f"""{view}.slider.value = {place};
+                {view}.slider.dispatchEvent(new Event('input'))""")
+            page.wait(
+                f'{view}.found?.stitch === {stitch} && '
+                f'{view}.found.url === "images/{file.name}"'
+            )
+            found = np.reshape(page.run(f'[...{view}.found.map]'), (64, 64))
+            assert len(np.unique(found)) > 1
+            assert_array_equal(found, masks(bundle, stitch, image))
+            said = page.run(f'{view}.svg.getAttribute("aria-label")')
+            assert said == f'Route of stitch {stitch}: {routes[stitch]}'
         weights = path_of(site / 'bundle', 'weights.safetensors')
         weights.write_bytes(weights.read_bytes()[:-10])
         page.call('Page.navigate', url=url)
-        page.wait(broken.format(f'The file {weights.name} is damaged'))
-        (site / 'bundle/manifest.json').write_text('{"version": 1}')
-        page.call('Page.navigate', url=url)
-        page.wait(broken.format('of another version than this page'))
-        script = 'delete globalThis.WebAssembly'
-        page.call('Page.enable')
-        page.call('Page.addScriptToEvaluateOnNewDocument', source=script)
-        page.call('Page.navigate', url=url)
-        page.wait(broken.format('This browser has no WebAssembly'))
+        message = f'The file {weights.name} is damaged'
+        page.wait(f'document.body?.innerText.includes({message!r})')

@@ -8,18 +8,26 @@ separate models into one set to choose from: ``alone=fast.json+slow.json``.
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
 from snnet_mm.stitching import UNITS, StitchTable
+from snnet_mm.stitching.routes import ANCHOR_KIND
 from snnet_mm.utils import ToolParser, check, run_command, write_json
 
 if TYPE_CHECKING:
-    from front_comparison import FrontComparison, Run
+    from snnet_mm.evaluation.image_scores import ImageScores
+
+Array = NDArray[np.float64]
+NUM_BUDGETS = 13
 
 
 def parse_args() -> argparse.Namespace:
@@ -41,20 +49,171 @@ def parse_args() -> argparse.Namespace:
     return args
 
 
-def read_run(files: str, args: argparse.Namespace) -> Run:
-    from front_comparison import Run
+@dataclass(frozen=True)
+class Run:
+    """Costs and scores of one trained model, or of several separate models.
 
-    from snnet_mm.evaluation.image_scores import ImageScores
+    ``sign`` is -1 if lower scores are better; ``anchors`` says which stitches are
+    anchors.
+    """
 
-    runs = []
-    for file in files.split('+'):
+    costs: Array
+    images: ImageScores
+    sign: int
+    anchors: NDArray[np.bool_]
+
+    @classmethod
+    def read(cls, file: str, args: argparse.Namespace) -> Run:
+        """Read test results with their per-image statistics."""
+        from snnet_mm.evaluation.image_scores import ImageScores
+
         results = StitchTable.read(file).ranked_by(args.metric)
         if args.costs is not None:
             results = StitchTable.merge(results, StitchTable.read(args.costs))
         folder = Path(file).resolve().parent  # per_image.npz is beside a link's target
         images = ImageScores.read(folder / 'per_image.npz', results)
-        runs.append(Run.of(results, images, args.cost))
-    return Run.joined(runs)
+        same, wanted = images.metric == results.metric, f'{results.metric}, which ranks'
+        check(same, 'per-image statistics', images.metric, f'{wanted} the results')
+        known, column = results.scores(), results.column(args.cost)
+        ids = [i for i in images.ids if i in known]
+        rows = [images.ids.index(i) for i in ids]
+        above, below = images.numerators[rows], images.denominators[rows]
+        images = replace(images, ids=tuple(ids), numerators=above, denominators=below)
+        kinds = {row.id: row.kind for row in results.rows}
+        return cls(
+            np.array([column[i] for i in ids]) / UNITS[args.cost].factor,
+            images,
+            1 if results.higher_is_better else -1,
+            np.array([kinds[i] == ANCHOR_KIND for i in ids]),
+        )
+
+    @classmethod
+    def joined(cls, runs: Sequence[Run]) -> Run:
+        """Merge runs on the same images into one set to choose from."""
+        images = type(runs[0].images).stack([r.images for r in runs])
+        one = len({run.sign for run in runs}) == 1
+        check(one, '--lower-is-better', images.metric, 'one direction for all')
+        return cls(
+            np.concatenate([r.costs for r in runs]),
+            images,
+            runs[0].sign,
+            np.concatenate([r.anchors for r in runs]),
+        )
+
+    def best_within(self, budgets: Array, weights: Array) -> Array:
+        """Return the best score ``(R, budgets)`` within each budget; NaN if none fits.
+
+        ``weights`` of images have shape ``(R, N)``. Scores are negated if lower is
+        better.
+        """
+        scores = self.sign * self.images.scores(weights)
+        fits = self.costs <= budgets[:, None] * (1 + 1e-9)
+        best = np.where(fits, scores[:, None], -np.inf).max(axis=-1)
+        return np.where(np.isinf(best), np.nan, best)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of a front: mean over seeds, 95 % interval, and value per seed."""
+
+    value: float
+    low: float
+    high: float
+    seeds: tuple[float, ...]
+
+    @classmethod
+    def of(cls, rows: Array) -> Figure:
+        """Summarise rows ``(seeds, 1 + resamples)``; column 0 is not resampled."""
+        mean = rows.mean(axis=0)
+        known = mean[1:][np.isfinite(mean[1:])]
+        low, high = np.percentile(known, [2.5, 97.5]) if len(known) else (np.nan,) * 2
+        return cls(float(mean[0]), float(low), float(high), tuple(rows[:, 0].tolist()))
+
+    def __str__(self) -> str:
+        return f'{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]'
+
+
+Figures = dict[str, dict[str, Figure]]
+
+
+class FrontComparison:
+    """Figures of the fronts of models that were tested on the same images.
+
+    Each resample draws images with replacement. All models and seeds share the draws,
+    so differences are paired. Figures are means over the seeds of a model.
+
+    Args:
+        models: Runs with different seeds, by model name.
+        num_resamples: Number of bootstrap resamples.
+    """
+
+    def __init__(self, models: Mapping[str, Sequence[Run]], num_resamples: int) -> None:
+        from snnet_mm.evaluation.image_scores import resampled_images
+
+        runs = [run for of_model in models.values() for run in of_model]
+        every = Run.joined(runs)
+        number, rng = every.images.numerators.shape[1], np.random.default_rng(0)
+        self.weights = resampled_images(number, num_resamples, rng)
+        self.models, self.high = models, every.costs.max()
+        self.low = max(run.costs.min() for run in runs)
+        check(self.low < self.high, 'costs', self.low, f'less than {self.high}')
+        (scores,) = every.sign * every.images.scores(self.weights[:1])
+        alone = every.anchors if every.anchors.any() else slice(None)
+        worst = scores[alone].min()
+        margin = 5 if every.images.scale == 100 else abs(worst) / 20
+        self.reference = 1.05 * self.high, worst - margin
+
+    def figures(self) -> Figures:
+        """Return all figures by model and figure name."""
+        return {
+            name: {key: Figure.of(rows) for key, rows in found.items()}
+            for name, found in self._rows.items()
+        }
+
+    def differences(self, baseline: str) -> Figures:
+        """Return the paired differences of all other models to ``baseline``."""
+        check(baseline in self.models, '--baseline', baseline, list(self.models))
+        base = {key: rows.mean(axis=0) for key, rows in self._rows[baseline].items()}
+        return {
+            name: {key: Figure.of(rows - base[key]) for key, rows in found.items()}
+            for name, found in self._rows.items()
+            if name != baseline
+        }
+
+    def steps(self, name: str) -> tuple[Array, Array]:
+        """Return the costs of a model and the best score within each of them.
+
+        Costs have shape ``(n,)``. Scores ``(3, n)`` are the value and both bounds of
+        its 95 % interval, with the sign of the metric.
+        """
+        runs = self.models[name]
+        costs = np.unique(np.concatenate([run.costs for run in runs]))
+        rows = np.mean([r.best_within(costs, self.weights) for r in runs], axis=0)
+        bounds = np.nanpercentile(rows[1:], [2.5, 97.5], axis=0)
+        return costs, runs[0].sign * np.stack([rows[0], *bounds])
+
+    @cached_property
+    def _rows(self) -> dict[str, dict[str, Array]]:
+        """Rows ``(seeds, 1 + resamples)`` by model and figure name."""
+        rows = {}
+        for name, runs in self.models.items():
+            of_runs = [self._rows_of_run(run) for run in runs]
+            rows[name] = {k: np.stack([r[k] for r in of_runs]) for k in of_runs[0]}
+        return rows
+
+    def _rows_of_run(self, run: Run) -> dict[str, Array]:
+        costs, (limit, floor) = np.sort(run.costs), self.reference
+        best = run.best_within(costs, self.weights)
+        # The best score within a budget, averaged over budgets.
+        ends = np.clip([*costs, self.high], self.low, self.high)
+        area = best @ np.diff(ends) / (self.high - self.low)
+        volume = np.maximum(best - floor, 0) @ np.diff([*costs, limit]) / limit
+        found = {'area under front': run.sign * area, 'hypervolume': volume}
+        budgets = np.linspace(self.low, self.high, NUM_BUDGETS)
+        columns = run.sign * run.best_within(budgets, self.weights).T
+        for budget, column in zip(budgets, columns, strict=True):
+            found[f'best within {budget:.6g}'] = column
+        return found
 
 
 def read_models(args: argparse.Namespace) -> dict[str, list[Run]]:
@@ -63,66 +222,59 @@ def read_models(args: argparse.Namespace) -> dict[str, list[Run]]:
         name, separator, files = model.partition('=')
         given = separator and files and name not in models
         check(given, 'models', model, 'NAME=RESULTS, each name once')
-        models[name] = [read_run(seed, args) for seed in files.split(',')]
+        models[name] = [
+            Run.joined([Run.read(file, args) for file in seed.split('+')])
+            for seed in files.split(',')
+        ]
     return models
 
 
-def draw(comparison: FrontComparison, path: Path, args: argparse.Namespace) -> None:
+def draw(comparison: FrontComparison, path: Path, heading: str) -> None:
     """Plot the best score within each cost, with its 95 % interval."""
     from snnet_mm.evaluation.pictures.figures import new_figure, save_figure
 
-    unit = UNITS[args.cost]
     figure = new_figure(7, 4.5)
     axes = figure.subplots()
     for name in comparison.models:
         costs, (value, low, high) = comparison.steps(name)
-        costs = [*costs / unit.factor, 1.02 * comparison.high / unit.factor]
+        costs = [*costs, 1.02 * comparison.high]
         value, low, high = ([*x, x[-1]] for x in (value, low, high))
         (line,) = axes.step(costs, value, where='post', label=name)
         colour = line.get_color()
         axes.fill_between(costs, low, high, step='post', color=colour, alpha=0.15, lw=0)
-    axes.set_xlabel(unit.heading)
+    axes.set_xlabel(heading)
     axes.set_ylabel(f'best {next(iter(comparison.models.values()))[0].images.metric}')
     axes.legend(title='95 % over images')
     axes.grid(alpha=0.3)
     save_figure(figure, path, dpi=150)
 
 
-def as_plain(figures: dict) -> dict:
-    return {m: {k: asdict(f) for k, f in of.items()} for m, of in figures.items()}
-
-
-def print_table(title: str, figures: dict, unit: float) -> None:
-    from front_comparison import BEST_WITHIN
-
+def print_table(title: str, figures: Figures) -> None:
     table = Table('figure', *figures, title=title)
     for key in next(iter(figures.values())):
-        name = key
-        if key.startswith(BEST_WITHIN):
-            budget = float(key.removeprefix(BEST_WITHIN)) / unit
-            name = f'{BEST_WITHIN} {budget:.3g}'
-        table.add_row(name, *(str(found[key]) for found in figures.values()))
+        table.add_row(key, *(str(found[key]) for found in figures.values()))
     Console().print(table)
+
+
+def as_plain(figures: Figures) -> dict:
+    return {m: {k: asdict(f) for k, f in of.items()} for m, of in figures.items()}
 
 
 def main() -> None:
     args = parse_args()
-
-    from front_comparison import FrontComparison
-
     comparison = FrontComparison(read_models(args), args.resamples)
-    figures, unit = comparison.figures(), UNITS[args.cost]
-    print_table(f'Fronts, costs in {unit.heading}', figures, unit.factor)
-    report = dict(figures=as_plain(figures))
+    figures, heading = comparison.figures(), UNITS[args.cost].heading
+    print_table(f'Fronts, costs in {heading}', figures)
+    report = dict(costs=heading, figures=as_plain(figures))
     if len(figures) > 1:
         baseline = args.baseline or next(iter(figures))
         found = comparison.differences(baseline)
-        print_table(f'Differences to {baseline}', found, unit.factor)
+        print_table(f'Differences to {baseline}', found)
         report |= dict(baseline=baseline, differences=as_plain(found))
     name = args.out.name.removesuffix('.json').removesuffix('.png')
     files = [args.out.with_name(f'{name}{suffix}') for suffix in ('.json', '.png')]
     write_json(files[0], report)
-    draw(comparison, files[1], args)
+    draw(comparison, files[1], heading)
     print(f'Wrote {files[0]} and {files[1]}')
 
 

@@ -15,6 +15,7 @@ from rich.table import Table
 
 from snnet_mm.stitching import (
     UNITS,
+    StitchingSpace,
     StitchTable,
     default_step,
     group_by_cost,
@@ -22,13 +23,9 @@ from snnet_mm.stitching import (
 from snnet_mm.utils import ToolParser, check, check_writable, parse_size, run_command
 
 if TYPE_CHECKING:
-    import torch
+    from snnet_mm.costs import LatencyCheck
 
-DEFAULT = 'default'
-
-
-def step_of(text: str) -> float | str:
-    return DEFAULT if text == DEFAULT else float(text)
+SOME = '(default: the anchors and the middle one of every kind)'
 
 
 def parse_args() -> argparse.Namespace:
@@ -45,10 +42,12 @@ def parse_args() -> argparse.Namespace:
     dtypes = ('float32', 'float16', 'bfloat16')
     add('--dtype', choices=dtypes, default='float32', help='(default: float32)')
     add('--rounds', type=int, default=20, help='rounds of timing (default: 20)')
+    what = f'stitches to time also end to end {SOME}'
+    add('--check', nargs='+', type=int, metavar='ID', help=what)
     add('--sort', choices=('id', *UNITS), default='flops', help='(default: flops)')
     what = """also print the cost groups of the resource-constrained sampler with this
         step in GFLOPs (default: the sampler's own, about 13 groups)"""
-    add('--groups', type=step_of, nargs='?', const=DEFAULT, metavar='STEP', help=what)
+    add('--groups', type=float, nargs='?', const=0, metavar='STEP', help=what)
     add('--kind', nargs='+', help='show only these kinds, such as anchor FS SF')
     what = """show only stitches on the Pareto front of these results: stitches.json of
         a test, or stitch_scores.json of a training"""
@@ -62,44 +61,34 @@ def parse_args() -> argparse.Namespace:
     for cost in ('latency', 'memory'):
         measured = args.sort != cost or getattr(args, cost)
         check(measured, '--sort', cost, f'--{cost} too: this cost is measured')
-    if args.groups not in (None, DEFAULT):
-        check(args.groups > 0, '--groups', args.groups, 'a positive number of GFLOPs')
     args.shape = [parse_size(size, '--shape') for size in args.shape or ()]
     on_gpu = args.device.startswith('cuda')
     check(on_gpu or not args.memory, '--memory', True, '--device cuda, for memory')
     return args
 
 
-def measure(
-    model: torch.nn.Module, args: argparse.Namespace, shape: Sequence[int] | None
-) -> StitchTable:
-    from snnet_mm.costs import (
-        cost_table,
-        measure_latency,
-        measure_memory,
-        measuring_setup,
-    )
-
-    costs, latency, memory = cost_table(model, shape), None, None
-    if args.latency:
-        given = shape, args.batch, args.rounds
-        latency = measure_latency(model, *given, progress=True).by_stitch
-    if args.memory:
-        memory = measure_memory(model, shape, args.batch, progress=True)
-    if latency or memory:
-        costs = costs.measured(measuring_setup(model, args.batch), latency, memory)
-    return costs
+def check_table(
+    space: StitchingSpace, checks: Sequence[LatencyCheck], setup: str
+) -> Table:
+    table = Table(title=f'Latency ({setup}), predicted and measured end to end')
+    for name in ('id', 'route', 'predicted (ms)', 'measured (ms)', 'error', 'spread'):
+        table.add_column(name, justify='left' if name == 'route' else 'right')
+    for c in checks:
+        cells = f'{c.predicted:.2f}', f'{c.measured:.2f}', f'{c.error:+.1%}'
+        route = space.describe(space[c.stitch_id])
+        table.add_row(str(c.stitch_id), route, *cells, f'{c.spread:.1%}')
+    return table
 
 
-def group_table(costs: StitchTable, step: float | str) -> Table:
+def group_table(costs: StitchTable, step: float) -> Table:
     """Return a table of stitches per FLOPs group and their draw rates (figure 5).
 
-    ``step`` is in GFLOPs, or :data:`DEFAULT` for the sampler's own.
+    ``step`` is in GFLOPs, or 0 for the sampler's own.
     """
     flops = costs.column('flops')
-    step = default_step(flops) / 1e9 if step == DEFAULT else step
-    groups = group_by_cost(flops, step * 1e9)
-    table = Table(title=f'Groups of {step:.4g} GFLOPs, drawn equally often')
+    step = step * 1e9 or default_step(flops)
+    groups = group_by_cost(flops, step)
+    table = Table(title=f'Groups of {step / 1e9:.4g} GFLOPs, drawn equally often')
     for name in ('GFLOPs', 'stitches', 'of all', 'draws of each'):
         table.add_column(name, justify='right')
     for ids in groups:
@@ -115,6 +104,12 @@ def main() -> None:
 
     import torch
 
+    from snnet_mm.costs import (
+        cost_table,
+        measure_latency,
+        measure_memory,
+        measuring_setup,
+    )
     from snnet_mm.evaluation import stitch_table, wide_console
     from snnet_mm.inference.init_model import init_model
     from snnet_mm.models import find_stitched_backbone
@@ -126,8 +121,7 @@ def main() -> None:
     cfg = load_config(args.config, args.cfg_options)
     # Costs do not depend on the weights.
     model = init_model(cfg, None, device=args.device)
-    if args.dtype != 'float32':
-        model = model.to(dtype=getattr(torch, args.dtype))
+    model = model.to(dtype=getattr(torch, args.dtype))
     space = find_stitched_backbone(model).space
     kinds = {stitch.kind for stitch in space}
     for kind in args.kind or ():
@@ -136,17 +130,29 @@ def main() -> None:
     if args.results:
         front = {row.id for row in StitchTable.read(args.results, space).front()}
         ids = [i for i in ids if i in front]
-    console, tables = wide_console(), []
-    for size in args.shape or [(cfg.get('test_cfg') or {}).get('input_size')]:
-        costs = measure(model, args, size and tuple(size))
+    console, tables, timed = wide_console(), [], []
+    for shape in args.shape or [(cfg.get('test_cfg') or {}).get('input_size')]:
+        shape = shape and tuple(shape)
+        costs, latency, memory, checks = cost_table(model, shape), None, None, ()
+        if args.latency:
+            given = args.batch, args.rounds, args.check
+            latency, checks, _ = measure_latency(model, shape, *given, progress=True)
+        if args.memory:
+            memory = measure_memory(model, shape, args.batch, progress=True)
+        if latency or memory:
+            setup = measuring_setup(model, args.batch)
+            costs = costs.measured(setup, latency, memory)
         tables.append(costs)
-        StitchTable.merge(*tables).save(out / 'costs.json')
+        timed += [c._asdict() for c in checks]
+        StitchTable.merge(*tables).save(out / 'costs.json', checks=timed)
         if args.sort != 'id':
             column = costs.column(args.sort)
             ids.sort(key=lambda i: (column[i], i))
         console.print(stitch_table(replace(costs, rows=[costs[i] for i in ids])))
         if args.groups is not None:
             console.print(group_table(costs, args.groups))
+        if checks:
+            console.print(check_table(space, checks, str(costs.shared('setup'))))
     console.print(f'Wrote costs.json to {out}', soft_wrap=True)
 
 

@@ -1,21 +1,18 @@
 """Run benchmarks: ``tools/research/benchmark.py --only NAME[,NAME]``.
 
-A part is a file of ``benchmarks/``, named after it with ``-`` for ``_``. Its docstring
-describes the measurement, and its ``run()`` returns the figures as plain data. Parts
-compare two things by timing them alternately in one process.
+Every part is a function of ``benchmarks.py``, whose docstring describes what is
+measured. Parts compare two things by timing them alternately in one process.
 """
 
 import argparse
 import time
-from importlib import import_module
 from pathlib import Path
 
 from rich import print, print_json
 
 from snnet_mm.utils import ToolParser, check, machine, run_command, write_json
 
-FOLDER = Path(__file__).parent / 'benchmarks'
-PARTS = sorted(p.stem.replace('_', '-') for p in FOLDER.glob('[!_]*.py'))
+PARTS = ['forward', 'one-pass', 'training']
 
 
 def parse_args() -> argparse.Namespace:
@@ -32,10 +29,13 @@ def main() -> None:
     names = args.only.split(',')
     for name in names:
         check(name in PARTS, '--only', name, PARTS)
+
+    import benchmarks
+
     for name in names:
-        part = import_module(f'benchmarks.{name.replace("-", "_")}')
-        about, start = machine(), time.perf_counter()
-        figures = part.run()
+        part, about = getattr(benchmarks, name.replace('-', '_')), machine()
+        start = time.perf_counter()
+        figures = part()
         figures['seconds'] = time.perf_counter() - start
         print(f'\n[bold]{name}[/bold]: {part.__doc__.splitlines()[0]}')
         print_json(data=figures)

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from front_comparison import FrontComparison, Run
+from compare_fronts import FrontComparison, Run
 
 from snnet_mm.evaluation.image_scores import ImageScores
 from snnet_mm.stitching import Cost, StitchTable, TwoWaySpace

@@ -1,5 +1,0 @@
-"""Excludes everything imported earlier from garbage collection."""
-
-import gc
-
-gc.freeze()

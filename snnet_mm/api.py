@@ -107,7 +107,7 @@ def measure(
     table = cost_table(model, size)
     if not latency:
         return table
-    times = measure_latency(model, size).by_stitch
+    times = measure_latency(model, size, check=()).by_stitch
     return table.measured(measuring_setup(model, 1), times)
 
 

@@ -2,6 +2,7 @@
 
 from .counting import cost_table, count_parameters, part_costs, whole_model_cost
 from .measure import (
+    LatencyCheck,
     device_name,
     measure_latency,
     measure_memory,
@@ -9,3 +10,4 @@ from .measure import (
 )
 from .parts import preprocessed_size, size_of_images
 from .sizes import check_sizes, size_name, window_of
+from .widths import check_auxiliary_heads

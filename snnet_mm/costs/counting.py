@@ -5,7 +5,6 @@ from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from traceback import walk_tb
 from typing import ClassVar
 
 import torch
@@ -22,7 +21,7 @@ from snnet_mm.models import (
     unwrapped,
 )
 from snnet_mm.stitching import Cost, StitchTable
-from snnet_mm.utils import isolated_rng, refusal
+from snnet_mm.utils import isolated_rng
 
 from .copies import copy_on_meta, noise_like
 from .parts import (
@@ -40,12 +39,11 @@ from .parts import (
     returning,
     run_backbone_parts,
 )
+from .widths import MISFITS, explained, modules_in, reason_of
 
 # Counts a copy of a model, whose backbone may be on meta. Takes the copy, the device of
 # its other parts, the input size and the forward to count.
 Count = Callable[[nn.Module, torch.device, tuple[int, int], Forward], T]
-# Raised by layers, and by necks and heads that count or index their maps.
-MISFITS = RuntimeError, AssertionError, IndexError
 
 
 def cost_table(
@@ -118,28 +116,15 @@ def _count(
         try:
             return counted(None), None
         except (NotImplementedError, AttributeError, TypeError) as error:
-            reason = _located(error)
+            *_, (path, part) = [('', model), *modules_in(error)]
+            where = f'{path or "model"}, {type(part).__name__}'
+            reason = f'{reason_of(error)} (in {where})'
         features = counted(FEATURES)
     except MISFITS as error:
-        wanted = 'a size the model can run, fitting in_channels, in_index, backbone.out'
-        wanted += f' and backbone.maps_of: {_located(error)}'
-        raise refusal('input_size', size, wanted) from error
+        raise explained(error, model, size) from error
     words = f'Costs of {type(model).__name__} are those of {FEATURES}. What follows '
     print_log(f'{words}cannot be counted: {reason}', 'current', logging.WARNING)
     return features, FEATURES
-
-
-def _located(error: Exception) -> str:
-    """Describe an error and the module of a model that raised it."""
-    reason = f'{type(error).__name__}: {error}'.partition('\n')[0]
-    frames = (frame.f_locals.get('self') for frame, _ in walk_tb(error.__traceback__))
-    modules = [module for module in frames if isinstance(module, nn.Module)]
-    if not modules:
-        return reason
-    model, part = modules[0], modules[-1]
-    path = {module: name for name, module in model.named_modules()}.get(part)
-    where = f'{path or "model"}, {type(part).__name__}({part.extra_repr()})'
-    return f'{reason} (in {where})'
 
 
 @torch.no_grad()

@@ -2,17 +2,18 @@
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from rich.progress import track
 from torch import nn
 
 from snnet_mm.models import find_stitched_backbone, set_stitch, unwrapped
 from snnet_mm.runtime.device import processor
-from snnet_mm.stitching import Setup
+from snnet_mm.stitching import Setup, middle_stitches
 from snnet_mm.utils import check
 
 from .counting import cost_table
@@ -33,10 +34,32 @@ WARM_UP = 2  # discarded rounds
 PRECISIONS = dict(float32='fp32', float16='fp16', bfloat16='bf16')
 
 
+class LatencyCheck(NamedTuple):
+    """Predicted and measured milliseconds of a stitch that was timed end to end.
+
+    ``spread`` is the interquartile range of its rounds divided by their median, a few
+    hundredths on an idle machine. An error well below it is not significant.
+    """
+
+    stitch_id: int
+    predicted: float
+    measured: float
+    spread: float
+
+    @property
+    def error(self) -> float:
+        """Relative error of the prediction: 0.05 is 5 % too slow."""
+        return self.predicted / self.measured - 1
+
+
 class Latencies(NamedTuple):
-    """Milliseconds per forward of a batch, by stitch id and by part of the model."""
+    """Milliseconds per forward of a batch: predictions by stitch id, and checks.
+
+    ``by_part`` has those of every part of the model.
+    """
 
     by_stitch: dict[int, float]
+    checks: list[LatencyCheck]
     by_part: dict[Part, float]
 
 
@@ -45,26 +68,32 @@ def measure_latency(
     input_size: tuple[int, int] | None = None,
     batch: int = 1,
     rounds: int = 20,
+    check: Collection[int] | None = None,
     progress: bool = False,
 ) -> Latencies:
     """Time the parts of a model and sum them along the route of every stitch.
 
     A forward runs from preprocessed images to the raw output of the heads, or as far as
     :func:`cost_table` counts. It uses the model's device and data type, eval mode and
-    merged stitching layers. Each round times all parts. Medians over the rounds are
-    taken of parts, not of sums: on a busy machine few parts of a round are interrupted,
-    but perhaps most sums of many parts.
+    merged stitching layers. Each round times all parts, and some stitches end to end.
+    The order alternates between rounds, so that both see the same load. Medians over
+    the rounds are taken of parts, not of sums: on a busy machine few parts of a round
+    are interrupted, but perhaps most sums of many parts.
 
     Args:
         model: A stitched backbone, or an mm model that contains one.
         input_size: See :func:`cost_table`.
         batch: Images in a batch.
         rounds: Number of rounds, after two warm-up rounds.
+        check: Ids of stitches to time end to end. Default: the anchors and the middle
+            stitch of every other kind.
         progress: Whether to show a progress bar.
     """
     model = unwrapped(model)
     backbone = find_stitched_backbone(model)
+    space = backbone.space
     forward = forward_of(model, cost_table(model, input_size).scope)
+    ids = middle_stitches(space) if check is None else [space[i].id for i in check]
     images = empty_images(model, input_size, batch)
     if images.is_floating_point():
         images.normal_()
@@ -72,16 +101,30 @@ def measure_latency(
     with as_shipped(model):
         parts = parts_by_stitch(model)
         turns = range(rounds + WARM_UP)
-        for _ in track(turns, 'Timing', disable=not progress, transient=True):
+        for n in track(turns, 'Timing', disable=not progress, transient=True):
             watch = _Stopwatch(images.device)
-            run_backbone_parts(backbone, images, watch.time)
-            for part, output in ends(model, images):
-                with returning(backbone, output):
-                    watch.time(part, partial(forward, model, images))
+            # None means all parts.
+            for i in [None, *ids][:: -1 if n % 2 else 1]:
+                if i is not None:
+                    set_stitch(model, i)
+                    watch.time(i, partial(forward, model, images))
+                    continue
+                run_backbone_parts(backbone, images, watch.time)
+                for part, output in ends(model, images):
+                    with returning(backbone, output):
+                        watch.time(part, partial(forward, model, images))
             timed.append(watch.milliseconds())
+    timed = timed[WARM_UP:]
     used = set().union(*parts.values())
-    by_part = {p: statistics.median(t[p] for t in timed[WARM_UP:]) for p in used}
-    return Latencies({i: sum(by_part[p] for p in parts[i]) for i in parts}, by_part)
+    by_part = {p: statistics.median(times[p] for times in timed) for p in used}
+    by_stitch = {i: sum(by_part[p] for p in of) for i, of in parts.items()}
+    checks = []
+    for i in ids:
+        rounds_of = [times[i] for times in timed]
+        low, median, high = np.percentile(rounds_of, [25, 50, 75]).tolist()
+        spread = (high - low) / median
+        checks.append(LatencyCheck(i, by_stitch[i], median, spread))
+    return Latencies(by_stitch, checks, by_part)
 
 
 def measure_memory(
@@ -144,12 +187,12 @@ class _Stopwatch:
     def __init__(self, device: torch.device) -> None:
         self.device, self.marks = device, {}
 
-    def time(self, part: Part, run: Callable[[], T]) -> T:
+    def time(self, key: object, run: Callable[[], T]) -> T:
         start, result = self._mark(), run()
-        self.marks[part] = start, self._mark()
+        self.marks[key] = start, self._mark()
         return result
 
-    def milliseconds(self) -> dict[Part, float]:
+    def milliseconds(self) -> dict:
         if self.device.type == 'cuda':
             torch.cuda.synchronize(self.device)
             return {k: a.elapsed_time(b) for k, (a, b) in self.marks.items()}

@@ -85,7 +85,7 @@ class StepCosts:
 
     @cached_property
     def _latencies(self) -> tuple[float, dict[int, dict[int, float]]]:
-        measured = measure_latency(self.model, self.size, rounds=ROUNDS)
+        measured = measure_latency(self.model, self.size, rounds=ROUNDS, check=())
         return measured.by_stitch[0], self._points(measured.by_part)
 
     def _points(self, costs: Mapping[Part, float]) -> dict[int, dict[int, float]]:

@@ -330,9 +330,9 @@ class StitchTable:
         about = {n: data.get(n) for n in ('space', 'scope', 'data_size', 'digest')}
         return cls(rows, metric=metric, directions=directions, **about)
 
-    def save(self, path: str | os.PathLike) -> None:
-        """Write a JSON file atomically."""
-        write_json(path, self.to_dict())
+    def save(self, path: str | os.PathLike, **more: Any) -> None:
+        """Write a JSON file atomically, with ``more`` entries for human readers."""
+        write_json(path, self.to_dict() | more)
 
     @classmethod
     def read(

@@ -12,7 +12,12 @@ from mmengine.registry import HOOKS, TASK_UTILS
 from mmengine.runner import Runner
 from torch import Tensor, nn
 
-from snnet_mm.costs import check_sizes, cost_table, size_of_images
+from snnet_mm.costs import (
+    check_auxiliary_heads,
+    check_sizes,
+    cost_table,
+    size_of_images,
+)
 from snnet_mm.datasets import random_batches
 from snnet_mm.models import (
     StitchedBackbone,
@@ -146,6 +151,8 @@ class StitchSamplingHook(Hook):
                 '(config keys: backbone.anchors.init_cfg, load_from).'
             )
         costs = self._count(runner)
+        if costs is not None:
+            check_auxiliary_heads(runner.model, costs.input_size)
         defaults = dict(costs=costs, seed=shared_seed(runner.seed), space=space)
         self.sampler = TASK_UTILS.build(self._sampler_cfg, default_args=defaults)
         for hook in self.sampler.hooks():

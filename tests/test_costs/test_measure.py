@@ -1,6 +1,3 @@
-import statistics
-import time
-
 import pytest
 import torch
 from torch import nn
@@ -17,9 +14,8 @@ from snnet_mm.runtime.device import processor
 from snnet_mm.stitching import Setup
 
 DEPTHS, SIZE = (3, 7), (32, 48)
-LAYERS = dict(stitching_layer=dict(type='StitchingLayer'))
 # Milliseconds that every part takes on the clock of these tests, fast to slow.
-EMBED, BLOCK, LAYER, MAP, HEADS = (1, 2, 4), (3, 10, 30), 0.5, 0.25, (20, 50)
+EMBED, BLOCK, LAYER, MAP, HEAD = (1, 2, 4), (3, 10, 30), 0.5, 0.25, 40
 
 
 class Clock:
@@ -47,38 +43,30 @@ def clock(monkeypatch):
 
 
 class Model(nn.Module):
-    """A backbone, and a head for each end anchor if it returns states."""
-
     def __init__(self, backbone):
         super().__init__()
         self.backbone = backbone
-        widths = [anchor.block_dims[-1] for anchor in backbone.anchors]
-        self.heads = nn.ModuleList(nn.Linear(width, 2) for width in widths)
+        self.head = nn.Conv2d(backbone.anchors[-1].block_dims[-1], 2, 1)
 
     def forward(self, images):
-        x, end = self.backbone(images), self.backbone.active_stitch.end_anchor
-        if self.backbone.out == 'end':
-            return self.heads[end](x.tokens)
-        return self.heads[-1](x[-1].movedim(1, -1))
+        return self.head(self.backbone(images)[-1])
 
 
-def set_times(clock, model):
-    for a, anchor in enumerate(model.backbone.anchors):
+def set_times(clock, net):
+    for a, anchor in enumerate(net.anchors):
         clock.takes(anchor.patch_embed, EMBED[a])
         for i, block in enumerate(anchor.blocks):
             # Blocks differ, as window and global attention do.
             clock.takes(block, BLOCK[a] + i)
-    for layer in model.backbone.stitching_layers.values():
+    for layer in net.stitching_layers.values():
         clock.takes(layer, LAYER)
-    for head, milliseconds in zip(model.heads[-2:], HEADS, strict=True):
-        clock.takes(head, milliseconds)
-    to_feature_map = anchor.to_feature_map
+    slow, to_feature_map = net.anchors[-1], net.anchors[-1].to_feature_map
 
     def timed_map(state):
         clock.now += MAP / 1e3
         return to_feature_map(state)
 
-    anchor.to_feature_map = timed_map
+    slow.to_feature_map = timed_map
 
 
 def latency_by_hand(stitch, maps, depths=DEPTHS):
@@ -90,28 +78,60 @@ def latency_by_hand(stitch, maps, depths=DEPTHS):
             a, i = a - 1, i * depths[a - 1] // depths[a]
         layers |= {f'{a}to{slowest}_{i}'} if a < slowest else set()
     blocks = sum(BLOCK[a] + i for a, i in run)
-    parts = EMBED[stitch.segments[0].anchor] + blocks + LAYER * len(layers)
-    return parts + MAP * len(maps) + HEADS[-1 if maps else stitch.end_anchor]
+    embed = EMBED[stitch.segments[0].anchor]
+    return embed + blocks + LAYER * len(layers) + MAP * len(maps)
 
 
-@pytest.mark.parametrize(
-    ('depths', 'settings', 'maps', 'period'),
-    [
-        (DEPTHS, dict(out_indices=(6,)), (6,), None),
-        ((2, 3, 7), dict(out_indices=(0, 3, 6)), (0, 3, 6), None),
-        (DEPTHS, dict(out='end'), (), None),
-        # Each part is interrupted in few rounds, but most rounds of a long route are.
-        (DEPTHS, dict(out='end'), (), 7),
-    ],
-)
-def test_latency_in_closed_form(build_snnet, clock, depths, settings, maps, period):
+@pytest.mark.parametrize(('depths', 'maps'), [(DEPTHS, (6,)), ((2, 3, 7), (0, 3, 6))])
+def test_latency_in_closed_form(build_snnet, clock, depths, maps):
+    layer = dict(type='StitchingLayer')
     widths = (8, 12, 16)[: len(depths)]
-    model = Model(build_snnet(depths, widths, **LAYERS, **settings))
-    set_times(clock, model)
-    clock.period = period
-    found = measure_latency(model, SIZE, rounds=20 if period else 3)
-    for stitch in model.backbone.space:
-        expected = latency_by_hand(stitch, maps, depths)
+    net = build_snnet(depths, widths, stitching_layer=layer, out_indices=maps)
+    model = Model(net)
+    set_times(clock, net)
+    clock.takes(model.head, HEAD)
+    found = measure_latency(model, SIZE, rounds=3, check=net.space.ids)
+    for stitch in net.space:
+        expected = latency_by_hand(stitch, maps, depths) + HEAD
+        assert found.by_stitch[stitch.id] == pytest.approx(expected), stitch
+    assert [c.stitch_id for c in found.checks] == list(net.space.ids)
+    for c in found.checks:
+        assert c.measured == pytest.approx(c.predicted), c
+        assert c.error == pytest.approx(0, abs=1e-9)
+        assert c.spread == pytest.approx(0, abs=1e-9)
+
+
+def test_interrupted_parts_do_not_count(build_snnet, clock):
+    """Each part is interrupted in few rounds, but most rounds of a long route are."""
+    net = build_snnet(DEPTHS, stitching_layer=dict(type='StitchingLayer'))
+    set_times(clock, net)
+    clock.period = 7
+    found = measure_latency(net, SIZE, rounds=20, check=())
+    for stitch in net.space:
+        expected = latency_by_hand(stitch, (6,))
+        assert found.by_stitch[stitch.id] == pytest.approx(expected), stitch
+
+
+def test_the_end_output_has_a_head_for_every_end(build_snnet, clock):
+    class Classifier(nn.Module):
+        def __init__(self, backbone):
+            super().__init__()
+            self.backbone = backbone
+            self.heads = nn.ModuleList(nn.Linear(w, 2) for w in (8, 12))
+
+        def forward(self, images):
+            state = self.backbone(images)
+            end = self.backbone.active_stitch.end_anchor
+            return self.heads[end](state.tokens)
+
+    net = build_snnet(DEPTHS, stitching_layer=dict(type='StitchingLayer'), out='end')
+    model = Classifier(net)
+    set_times(clock, net)
+    for head, milliseconds in zip(model.heads, (20, 50), strict=True):
+        clock.takes(head, milliseconds)
+    found = measure_latency(model, SIZE, rounds=1)
+    for stitch in net.space:
+        expected = latency_by_hand(stitch, ()) + (20, 50)[stitch.end_anchor]
         assert found.by_stitch[stitch.id] == pytest.approx(expected), stitch
 
 
@@ -120,16 +140,19 @@ def test_the_model_is_run_as_shipped_on_what_was_asked_for(build_snnet, monkeypa
     seen, forward = [], StitchingLayer.forward
 
     def seeing(self, x):
-        seen.append((type(self), tuple(x.shape), x.dtype))
+        seen.append(type(self))
         return forward(self, x)
 
     monkeypatch.setattr(StitchingLayer, 'forward', seeing)
+    images = []
+    net.register_forward_pre_hook(lambda _, args: images.append(args[0]))
     layers, active = dict(net.stitching_layers), net.active_stitch
-    measure_latency(net, SIZE, batch=3, rounds=1)
-    kinds, shapes, dtypes = zip(*seen, strict=True)
-    assert {*kinds} == {StitchingLayer}  # merged
-    assert {shape[0] for shape in shapes} == {1, 3}  # counted, then timed
-    assert {*dtypes} == {torch.float64}
+    found = measure_latency(net, SIZE, batch=3, rounds=1)
+    assert set(seen) == {StitchingLayer}  # merged
+    # By default some of every kind are checked.
+    assert [c.stitch_id for c in found.checks] == [0, 1, 3, 6, 7, 8]
+    images = {(tuple(x.shape), x.dtype) for x in images if not x.is_meta}
+    assert images == {((3, 3, *SIZE), torch.float64)}
     assert measuring_setup(net, 3) == Setup(f'{processor()}, 1 thread', 3, 'float64')
     assert dict(net.stitching_layers) == layers
     assert net.active_stitch is active
@@ -155,20 +178,13 @@ def test_workspaces_that_stay_do_not_count_for_a_stitch(build_snnet, monkeypatch
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason='needs a CUDA device')
-@torch.no_grad()
 def test_on_a_gpu(build_snnet):
     """Of blocks so large that the GPU, not the launch of kernels, takes the time."""
-    net = build_snnet((4, 8), widths=(512, 1024)).cuda().eval()
-    found = measure_latency(net, (256, 256), batch=16).by_stitch
-    images, timed = torch.randn(16, 3, 256, 256, device='cuda'), []
-    for _ in range(10):
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        net(images)  # the slow anchor
-        torch.cuda.synchronize()
-        timed.append(1e3 * (time.perf_counter() - start))
-    assert found[1] == pytest.approx(statistics.median(timed), rel=0.2)
+    net = build_snnet((4, 8), widths=(512, 1024)).cuda()
+    found = measure_latency(net, (256, 256), batch=16)
+    assert all(abs(c.error) < 0.2 for c in found.checks), found.checks
     memory = measure_memory(net, (256, 256), batch=16)
     params = cost_table(net, (256, 256)).column('params')
-    assert all(memory[i] > 4 * params[i] + 4 * images.numel() for i in params)
+    images = 16 * 4 * 3 * 256 * 256
+    assert all(memory[i] > 4 * params[i] + images for i in params)
     assert memory[0] < memory[1]

@@ -134,6 +134,18 @@ def test_costs_are_of_the_first_image(cfg, caplog):
     assert 'Costs are counted at 32x32, that of the first image' in caplog.text
 
 
+def test_auxiliary_heads_are_checked_before_the_fit(cfg, caplog):
+    head = dict(cfg.model.decode_head, in_channels=40)
+    cfg.model.auxiliary_head = [head]
+    runner = Runner.from_cfg(cfg)
+    runner.logger.setLevel('INFO')
+    runner.logger.addHandler(caplog.handler)
+    key = r'model.auxiliary_head\[0\].in_channels'
+    with pytest.raises(ValueError, match=f'in_channels=40 is invalid.*{key}'):
+        runner.train()
+    assert 'Fitted' not in caplog.text
+
+
 def test_parts_of_the_model_are_asked_about_the_space(cfg):
     class Picky(torch.nn.Module):
         def check_space(self, space):

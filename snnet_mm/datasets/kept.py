@@ -16,9 +16,6 @@ from .folder_check import check_class_names
 from .image_files import note, read_all
 from .labelled_folder import LabelledFolder
 
-IGNORED = 'objects are left out or ignored by "ignore" and "iscrowd", outside their '
-IGNORED += 'image, and below 1 pixel'
-
 
 def innermost(dataset: Any) -> Iterator[Any]:
     """Yield the data sets inside wrappers such as RepeatDataset and ConcatDataset."""
@@ -30,14 +27,18 @@ def innermost(dataset: Any) -> Iterator[Any]:
             yield from innermost(child)
 
 
-def count_kept(cfg: Config) -> Counter[int]:
-    """Return the number of pixels, objects or images of every label in training.
+def count_kept(data: LabelledFolder, cfg: Config) -> tuple[list[int], list[str]]:
+    """Count the pixels, objects or images of every class in training.
 
     Training and validation images are loaded by the transforms of the config. Depth
-    maps count their valid pixels as label 0. The parts of its task are registered.
+    maps count their valid pixels as one class. The parts of its task are registered.
+
+    Returns:
+        The counts, and notes on classes without any or with other counts in the files.
 
     Raises:
-        ValueError: If no label of the training or validation images is kept.
+        ValueError: If images cannot be loaded, or no label of the training or
+            validation images is kept.
     """
     total: Counter[int] = Counter()
     with DefaultScope.overwrite_default_scope(cfg.default_scope):
@@ -49,19 +50,36 @@ def count_kept(cfg: Config) -> Counter[int]:
                 found += sum(read_all(_labels_of, items), Counter())
             if not found:
                 raise ValueError(
-                    f'no label of the {phase} images is kept ({IGNORED}; config: '
-                    f'{cfg.filename}, {phase}_dataloader)'
+                    f'no label of the {phase} images is kept: objects are left out by '
+                    '"ignore" and "iscrowd", outside their image, and below 1 pixel '
+                    f'(config: {cfg.filename}, {phase}_dataloader)'
                 )
             total += found
-    return total
+    kept = [total[i] for i in range(max(1, len(data.classes)))]
+    pairs = [*zip(data.classes, kept, strict=True)] if data.classes else []
+    notes = note('classes without a label', [name for name, n in pairs if not n])
+    other = [
+        f'{name}: {n} instead of {data.counts[name]}'
+        for name, n in pairs
+        if data.counts and data.counts[name] != n
+    ]
+    what = 'classes have other counts in training than in the files, because of '
+    what += '"ignore", "iscrowd", boxes outside their image and below 1 pixel'
+    return kept, notes + note(what, other)
 
 
 def _labels_of(dataset: Any, index: int) -> Counter[int]:
     """Return the number of every label of an image, as its transforms load it."""
     results = dataset.get_data_info(index)
-    for transform in dataset.pipeline.transforms:
-        if type(transform).__name__.startswith('Load'):
-            results = transform(results)
+    path = results.get('img_path')
+    try:
+        for transform in dataset.pipeline.transforms:
+            if type(transform).__name__.startswith('Load'):
+                results = transform(results)
+    except Exception as error:
+        raise ValueError(
+            f'training cannot load the labels of {path}: {error}'
+        ) from error
     if 'gt_seg_map' in results:
         labels = results['gt_seg_map']
     elif 'gt_depth_map' in results:
@@ -74,20 +92,6 @@ def _labels_of(dataset: Any, index: int) -> Counter[int]:
     return Counter(dict(zip(map(int, values), numbers.tolist(), strict=True)))
 
 
-def compare_kept(data: LabelledFolder, cfg: Config) -> tuple[list[int], list[str]]:
-    """Return the labels per class that training keeps, and a note if files hold others.
-
-    Raises:
-        ValueError: If training keeps no label.
-    """
-    total = count_kept(cfg)
-    kept = [total[i] for i in range(max(1, len(data.classes)))]
-    pairs = zip(data.classes, data.counts, kept, strict=True) if data.classes else ()
-    other = [f'{name}: {n} instead of {m}' for name, m, n in pairs if m != n]
-    what = 'classes have other counts in training than in the files'
-    return kept, note(f'{what} ({IGNORED})' if data.task == 'det' else what, other)
-
-
 def check_objects(dataset: Any, key: str) -> None:
     """Raise if class names are no list or not in a COCO file, or no object is kept.
 
@@ -97,18 +101,20 @@ def check_objects(dataset: Any, key: str) -> None:
         dataset: Any data set, or wrapper of some.
         key: Its config key.
     """
-    leaves = [*innermost(dataset)]
-    for leaf in leaves:
+    kept = []  # of each data set with objects, whether it keeps one
+    for leaf in innermost(dataset):
         classes = getattr(leaf, 'metainfo', {}).get('classes') or ()
         check_class_names(classes, key)
         if hasattr(leaf, 'cat_ids') and getattr(leaf, 'ann_file', None):
             _check_categories(leaf, [*classes], f'{key}.metainfo.classes')
-    with_objects = [leaf for leaf in leaves if _has_objects(leaf)]
-    if with_objects and not any(map(_keeps_one, with_objects)):
+        infos = hasattr(leaf, 'get_data_info') and len(leaf) and leaf.get_data_info(0)
+        if infos and 'instances' in infos:
+            kept.append(any(map(_keeps_one, map(leaf.get_data_info, range(len(leaf))))))
+    if kept and not any(kept):
         raise ValueError(
-            f'no object is kept of {getattr(with_objects[0], "ann_file", "the data")}: '
-            'all are of other classes, ignored, outside their image, or of no area '
-            f'(config keys: {key}.ann_file, {key}.metainfo.classes)'
+            'no object is kept of the data: all are of other classes, ignored, outside '
+            'their image, or of no area (config keys: '
+            f'{key}.ann_file, {key}.metainfo.classes)'
         )
 
 
@@ -133,11 +139,5 @@ def _check_categories(leaf: Any, classes: list[str], key: str) -> None:
         )
 
 
-def _has_objects(leaf: Any) -> bool:
-    info = leaf.get_data_info(0) if hasattr(leaf, 'get_data_info') and len(leaf) else {}
-    return 'instances' in info
-
-
-def _keeps_one(leaf: Any) -> bool:
-    infos = map(leaf.get_data_info, range(len(leaf)))
-    return any(not x.get('ignore_flag') for info in infos for x in info['instances'])
+def _keeps_one(info: dict) -> bool:
+    return any(not x.get('ignore_flag') for x in info['instances'])

@@ -16,7 +16,7 @@ from yapf.yapflib.yapf_api import FormatCode
 
 from snnet_mm.anchors.plain_vit import ARCHITECTURES
 from snnet_mm.anchors.timm_anchor import TIMM_FAMILIES
-from snnet_mm.datasets.labelled_folder import LabelledFolder, annotation_file
+from snnet_mm.datasets.labelled_folder import LabelledFolder
 from snnet_mm.utils import atomic_path, check, check_file
 from snnet_mm.utils.timm_models import create_timm_model
 
@@ -37,7 +37,7 @@ def write_project(
     weights: str | None = None,
     force: bool = False,
 ) -> dict[str, Any]:
-    """Write a config that trains a ViT and, if needed, annotation files beside it.
+    """Write a config that trains a ViT, and annotation files beside it.
 
     Args:
         data: Result of :func:`read_folder`.
@@ -52,11 +52,7 @@ def write_project(
     out = Path(out).expanduser().absolute()
     check(out.suffix == '.py', '--out', str(out), 'a file that ends in .py')
     suffix = '.json' if data.task == 'det' else '.txt'
-    files = {
-        split: annotation_file(out, split, suffix)
-        for split, part in data.splits.items()
-        if part.annotations is not None
-    }
+    files = {s: out.with_name(f'{out.stem}_{s}{suffix}') for s in data.splits}
     for path in (out, *files.values()):
         check(force or not path.exists(), '--out', str(path), 'a new file, or --force')
     check_file(weights, 'option: --weights')
@@ -106,13 +102,11 @@ def _data_values(data: LabelledFolder, files: Mapping[str, Path]) -> dict[str, A
     """Write annotation files; return the config variables that describe the data."""
     values = {}
     for split, part in data.splits.items():
-        values[split] = part.dataset
-        if split in files:
-            lines = part.annotations
-            text = json.dumps(lines) if data.task == 'det' else '\n'.join(lines) + '\n'
-            with atomic_path(files[split]) as temporary:
-                temporary.write_text(text)
-            values[split] = dict(ann_file=str(files[split]), **part.dataset)
+        lines = part.annotations
+        text = json.dumps(lines) if data.task == 'det' else '\n'.join(lines) + '\n'
+        with atomic_path(files[split]) as temporary:
+            temporary.write_text(text)
+        values[split] = dict(ann_file=str(files[split]), data_prefix=part.prefix)
     if data.task == 'depth':
         # The maximum depth in metres, if depth maps are in millimetres.
         farthest = math.ceil(data.facts['depths'][2] * 1e-3)

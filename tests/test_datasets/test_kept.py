@@ -6,18 +6,19 @@ from labelled_folders import halves, write, write_coco, write_masks
 from mmengine.config import Config
 
 from snnet_mm.datasets.folders import read_folder
-from snnet_mm.datasets.kept import compare_kept, count_kept
+from snnet_mm.datasets.kept import count_kept
 
 
 def config(data, root, kind, scope, *transforms):
     """Return a config of the data of a folder, whose lists are written there."""
     loaders = {}
-    for split, part in data.splits.items():
-        settings = dict(part.dataset)
-        if isinstance(part.annotations, list):
-            (root / f'{split}.txt').write_text('\n'.join(part.annotations))
-            settings['ann_file'] = f'{split}.txt'
-        inside = dict(type=kind, data_root=str(root), **settings)
+    for split, (_, prefix, annotations) in data.splits.items():
+        text = json.dumps(annotations)
+        if isinstance(annotations, list):
+            text = '\n'.join(annotations)
+        (root / f'{split}.txt').write_text(text)
+        inside = dict(type=kind, data_root=str(root), data_prefix=prefix)
+        inside['ann_file'] = str(root / f'{split}.txt')
         inside['metainfo'] = dict(classes=data.classes)
         inside['pipeline'] = [dict(type=name, **kwargs) for name, kwargs in transforms]
         # Its length, an augmentation and wrappers do not count.
@@ -37,18 +38,13 @@ def test_count_kept_pixels_as_loaded(tmp_path):
         ('RandomFlip', dict(prob=1.0)),
     )
     cfg = config(data, tmp_path, 'PairedDataset', 'mmseg', *transforms)
-    assert count_kept(cfg) == {0: 13 * 800, 1: 12 * 1600, 2: 1600}
-    assert compare_kept(data, cfg) == ([13 * 800, 12 * 1600, 1600], [])
-    data.counts[2] = 9
-    kept, (note,) = compare_kept(data, cfg)
-    assert kept == [13 * 800, 12 * 1600, 1600]
-    assert note == (
-        '1 classes have other counts in training than in the files: '
-        'class_2: 1600 instead of 9'
-    )
+    assert count_kept(data, cfg) == ([13 * 800, 12 * 1600, 1600], [])
+    (tmp_path / 'masks/val/1.png').write_bytes(b'')
+    with pytest.raises(ValueError, match='cannot load the labels of .*val/1.jpg'):
+        count_kept(data, cfg)
 
 
-def test_compare_kept_objects_that_mmdet_ignores(tmp_path):
+def test_count_kept_objects_that_mmdet_ignores(tmp_path):
     pytest.importorskip('mmdet')
     write_coco(tmp_path, segmentation=[[0, 0, 9, 0, 9, 9]])
     file = tmp_path / 'annotations/instances_train.json'
@@ -62,9 +58,10 @@ def test_compare_kept_objects_that_mmdet_ignores(tmp_path):
     cfg = config(
         data, tmp_path, 'CocoDataset', 'mmdet', ('LoadImageFromFile', {}), load
     )
-    kept, (note,) = compare_kept(data, cfg)
+    kept, (unused, other) = count_kept(data, cfg)
     assert kept == [5, 0]
-    assert note.endswith('car: 5 instead of 8')
+    assert unused == '1 classes without a label: person'
+    assert other.endswith('car: 5 instead of 8')
     cfg.val_dataloader.dataset.dataset.metainfo.classes = ['person']
     with pytest.raises(ValueError, match='no label of the val images is kept'):
-        compare_kept(data, cfg)
+        count_kept(data, cfg)

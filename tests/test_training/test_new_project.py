@@ -9,7 +9,6 @@ from labelled_folders import (
     write_coco,
     write_depth,
     write_masks,
-    write_yolo,
 )
 from mmengine.config import Config
 from mmengine.registry import MODELS
@@ -87,7 +86,7 @@ TASKS = {
     'depth': (write_depth, 3e-4, 'RMSE', dict(max_depth=5, min_depth=1e-3)),
     'cls': (write_classes, 1e-3, 'accuracy/top1', dict(type='Accuracy', topk=(1,))),
     'det': (write_coco, 3e-4, 'coco/bbox_mAP', dict(metric=['bbox'])),
-    'masks': (write_yolo, 3e-4, 'coco/segm_mAP', dict(metric=['bbox', 'segm'])),
+    'masks': (write_coco, 3e-4, 'coco/segm_mAP', dict(metric=['bbox', 'segm'])),
 }
 
 
@@ -103,10 +102,10 @@ TASKS = {
 )
 def test_write_project_config_trains_and_is_evaluated(task, out, narrow, tmp_path):
     make, rate, metric, evaluator = TASKS[task]
-    polygon = ['1 0.1 0.1 0.9 0.1 0.9 0.9'] if task == 'masks' else []
-    make(tmp_path / 'data', *polygon)
-    kind = 'det' if task == 'masks' else task
-    values = write_project(read_folder(tmp_path / 'data', kind), out, TINY, narrow)
+    polygon = dict(segmentation=[[6, 4, 36, 4, 36, 24]]) if task == 'masks' else {}
+    make(tmp_path / 'data', **polygon)
+    data = read_folder(tmp_path / 'data', 'det' if task == 'masks' else task)
+    values = write_project(data, out, TINY, narrow)
     assert (values['iters'], values['head_rate']) == (600, rate)
     out.write_text(out.read_text().replace('\niters = 600', '\niters = 2'))
     cfg = load_config(out)
@@ -117,9 +116,9 @@ def test_write_project_config_trains_and_is_evaluated(task, out, narrow, tmp_pat
     cfg.work_dir, cfg.visualizer = str(tmp_path / 'work'), None
     for loader in (cfg.train_dataloader, cfg.val_dataloader):
         loader.update(num_workers=0, persistent_workers=False, batch_size=2)
-    kept = dict(det={0: 8}, masks={1: 8}, cls={0: 10, 1: 10}, depth={0: 5 * 2400})
-    kept['seg'] = {0: 13 * 800, 1: 13 * 1600}
-    assert count_kept(cfg) == kept[task]
+    kept = dict(det=[8, 0], masks=[8, 0], cls=[10, 10], depth=[5 * 2400])
+    kept['seg'] = [13 * 800, 13 * 1600]
+    assert count_kept(data, cfg)[0] == kept[task]
     runner = Runner.from_cfg(cfg)
     runner.train()
     parts = {id(p): n.split('.')[0] for n, p in runner.model.named_parameters()}
@@ -170,7 +169,8 @@ def test_write_project_values(out, narrow, tmp_path):
     ],
 )
 def test_input_size(task, shape, patch, size, tmp_path):
-    data = LabelledFolder(tmp_path, task, {}, [], sizes=Counter({shape: 3}))
+    data = LabelledFolder(tmp_path)
+    data.task, data.sizes = task, Counter({shape: 3})
     assert input_size(data, patch) == size
 
 

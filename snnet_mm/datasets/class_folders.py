@@ -17,7 +17,6 @@ class ClassFolders(LabelledFolder):
     """One folder of images per class, with splits around or inside them."""
 
     task = 'cls'
-    unseen_turns = ()
 
     def find(self) -> dict[str, list[Item]]:
         found: dict[str, list[Item]] = {}
@@ -58,3 +57,4 @@ class ClassFolders(LabelledFolder):
             pairs = zip(paths, part, strict=True)
             lines = [f'{path} {self.classes.index(s.label)}' for path, s in pairs]
             self.splits[split] = Split(len(lines), folder, lines)
+            self.counts.update(s.label for s in part)

@@ -54,18 +54,28 @@ class CocoFiles(LabelledFolder):
             raise ValueError(
                 f'{image} has {facts.size} pixels{turned}: expected {size} by {where}'
             )
+        kept = []
         for x in objects:
-            box = x.get('bbox')
-            if not (_are_numbers(box) and len(box) == 4):
+            box, outline = x.get('bbox'), x.get('segmentation')
+            runs = isinstance(outline, dict) and outline.get('size') != [*facts.size]
+            if runs or not (_are_numbers(box) and len(box) == 4):
                 raise ValueError(
                     f'{where}: annotation {x.get("id")} of {image.name} has the box '
-                    f'{str(box)[:60]}: expected x, y, width, height'
+                    f'{str(box)[:60]}, outline {str(outline)[:60]}: expected x, y, '
+                    f'width, height, and polygons or run lengths of size {facts.size}'
                 )
             if isinstance(x.get('attributes'), dict) and x['attributes'].get(
                 'rotation'
             ):
                 self.odd['boxes have a rotation, which is not read'].append(x.get('id'))
-        return [dict(x, **_changes(x)) for x in objects]
+            if _is_seen(x, facts.size):
+                kept.append(x | _changes(x))
+            else:
+                what = (
+                    'objects are left out, as mmdet does: by "ignore", outside their '
+                )
+                self.odd[what + 'image, or below 1 pixel'].append(x.get('id'))
+        return kept
 
     def describe(self, samples: dict[str, list[Sample]]) -> None:
         objects = [(s, x) for part in samples.values() for s in part for x in s.label]
@@ -73,7 +83,7 @@ class CocoFiles(LabelledFolder):
         self.facts['with_mask'] = self._choose_outlines([x for _, x in objects])
         for split, part in samples.items():
             self.splits[split] = self._convert(split, part)
-        self.counts.update(x['name'] for _, x in objects)
+        self.counts.update(x['name'] for _, x in objects if not x['iscrowd'])
         self.facts['share'] = median(_share(x, s.facts.size) for s, x in objects)
         numbers = Counter(s.image for s, _ in objects)
         self.facts['max_per_image'] = max(numbers.values())
@@ -231,6 +241,13 @@ class CocoFiles(LabelledFolder):
         content = dict(info=WRITTEN, images=images, categories=categories)
         content['annotations'] = annotations
         return Split(len(images), dict(img=folder), content)
+
+
+def _is_seen(x: dict, size: tuple[int, int]) -> bool:
+    """Return whether mmdet's ``CocoDataset`` reads an object."""
+    left, top, width, height = x['bbox']
+    inside = left < size[1] and top < size[0] and left + width > 0 and top + height > 0
+    return inside and min(width, height) >= 1 and not x.get('ignore')
 
 
 def _changes(x: dict) -> dict[str, Any]:

@@ -1,20 +1,15 @@
-"""Compare what a data set's class and transforms keep with what its files hold."""
+"""Check that a data set keeps the objects of its annotation file."""
 
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-from mmengine.config import Config
 from mmengine.fileio import load
 from mmengine.logging import print_log
-from mmengine.registry import DATASETS, DefaultScope
 
 from snnet_mm.utils import check, refusal
 
 from .folder_check import check_class_names
-from .image_files import note, read_all
-from .labelled_folder import LabelledFolder
 
 
 def innermost(dataset: Any) -> Iterator[Any]:
@@ -25,71 +20,6 @@ def innermost(dataset: Any) -> Iterator[Any]:
             yield dataset
         else:
             yield from innermost(child)
-
-
-def count_kept(data: LabelledFolder, cfg: Config) -> tuple[list[int], list[str]]:
-    """Count the pixels, objects or images of every class in training.
-
-    Training and validation images are loaded by the transforms of the config. Depth
-    maps count their valid pixels as one class. The parts of its task are registered.
-
-    Returns:
-        The counts, and notes on classes without any or with other counts in the files.
-
-    Raises:
-        ValueError: If images cannot be loaded, or no label of the training or
-            validation images is kept.
-    """
-    total: Counter[int] = Counter()
-    with DefaultScope.overwrite_default_scope(cfg.default_scope):
-        for phase in ('train', 'val'):
-            built = DATASETS.build(cfg[f'{phase}_dataloader'].dataset)
-            found: Counter[int] = Counter()
-            for dataset in innermost(built):
-                items = [(dataset, i) for i in range(len(dataset))]
-                found += sum(read_all(_labels_of, items), Counter())
-            if not found:
-                raise ValueError(
-                    f'no label of the {phase} images is kept: objects are left out by '
-                    '"ignore" and "iscrowd", outside their image, and below 1 pixel '
-                    f'(config: {cfg.filename}, {phase}_dataloader)'
-                )
-            total += found
-    kept = [total[i] for i in range(max(1, len(data.classes)))]
-    pairs = [*zip(data.classes, kept, strict=True)] if data.classes else []
-    notes = note('classes without a label', [name for name, n in pairs if not n])
-    other = [
-        f'{name}: {n} instead of {data.counts[name]}'
-        for name, n in pairs
-        if data.counts and data.counts[name] != n
-    ]
-    what = 'classes have other counts in training than in the files, because of '
-    what += '"ignore", "iscrowd", boxes outside their image and below 1 pixel'
-    return kept, notes + note(what, other)
-
-
-def _labels_of(dataset: Any, index: int) -> Counter[int]:
-    """Return the number of every label of an image, as its transforms load it."""
-    results = dataset.get_data_info(index)
-    path = results.get('img_path')
-    try:
-        for transform in dataset.pipeline.transforms:
-            if type(transform).__name__.startswith('Load'):
-                results = transform(results)
-    except Exception as error:
-        raise ValueError(
-            f'training cannot load the labels of {path}: {error}'
-        ) from error
-    if 'gt_seg_map' in results:
-        labels = results['gt_seg_map']
-    elif 'gt_depth_map' in results:
-        labels = 0 * results['gt_depth_map'][results['gt_depth_map'] > 0]
-    elif 'gt_bboxes_labels' in results:
-        labels = results['gt_bboxes_labels'][~results['gt_ignore_flags']]
-    else:
-        labels = results['gt_label']
-    values, numbers = np.unique(labels, return_counts=True)
-    return Counter(dict(zip(map(int, values), numbers.tolist(), strict=True)))
 
 
 def check_objects(dataset: Any, key: str) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable
 from itertools import takewhile
 from pathlib import Path
@@ -95,11 +96,12 @@ class Masks(LabelMaps):
 
     def read_label(
         self, image: Path, label: Path, facts: ImageFacts
-    ) -> tuple[Path, set[int]]:
-        """Return the mask and its labels."""
-        values = {*np.unique(_read_map(label, facts)).tolist()}
+    ) -> tuple[Path, Counter[int]]:
+        """Return the mask, and the number of pixels of every label."""
+        found = np.unique(_read_map(label, facts), return_counts=True)
+        values = Counter(dict(zip(*(x.tolist() for x in found), strict=True)))
         end = len(self.classes) or IGNORED
-        if wrong := sorted(values - {*range(end), IGNORED}):
+        if wrong := sorted(values.keys() - {*range(end), IGNORED}):
             raise ValueError(
                 f'{label} has the labels {wrong[:5]}: expected 0 to {end - 1}, or '
                 f'{IGNORED} for none (option: --classes)'
@@ -112,8 +114,8 @@ class Masks(LabelMaps):
         allowed = f'at most {IGNORED}: label maps have 8 bits, and {IGNORED} is ignored'
         check(number <= IGNORED, '--classes', f'{number} names', allowed)
         found = dict(s.label for part in samples.values() for s in part)
-        labels, where = set().union(*found.values()), min(found).parent
-        named = sorted(labels - {IGNORED})
+        labels, where = sum(found.values(), Counter()), min(found).parent
+        named = sorted(labels.keys() - {IGNORED})
         binary = IGNORED in labels and named in ([], [0])
         known = number or (len(named) > 1 and named == [*range(len(named))])
         if binary or not known:
@@ -124,6 +126,7 @@ class Masks(LabelMaps):
                 'docs/tutorials/own_data.md'
             )
         self.classes = self.classes or [f'class_{i}' for i in named]
+        self.counts.update({name: labels[i] for i, name in enumerate(self.classes)})
         ignored = [path.name for path, values in found.items() if IGNORED in values]
         self.odd[f'masks have the label {IGNORED}, ignored'] += ignored
 

@@ -58,14 +58,12 @@ class LabelledFolder:
         classes: Class names, in the order of labels.
         splits: Training and validation images.
         sizes: Number of images of every ``(height, width)``.
-        counts: Number of objects of every class in the files, in detection.
+        counts: Number of pixels, objects or images of every class.
         facts: Task-specific values, such as ``with_mask``.
         odd: Examples of every oddity that does not prevent training, by what it is.
     """
 
     task: str
-    # EXIF orientations that labels may not have; sizes in labels show those from 5 on.
-    unseen_turns: Sequence[int] = (2, 3, 4)
 
     def __init__(self, root: Path, classes: Sequence[str] = ()) -> None:
         self.root, self.classes = root, list(classes)
@@ -103,6 +101,8 @@ class LabelledFolder:
         found = iter(read_all(self._read_item, items))
         samples = {split: [next(found) for _ in part] for split, part in parts.items()}
         self.describe(samples)
+        unused = [name for name in self.classes if not self.counts[name]]
+        self.odd['classes without a label'] += unused
         self._check_images(samples)
         return True
 
@@ -158,13 +158,12 @@ class LabelledFolder:
                 f'{DARK} of 255 in training, which reads the upper 8 of 16 bits: '
                 'stretch them to 8 bits'
             )
-        self.odd[
+        turned = [p.name for p, fact in facts.items() if fact.orientation in (2, 3, 4)]
+        self.odd[  # the sizes of labels show other orientations
             'images have an EXIF orientation, which training applies to the image and '
             'not to its label; if labels were drawn on unturned pixels, save the '
             'images without it'
-        ] += [
-            p.name for p, fact in facts.items() if fact.orientation in self.unseen_turns
-        ]
+        ] += turned if self.task != 'cls' else []
         train, val = ([s.image for s in samples[split]] for split in ('train', 'val'))
         lengths = {path.stat().st_size for path in val}
         some = [path for path in train if path.stat().st_size in lengths]

@@ -1,5 +1,6 @@
 import json
 import shutil
+from collections import Counter
 
 import pytest
 from labelled_folders import box, write_coco
@@ -47,6 +48,7 @@ def test_coco_files_of_splits(tmp_path):
     assert found.notes == [
         '1 train images without an object: 4.jpg',
         '1 val images without an object: 4.jpg',
+        '1 classes without a label: person',
     ]
 
 
@@ -160,6 +162,10 @@ def test_names_of_images_with_folders(tmp_path, form):
         (dict(annotations=[box(4, 1, bbox=[5, 5, float('inf'), 5])]), r'\[5, 5, inf'),
         (dict(annotations=[box(4, 1, bbox=list('1234'))]), "the box .'1', '2', '3'"),
         (dict(annotations=[dict(id=4, image_id=1, category_id=7)]), 'the box None'),
+        (
+            dict(annotations=[box(4, 1, segmentation=RUNS | dict(size=[60, 40]))]),
+            r'run lengths of size \(40, 60\)',
+        ),
     ],
 )
 def test_wrong_coco_files(tmp_path, changes, message):
@@ -221,6 +227,35 @@ def test_outlines(tmp_path, outline, expected):
     assert [x['segmentation'] for x in objects] == [expected] * bool(expected)
     noted = any('1 objects without an outline are left out' in n for n in found.notes)
     assert noted is not bool(expected)
+
+
+@pytest.mark.ops
+def test_objects_are_those_that_mmdet_keeps(tmp_path):
+    CocoDataset = pytest.importorskip('mmdet.datasets').CocoDataset
+    boxes = [60, 0, 5, 5], [-9, 0, 9, 9], [0, 40, 9, 9], [6, 4, 0.9, 9], [-8, -8, 9, 9]
+    changes = [dict(bbox=b) for b in boxes] + [dict(ignore=1), dict(iscrowd=1)]
+    others = [box(i, 4, **change) for i, change in enumerate(changes, 10)]
+    others.append(box(9, 4, 3, area=0))
+    write_coco(tmp_path)
+    content = json.loads((tmp_path / TRAIN).read_text())
+    edit(tmp_path / TRAIN, annotations=content['annotations'] + others)
+    found = read(tmp_path)
+    assert found.counts == dict(car=4 + 4 + 1, person=1)
+    (note,) = (n for n in found.notes if 'left out, as mmdet does' in n)
+    assert note.startswith('5 objects')
+    (tmp_path / 'a.json').write_text(json.dumps(found.splits['train'].annotations))
+    settings = dict(data_prefix=dict(img='train'), pipeline=[])
+    for file in (tmp_path / TRAIN, tmp_path / 'a.json'):
+        meta = dict(classes=found.classes)
+        data = CocoDataset(ann_file=str(file), metainfo=meta, **settings)
+        labels = Counter(
+            found.classes[x['bbox_label']]
+            for i in range(len(data))
+            for x in data.get_data_info(i)['instances']
+            if not x['ignore_flag']
+        )
+        # Of the file itself, mmdet leaves out the object of no area.
+        assert labels == Counter(['car'] * 5 + ['person'] * (file.stem == 'a'))
 
 
 def test_outlines_of_few_objects_are_not_used(tmp_path):

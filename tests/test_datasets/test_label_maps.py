@@ -30,6 +30,7 @@ def test_masks_in_splits(tmp_path, train, val):
     found = read(tmp_path)
     assert (found.task, found.classes) == ('seg', ['class_0', 'class_1'])
     assert (found.sizes, found.notes) == ({(40, 60): 13}, [])
+    assert found.counts == dict(class_0=13 * 800, class_1=13 * 1600)
     for split, folders, number in (('train', train, 10), ('val', val, 3)):
         images, masks = folders.split()
         prefix = dict(img_path=images, seg_map_path=masks)
@@ -40,6 +41,7 @@ def test_masks_in_splits(tmp_path, train, val):
 def test_masks_are_always_divided_alike(tmp_path):
     write_masks(tmp_path, 'images masks', '')
     found = read(tmp_path, classes=['a', 'b', 'c'])
+    assert found.notes == ['1 classes without a label: c']
     assert [part.number for part in found.splits.values()] == [8, 2]
     every = sum((part.annotations for part in found.splits.values()), [])
     assert sorted(every) == [f'{i}.jpg\t{i}.png' for i in range(10)]

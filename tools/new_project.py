@@ -13,7 +13,7 @@ from rich.table import Table
 from snnet_mm.utils import ToolParser, run_command, tool_command
 
 if TYPE_CHECKING:
-    from snnet_mm.datasets.folders import LabelledFolder
+    from snnet_mm.datasets.labelled_folder import LabelledFolder
 
 COUNTED = dict(seg='pixels', det='objects', cls='images')
 
@@ -38,11 +38,11 @@ def parse_args() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def print_findings(data: LabelledFolder, kept: list[int], notes: list[str]) -> None:
+def print_findings(data: LabelledFolder) -> None:
     console = Console(highlight=False, soft_wrap=True)
     parts = []
     for name, split in data.splits.items():
-        folder = split.dataset['data_prefix']
+        folder = split.prefix
         folder = folder if isinstance(folder, str) else ', '.join(folder.values())
         place = f' ({folder})' if folder not in ('', '.') else ''
         parts.append(f'{split.number} {name}{place}')
@@ -55,11 +55,11 @@ def print_findings(data: LabelledFolder, kept: list[int], notes: list[str]) -> N
         console.print(f'Depth range, if files are in millimetres: {found}')
     else:
         table = Table('label', 'class', COUNTED[data.task], 'share')
-        total = sum(kept)
-        for i, (name, count) in enumerate(zip(data.classes, kept, strict=True)):
-            table.add_row(str(i), name, f'{count:,}', f'{count / total:.1%}')
+        for i, name in enumerate(data.classes):
+            number, share = data.counts[name], data.counts[name] / data.counts.total()
+            table.add_row(str(i), name, f'{number:,}', f'{share:.1%}')
         console.print(table)
-    for note in [*data.notes, *notes]:
+    for note in data.notes:
         console.print(f'Note: {note}')
 
 
@@ -67,18 +67,13 @@ def main() -> None:
     args = parse_args()
 
     from snnet_mm.datasets.folders import TASKS, read_folder
-    from snnet_mm.datasets.kept import compare_kept
-    from snnet_mm.tasks import import_parts_for
     from snnet_mm.training.new_project import write_project
-    from snnet_mm.utils import load_config
 
     classes = [*chain.from_iterable(x.split(',') for x in args.classes)]
-    data = read_folder(args.folder, args.task, [x for x in classes if x], args.out)
+    data = read_folder(args.folder, args.task, [x for x in classes if x])
     values = write_project(data, args.out, args.backbone, args.weights, args.force)
-    cfg = load_config(args.out)
-    import_parts_for(cfg)
     print(f'Task: {TASKS[data.task]}')
-    print_findings(data, *compare_kept(data, cfg))
+    print_findings(data)
     trained = Path('work_dirs', args.out.stem, f'iter_{values["iters"]}.pth')
     height, width = values['size']
     print(f"""Wrote {args.out}: {width}x{height} pixels, {values['iters']} iterations

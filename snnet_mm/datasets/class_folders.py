@@ -1,66 +1,60 @@
-"""Read a folder of images for every class."""
+"""A folder of images for every class."""
 
-from collections import Counter, defaultdict
-from pathlib import Path
+from collections.abc import Sequence
 
-from .image_files import SUFFIXES, image_notes, read_all, read_image, unread
 from .label_maps import DEPTH_DIRS, MASK_DIRS
 from .labelled_folder import (
     IMAGE_DIRS,
-    Findings,
+    Item,
     LabelledFolder,
+    Sample,
     Split,
-    check_names,
-    choose_splits,
-    divide,
     find_parts,
-    in_both,
-    relative_names,
 )
 
-NESTED = 'images are in folders inside that of their class'
 
+class ClassFolders(LabelledFolder):
+    """One folder of images per class, with splits around or inside them."""
 
-def read_classes(root: Path, task: str, given: list[str]) -> LabelledFolder | None:
-    """Read one folder of images per class, with splits around or inside them."""
-    notes, findings = unread(root), Findings()
-    files: dict[str, dict[str, list[Path]]] = {}
-    for path, split, name, rest in find_parts(root, SUFFIXES):
-        if name:
-            files.setdefault(split, defaultdict(list))[name].append(path)
-            findings[NESTED] += [f'{name}/{rest}'] if '/' in rest else []
-    files = choose_splits(files, root, notes)
-    classes = sorted(files.get('train', {}))
-    lower = {name.lower() for name in classes}
-    if lower & {*IMAGE_DIRS} and lower & {*MASK_DIRS, *DEPTH_DIRS}:
-        raise ValueError(
-            f'{root} has the folders {classes}, which are no classes: expected a '
-            'folder per class; images with masks are --task seg'
+    task = 'cls'
+
+    def find(self) -> dict[str, list[Item]]:
+        found: dict[str, list[Item]] = {}
+        for path, split, name, _ in find_parts(self.root):
+            if name:
+                found.setdefault(split, []).append((path, name))
+        return (
+            found
+            if len({name for part in found.values() for _, name in part}) > 1
+            else {}
         )
-    if len(classes) < 2:
-        return None
-    for split, found in files.items():
-        if other := sorted({*found} ^ {*classes}):
+
+    def divide(self, items: Sequence[Item]) -> tuple[list[Item], list[Item]]:
+        """Split the images of every class."""
+        train, val = [], []
+        for name in sorted({name for _, name in items}):
+            parts = super().divide([item for item in items if item[1] == name])
+            train += parts[0]
+            val += parts[1]
+        return train, val
+
+    def describe(self, samples: dict[str, list[Sample]]) -> None:
+        names = {split: {s.label for s in part} for split, part in samples.items()}
+        lower = {name.lower() for name in names['train']}
+        if lower & {*IMAGE_DIRS} and lower & {*MASK_DIRS, *DEPTH_DIRS}:
             raise ValueError(
-                f'{split} of {root} differs from the training images in the classes '
+                f'{self.root} has the folders {sorted(lower)}, which are no classes: '
+                'expected a folder per class; images with masks are --task seg'
+            )
+        if other := sorted(names['train'] ^ names['val']):
+            raise ValueError(
+                f'val of {self.root} differs from the training images in the classes '
                 f'{other[:5]}: expected the same classes'
             )
-    check_names(given, classes)
-    if len(files) == 1:
-        parts = {name: divide(files['train'][name]) for name in classes}
-        named = enumerate(('train', 'val'))
-        files = {split: {n: p[i] for n, p in parts.items()} for i, split in named}
-    splits, paths = {}, {}
-    for split, found in files.items():
-        paths[split] = [path for name in classes for path in found[name]]
-        labels = [i for i, name in enumerate(classes) for _ in found[name]]
-        folder, names = relative_names(paths[split], root)
-        lines = [f'{name} {i}' for name, i in zip(names, labels, strict=True)]
-        splits[split] = Split(len(lines), dict(data_prefix=folder), lines)
-    notes += findings.notes() + in_both(paths['train'], paths['val'])
-    every = paths['train'] + paths['val']
-    facts = dict(zip(every, read_all(read_image, [(p,) for p in every]), strict=True))
-    notes += image_notes(facts, turned=())
-    counts = [sum(len(found[name]) for found in files.values()) for name in classes]
-    sizes = Counter(fact.size for fact in facts.values())
-    return LabelledFolder(root, 'cls', splits, classes, counts, sizes, notes)
+        self.define_classes(sorted(names['train']))
+        for split, part in samples.items():
+            folder, paths = self.parts_of([s.image for s in part])
+            pairs = zip(paths, part, strict=True)
+            lines = [f'{path} {self.classes.index(s.label)}' for path, s in pairs]
+            self.splits[split] = Split(len(lines), folder, lines)
+            self.counts.update(s.label for s in part)

@@ -1,4 +1,4 @@
-"""Read COCO's annotation files, and find the images that they name."""
+"""COCO's annotation files, rewritten so that mmdet reads them as they are meant."""
 
 import json
 import os
@@ -10,295 +10,265 @@ from pathlib import Path, PurePosixPath
 from statistics import median
 from typing import Any
 
-from .coco_objects import (
-    choose_outlines,
-    clean_objects,
-    number_objects,
-    unify_categories,
-)
-from .image_files import (
-    ImageFacts,
-    find_images,
-    image_notes,
-    note,
-    read_all,
-    read_image,
-    unread,
-)
+from snnet_mm.utils import is_number
+
+from .image_files import ImageFacts
 from .labelled_folder import (
     IMAGE_DIRS,
     SPLIT_OF,
     SPLITS,
-    Findings,
+    Item,
     LabelledFolder,
+    Sample,
     Split,
-    check_names,
-    choose_splits,
-    divide,
-    in_both,
 )
 
-Contents = dict[str, tuple[dict, Any]]  # COCO dict and where it is from
 KEYS = 'images', 'categories', 'annotations'
-NO_SIZE = 'images have no size in their file: added'
-ELSEWHERE = 'file names begin with folders that are not here, left out'
+BACKGROUND = {'_background_', '__background__', 'background', '__ignore__', '_ignore_'}
+WRITTEN = dict(description='written by tools/new_project.py')  # not the user's own
 
 
-def read_coco(
-    root: Path, given: list[str], skipped: set[Path]
-) -> LabelledFolder | None:
-    """Read annotation files in COCO's format.
+class CocoFiles(LabelledFolder):
+    """Annotation files in COCO's format, in the folder or one below.
 
-    Args:
-        root: The folder.
-        given: Class names that the user expects.
-        skipped: Files that are no part of the data.
+    Labels are lists of COCO's annotations with the name of their class.
     """
-    findings, notes = Findings(), []
-    found = choose_splits(_find_files(root, skipped), root, notes)
-    if 'train' not in found:
-        return None
-    folders = {
-        split: _place_images(root, path, split, content, findings)
-        for split, (content, path) in found.items()
-    }
-    result = read_objects(root, found, folders, given, findings)
-    result.notes = notes + result.notes
-    for split, part in result.splits.items():
-        _, path = found[split]
-        if path is not None and part.annotations == _load(path):
-            part.annotations = None
-            part.dataset['ann_file'] = str(path)
-    return result
 
+    task = 'det'
 
-def _load(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding='utf-8-sig'))
-    except ValueError as error:
-        raise ValueError(f'{path} is no JSON: {error}') from error
+    def find(self) -> dict[str, list[Item]]:
+        found = {}
+        for split, (path, content) in self._find_files().items():
+            try:
+                found[split] = self._items(path, split, content)
+            except (KeyError, TypeError, AttributeError) as error:
+                raise ValueError(
+                    f"{path} is not in COCO's format: {type(error).__name__} {error}"
+                ) from error
+        return found
 
-
-def _find_files(root: Path, skipped: set[Path]) -> Contents:
-    """Return the COCO dict of every split, and its file."""
-    found: dict[str, list] = {}
-    for path in sorted({*root.glob('*.json'), *root.glob('*/*.json')} - skipped):
-        content = _load(path)
-        lists = [content.get(k) for k in KEYS] if isinstance(content, dict) else [None]
-        if all(isinstance(x, list) for x in lists) and all(lists[:2]):
-            found.setdefault(_split_of(root, path), []).append((content, path))
-    contents = {}
-    for split, files in found.items():
-        # COCO itself also contains files of keypoints.
-        files = [f for f in files if f[1].name.startswith('instances')] or files
-        if len(files) > 1:
-            names = [str(path.relative_to(root)) for _, path in files]
+    def read_label(self, image: Path, label: tuple, facts: ImageFacts) -> list[dict]:
+        where, size, objects = label
+        if all(size) and size != facts.size:
+            turned = ' by its EXIF orientation' * (facts.orientation >= 5)
             raise ValueError(
-                f'{root} has several annotation files for {split}, {names}: expected '
-                'one, or names with train and val'
+                f'{image} has {facts.size} pixels{turned}: expected {size} by {where}'
             )
-        contents[split] = files[0]
-    return contents
+        kept = []
+        for x in objects:
+            box, outline = x.get('bbox'), x.get('segmentation')
+            runs = isinstance(outline, dict) and outline.get('size') != [*facts.size]
+            if runs or not (_are_numbers(box) and len(box) == 4):
+                raise ValueError(
+                    f'{where}: annotation {x.get("id")} of {image.name} has the box '
+                    f'{str(box)[:60]}, outline {str(outline)[:60]}: expected x, y, '
+                    f'width, height, and polygons or run lengths of size {facts.size}'
+                )
+            if isinstance(x.get('attributes'), dict) and x['attributes'].get(
+                'rotation'
+            ):
+                self.odd['boxes have a rotation, which is not read'].append(x.get('id'))
+            if _is_seen(x, facts.size):
+                kept.append(x | _changes(x))
+            else:
+                what = (
+                    'objects are left out, as mmdet does: by "ignore", outside their '
+                )
+                self.odd[what + 'image, or below 1 pixel'].append(x.get('id'))
+        return kept
 
+    def describe(self, samples: dict[str, list[Sample]]) -> None:
+        objects = [(s, x) for part in samples.values() for s in part for x in s.label]
+        self.define_classes(self._class_names({x['name'] for _, x in objects}))
+        self.facts['with_mask'] = self._choose_outlines([x for _, x in objects])
+        for split, part in samples.items():
+            self.splits[split] = self._convert(split, part)
+        self.counts.update(x['name'] for _, x in objects if not x['iscrowd'])
+        self.facts['share'] = median(_share(x, s.facts.size) for s, x in objects)
+        numbers = Counter(s.image for s, _ in objects)
+        self.facts['max_per_image'] = max(numbers.values())
 
-def _split_of(root: Path, path: Path) -> str:
-    """Return the split that a file's name, or else its folder's, has as a word."""
-    for name in (path.stem, *path.relative_to(root).parts[:-1]):
-        words = re.findall('[a-z]+', name.lower())
-        if splits := [SPLIT_OF[word] for word in words if word in SPLIT_OF]:
-            return splits[-1]
-    return 'train'
+    def _find_files(self) -> dict[str, tuple[Path, dict]]:
+        """Return the annotation file of every split, and its content."""
+        found: dict[str, list[tuple[Path, dict]]] = {}
+        for path in sorted([*self.root.glob('*.json'), *self.root.glob('*/*.json')]):
+            try:
+                content = json.loads(path.read_text(encoding='utf-8-sig'))
+            except ValueError as error:
+                raise ValueError(f'{path} is no JSON: {error}') from error
+            content = content if isinstance(content, dict) else {}
+            lists = [content.get(key) for key in KEYS]
+            right = all(isinstance(x, list) for x in lists) and all(lists[:2])
+            if right and content.get('info') != WRITTEN:
+                found.setdefault(self._split_of(path), []).append((path, content))
+        for split, files in found.items():
+            # COCO itself also contains files of keypoints.
+            files = [f for f in files if f[0].name.startswith('instances')] or files
+            if len(files) > 1:
+                raise ValueError(
+                    f'{self.root} has several annotation files for {split}, '
+                    f'{[str(path) for path, _ in files]}: expected one, or names with '
+                    'train and val'
+                )
+            found[split] = files
+        return {split: file for split, (file,) in found.items()}
 
+    def _split_of(self, path: Path) -> str:
+        """Return the split that a file's name, or else its folder's, has as a word."""
+        for name in (path.stem, *path.relative_to(self.root).parts[:-1]):
+            words = re.findall('[a-z]+', name.lower())
+            if splits := [SPLIT_OF[word] for word in words if word in SPLIT_OF]:
+                return splits[-1]
+        return 'train'
 
-def _place_images(
-    root: Path, path: Path, split: str, content: dict, findings: Findings
-) -> str:
-    """Let the names of images be those in their folder; return the folder."""
-    for image in content['images']:
-        name = image.get('file_name')
-        if not isinstance(name, str) or image.get('id') is None:
-            raise ValueError(f'{path} has the image {image}: expected file_name and id')
-    names = [image['file_name'] for image in content['images']]
-    folder, inside = _locate(root, path, split, names, findings)
-    for image, name in zip(content['images'], inside, strict=True):
-        image['file_name'] = name
-    return folder
-
-
-def _locate(
-    root: Path, path: Path, split: str, names: list[str], findings: Findings
-) -> tuple[str, list[str]]:
-    """Return the folder of the images of a file, and their names in it.
-
-    Folders that are not here, at the beginning of all names, are left out.
-    """
-    if all(Path(name).is_absolute() and Path(name).is_file() for name in names):
-        return '.', names
-    on_disk = {p.relative_to(root).as_posix() for p in find_images(root)}
-    parts = [PurePosixPath(name.replace('\\', '/')).parts for name in names]
-    cuts = range(len(os.path.commonprefix([p[:-1] for p in parts])) + 1)
-    missing, nearest = names, '.'
-    for cut, folders in product(cuts, _image_folders(root, path, split, on_disk)):
-        fits = {}
-        for folder in folders:
-            paths = [os.path.normpath(os.path.join(folder, *p[cut:])) for p in parts]
-            lost = [n for n, p in zip(names, paths, strict=True) if p not in on_disk]
-            if not lost:
-                fits[tuple(paths)] = folder
-            elif len(lost) < len(missing):
-                missing, nearest = lost, folder
-        if len(fits) > 1:
+    def _items(self, path: Path, split: str, content: dict) -> list[Item]:
+        """Return the images of a file with its path, their sizes and objects."""
+        categories = [dict(c, name=str(c['name'])) for c in content['categories']]
+        if split == 'train':
+            self.categories = categories
+        images, names = content['images'], {c['id']: c['name'] for c in categories}
+        files = [image['file_name'] for image in images]
+        objects: dict[Any, list] = {image['id']: [] for image in images}
+        if {len(objects), len({*files})} != {len(images)} or len(names) < len(
+            categories
+        ):
             raise ValueError(
-                f'{path} names images that are in {len(fits)} folders, '
-                f'{[*fits.values()][:3]}, such as {names[0]}: expected one folder'
+                f'{path} has an image or a category twice: expected an id and a name '
+                'of its own for each'
             )
-        for paths, folder in fits.items():
-            findings[ELSEWHERE] += names if cut else []
-            return folder, [os.path.relpath(path, folder) for path in paths]
-    raise ValueError(
-        f'{path} names {len(missing)} images that are not in '
-        f'{os.path.normpath(root / nearest)}: {missing[:3]}'
-    )
+        for x in content['annotations']:
+            if x.get('image_id') not in objects or x.get('category_id') not in names:
+                raise ValueError(
+                    f'{path} has the annotation {str(x)[:120]}: expected image_id and '
+                    f'category_id of its images and categories, {names}'
+                )
+            objects[x['image_id']].append(x | dict(name=names[x['category_id']]))
+        labels = [(path, (x.get('height'), x.get('width'))) for x in images]
+        labels = [(*x, objects[i]) for x, i in zip(labels, objects, strict=True)]
+        return [*zip(self._locate(path, split, files), labels, strict=True)]
 
+    def _locate(self, path: Path, split: str, names: Sequence[str]) -> Sequence[Path]:
+        """Return the images that a file names.
 
-def _image_folders(
-    root: Path, path: Path, split: str, on_disk: set[str]
-) -> list[list[str]]:
-    """Return folders that may have the images of a file, from most to least likely.
-
-    These are its own, those named by the split or the file, those named images, and the
-    root.
-    """
-    own = os.path.relpath(path.parent, root)
-    words = {*SPLITS[split], *re.findall('[a-z0-9]+', path.stem.lower())}
-    named, images = [], []
-    above = {str(p) for name in on_disk for p in PurePosixPath(name).parents}
-    for folder in sorted(above - {own, '.'}):
-        parts = {*folder.lower().removeprefix(f'{own.lower()}/').split('/')}
-        if parts <= {*IMAGE_DIRS}:
-            images.append(folder)
-        elif parts <= {*IMAGE_DIRS} | words:
-            named.append(folder)
-    return [[own], named, images, ['.']]
-
-
-def read_objects(
-    root: Path,
-    contents: Contents,
-    folders: dict[str, str],
-    given: list[str],
-    findings: Findings,
-    turned: Sequence[int] = (2, 3, 4),
-) -> LabelledFolder:
-    """Check the COCO dicts of all splits; return what is in them.
-
-    Args:
-        root: The folder of the data.
-        contents: COCO dict of every split and where it is from; changed in place.
-        folders: Image folder of every split, relative to the root.
-        given: Class names that the user expects.
-        findings: Collects what was changed or cannot be used.
-        turned: EXIF orientations that the labels may not have; sizes in the files show
-            those from 5 on.
-    """
-    names = unify_categories(contents, findings)
-    check_names(given, [*names.values()])
-    facts: dict[Path, ImageFacts] = {}
-    paths, notes = {}, []
-    for split, (content, where) in contents.items():
-        found = _read_images(root / folders[split], content, where, findings)
-        paths[split] = [*found]
-        facts |= found
-        clean_objects(where, content, findings)
-    with_mask = choose_outlines([c for c, _ in contents.values()], findings)
-    objects = []
-    for split, (content, where) in contents.items():
-        number_objects(where, content, findings)
-        images = {image['id']: image for image in content['images']}
-        pairs = [(images[x['image_id']], x) for x in content['annotations']]
-        if not pairs:
-            other = '; '.join(findings.notes() + unread(root))
-            raise ValueError(
-                f'{where} has no object in {len(images)} images: expected some, or no '
-                f'{split} split; {other}'
-            )
-        objects += pairs
-        seen = {image['id'] for image, _ in pairs}
-        empty = [image['file_name'] for i, image in images.items() if i not in seen]
-        notes += note(f'{split} images without an object', empty)
-    counts = Counter(names[x['category_id']] for _, x in objects)
-    unused = [name for name in names.values() if not counts[name]]
-    notes += note('classes without an object', unused)
-    if 'val' in paths:
-        notes += in_both(paths['train'], paths['val'])
-    else:
-        content, _ = contents['train']
-        parts = divide([image['id'] for image in content['images']])
-        for split, ids in zip(('train', 'val'), parts, strict=True):
-            contents[split] = _part(content, {*ids}), None
-            folders[split] = folders['train']
-    notes += image_notes(facts, turned)
-    splits = {
-        split: Split(
-            len(content['images']), dict(data_prefix=dict(img=folders[split])), content
-        )
-        for split, (content, _) in contents.items()
-    }
-    return LabelledFolder(
-        root=root,
-        task='det',
-        splits=splits,
-        classes=[*names.values()],
-        counts=[counts[name] for name in names.values()],
-        sizes=Counter(fact.size for fact in facts.values()),
-        notes=findings.notes() + notes,
-        facts=dict(
-            with_mask=with_mask,
-            share=median(_share(*pair) for pair in objects),
-            max_per_image=max(Counter(id(image) for image, _ in objects).values()),
-        ),
-    )
-
-
-def _read_images(
-    folder: Path, content: dict, where: Any, findings: Findings
-) -> dict[Path, ImageFacts]:
-    """Return facts of all images by path; add missing sizes to their entries."""
-    images = content['images']
-    for key in ('id', 'file_name'):
-        numbers = Counter(image[key] for image in images)
-        if repeated := [value for value, number in numbers.items() if number > 1]:
-            raise ValueError(
-                f'{where} has images with the {key} {repeated[:3]} more than once: '
-                'expected one entry for every image'
-            )
-    paths = [folder / image['file_name'] for image in images]
-    facts = read_all(_check_size, [*zip(paths, images, strict=True)])
-    for image, fact in zip(images, facts, strict=True):
-        if not image.get('height') or not image.get('width'):
-            findings[NO_SIZE].append(image['file_name'])
-            image['height'], image['width'] = fact.size
-    return dict(zip(paths, facts, strict=True))
-
-
-def _check_size(path: Path, image: dict) -> ImageFacts:
-    facts, size = read_image(path), (image.get('height'), image.get('width'))
-    if all(size) and facts.size != size:
-        turned = ' by its EXIF orientation' * (facts.orientation >= 5)
+        They are in its folder, in one named by the split, by the file or for images, or
+        in the root. Folders that all names begin with may be those of another machine.
+        """
+        parts = [PurePosixPath(name.replace('\\', '/')).parts for name in names]
+        shared = len(os.path.commonprefix([p[:-1] for p in parts]))
+        words = re.findall('[a-z0-9]+', path.stem.lower())
+        words += [part.lower() for part in path.relative_to(self.root).parts[:-1]]
+        named = [
+            folder
+            for folder in sorted(p for p in self.root.rglob('*') if p.is_dir())
+            if {p.lower() for p in folder.relative_to(self.root).parts}
+            <= {*IMAGE_DIRS, *SPLITS[split], *words}
+        ]
+        folders, nearest = ([path.parent], named, [self.root]), names
+        for cut, some in product((0, shared), folders):
+            fits = []
+            for folder in some:
+                images = [folder.joinpath(*p[cut:]) for p in parts]
+                lost = [str(image) for image in images if not image.is_file()]
+                if not lost:
+                    fits.append(images)
+                elif len(lost) < len(nearest) or nearest is names:
+                    nearest = lost
+            if len(fits) > 1:
+                raise ValueError(
+                    f'{path} names images that are in {len(fits)} folders, such as '
+                    f'{[str(images[0]) for images in fits]}: expected one folder'
+                )
+            if fits:
+                return [Path(os.path.normpath(image)) for image in fits[0]]
         raise ValueError(
-            f'{path} has {facts.size} pixels{turned}: expected {size} by its JSON file'
+            f'{path} names {len(nearest)} images that do not exist: {nearest[:3]}'
         )
-    return facts
+
+    def _class_names(self, used: set[str]) -> list[str]:
+        """Return the names of the categories, without those that only group others."""
+        above = {c.get('supercategory') for c in self.categories if c['name'] in used}
+        names = [c['name'] for c in self.categories]
+        groups = [n for n in names if n not in used and n in above | BACKGROUND]
+        self.odd['categories without an object group others: no classes'] += groups
+        names = [name for name in names if name not in groups]
+        if len({*names}) < len(names) or used - {*names}:
+            raise ValueError(
+                f'{self.root} has the categories {names} for training, and objects of '
+                f'{sorted(used)}: expected different names, and no other objects'
+            )
+        return names
+
+    def _choose_outlines(self, objects: Sequence[dict]) -> bool:
+        """Return whether most objects have an outline; note the others."""
+        outlined = [x['name'] for x in objects if x['segmentation']]
+        without = [x['name'] for x in objects if not x['segmentation']]
+        with_mask = len(outlined) >= len(without)
+        if with_mask:
+            self.odd['objects without an outline are left out: most have one'] += (
+                without
+            )
+        else:
+            self.odd['objects have an outline, not used: most have none'] += outlined
+        return with_mask
+
+    def _convert(self, split: str, samples: Sequence[Sample]) -> Split:
+        """Return COCO's dict of some images; refuse boxes in another form."""
+        folder, names = self.parts_of([s.image for s in samples])
+        images, annotations, beyond = [], [], []
+        for i, (name, (_, objects, facts)) in enumerate(
+            zip(names, samples, strict=True)
+        ):
+            height, width = facts.size
+            images.append(dict(id=i, file_name=name, height=height, width=width))
+            for x in objects:
+                left, top, w, h = x['bbox']
+                if left + w > width + 1 or top + h > height + 1:
+                    beyond.append(x['bbox'])
+                if x['segmentation'] or not self.facts['with_mask']:
+                    # pycocotools loses objects whose ids are equal or 0.
+                    ids = dict(id=len(annotations) + 1, image_id=i)
+                    ids['category_id'] = self.classes.index(x['name']) + 1
+                    annotations.append(x | ids)
+            if not objects:
+                self.odd[f'{split} images without an object'].append(name)
+        if not annotations or len(beyond) * 2 > len(annotations):
+            what = f'boxes beyond its images, such as {beyond[:1]}' if beyond else ''
+            raise ValueError(
+                f'{split} of {self.root} has {what or "no object"}: expected a {split} '
+                'split with boxes as x, y, width, height in pixels, or none'
+            )
+        categories = [dict(id=i, name=n) for i, n in enumerate(self.classes, 1)]
+        content = dict(info=WRITTEN, images=images, categories=categories)
+        content['annotations'] = annotations
+        return Split(len(images), dict(img=folder), content)
 
 
-def _share(image: dict, annotation: dict) -> float:
+def _is_seen(x: dict, size: tuple[int, int]) -> bool:
+    """Return whether mmdet's ``CocoDataset`` reads an object."""
+    left, top, width, height = x['bbox']
+    inside = left < size[1] and top < size[0] and left + width > 0 and top + height > 0
+    return inside and min(width, height) >= 1 and not x.get('ignore')
+
+
+def _changes(x: dict) -> dict[str, Any]:
+    """Return an object's area, never 0, and its polygons of 3 or more points.
+
+    mmdet leaves out objects without an area; pycocotools fails on other outlines.
+    """
+    area, outline = x.get('area'), x.get('segmentation') or []
+    if not is_number(area) or area <= 0:
+        area = x['bbox'][2] * x['bbox'][3]
+    if isinstance(outline, list):
+        outline = [outline] if _are_numbers(outline) else outline
+        known = [p for p in outline if _are_numbers(p)]
+        outline = [p for p in known if len(p) >= 6 and len(p) % 2 == 0]
+    return dict(area=area, segmentation=outline, iscrowd=x.get('iscrowd', 0))
+
+
+def _are_numbers(value: Any) -> bool:
+    return isinstance(value, list) and all(map(is_number, value))
+
+
+def _share(x: dict, size: tuple[int, int]) -> float:
     """Return the root of a box's area as a fraction of the longer image side."""
-    *_, width, height = annotation['bbox']
-    return max(0, width * height) ** 0.5 / max(image['height'], image['width'])
-
-
-def _part(content: dict, ids: set) -> dict:
-    """Return a COCO dict restricted to some images."""
-    images = [x for x in content['images'] if x['id'] in ids]
-    objects = [x for x in content['annotations'] if x['image_id'] in ids]
-    return dict(content, images=images, annotations=objects)
+    return max(0, x['bbox'][2] * x['bbox'][3]) ** 0.5 / max(size)

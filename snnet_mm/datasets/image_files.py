@@ -1,6 +1,6 @@
 """Find the images in folders, and decode them to detect damaged files."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +12,6 @@ from PIL import Image
 from snnet_mm.runtime.image_io import SUFFIXES
 
 ORIENTATION = 0x0112  # EXIF tag; values from 5 on swap rows and columns
-DARK = 32  # highest value of an image, of 255, that hardly shows anything
 # Suffixes of images and label maps that training does not read.
 OTHER_SUFFIXES = (
     *('.avif', '.cr2', '.dcm', '.dng', '.exr', '.gif', '.heic', '.heif', '.jfif'),
@@ -21,36 +20,20 @@ OTHER_SUFFIXES = (
 
 
 class ImageFacts(NamedTuple):
-    """Height and width as loaded for training, how it is turned, and its maximum."""
+    """Facts of an image as training loads it."""
 
-    size: tuple[int, int]
-    orientation: int  # of EXIF
-    highest: int  # value of 255, as loaded
-
-
-def is_hidden(name: str) -> bool:
-    """Return whether a file or folder is none of the user's data."""
-    return name.startswith('.') or name in ('__MACOSX', '@eaDir')
+    size: tuple[int, int]  # height, width
+    orientation: int  # of EXIF, which training applies
+    highest: int  # value of 255
 
 
-def find_files(folder: Path, suffixes: Sequence[str]) -> Iterator[Path]:
-    """Yield all visible files below a folder with one of the suffixes, sorted."""
+def find_images(folder: Path, suffixes: Sequence[str] = SUFFIXES) -> Iterator[Path]:
+    """Yield all visible images below a folder, sorted by path."""
     for path in sorted(folder.rglob('*')):
-        hidden = any(map(is_hidden, path.relative_to(folder).parts))
+        parts = path.relative_to(folder).parts
+        hidden = any(p[0] == '.' or p in ('__MACOSX', '@eaDir') for p in parts)
         if path.suffix.lower() in suffixes and not hidden and path.is_file():
             yield path
-
-
-def find_images(folder: Path) -> Iterator[Path]:
-    """Yield all visible images below a folder, sorted by path."""
-    return find_files(folder, SUFFIXES)
-
-
-def unread(*folders: Path) -> list[str]:
-    """Return a note on files whose format training does not read."""
-    found = [p.name for folder in folders for p in find_files(folder, OTHER_SUFFIXES)]
-    formats = f'expected one of {", ".join(SUFFIXES)}'
-    return note(f'files are left out, by their format ({formats})', found)
 
 
 @contextmanager
@@ -63,16 +46,13 @@ def opened(path: Path) -> Iterator[Image.Image]:
         raise ValueError(f'{path} cannot be read: {error}') from error
 
 
-def read_size(path: Path) -> tuple[int, int]:
-    """Return height and width as loaded for training, from the header alone."""
-    with opened(path) as image:
-        return _turned(image)[0]
-
-
 def read_image(path: Path) -> ImageFacts:
-    """Return facts of an image as loaded for training; decode the whole image."""
+    """Return facts of an image; decode the whole image to detect damage."""
     with opened(path) as image:
-        size, orientation = _turned(image)
+        orientation = image.getexif().get(ORIENTATION, 1)
+        if image.format == 'WEBP':  # OpenCV does not turn it
+            orientation = 1
+        size = image.size if orientation >= 5 else image.size[::-1]
         image.draft('RGB', [side // 8 for side in image.size])  # decodes a JPEG faster
         pixels = np.asarray(image)
     if image.mode == 'F':
@@ -80,33 +60,6 @@ def read_image(path: Path) -> ImageFacts:
     highest = 255 if image.mode in '1P' else int(pixels.max())
     # Of 16 bits, training reads the upper 8.
     return ImageFacts(size, orientation, highest >> 8 * (image.mode[0] == 'I'))
-
-
-def _turned(image: Image.Image) -> tuple[tuple[int, int], int]:
-    """Return the size as loaded by OpenCV, and the EXIF orientation that it applies."""
-    orientation = image.getexif().get(ORIENTATION, 1)
-    orientation = 1 if image.format == 'WEBP' else orientation  # not turned
-    return (image.size if orientation >= 5 else image.size[::-1]), orientation
-
-
-def image_notes(facts: Mapping[Path, ImageFacts], turned: Sequence[int]) -> list[str]:
-    """Return notes on images whose labels or values training may read otherwise.
-
-    Args:
-        facts: Facts of every image.
-        turned: EXIF orientations that training applies to the image, and that the
-            labels do not show to be applied to them.
-    """
-    rotated = [p.name for p, fact in facts.items() if fact.orientation in turned]
-    dark = [p.name for p, fact in facts.items() if fact.highest < DARK]
-    what = f'images have no value above {DARK} of 255 in training, which reads the '
-    what += 'upper 8 of 16 bits: stretch them to 8 bits'
-    if max(fact.highest for fact in facts.values()) < 2:
-        raise ValueError('; '.join(note(what, dark)))
-    exif = 'images have an EXIF orientation, which training applies to the image and '
-    exif += 'not to its label; if labels were drawn on unturned pixels, save the '
-    exif += 'images without it'
-    return note(exif, rotated) + note(what, dark)
 
 
 def read_all(read: Callable, items: Sequence[tuple]) -> list:

@@ -1,23 +1,15 @@
-"""Compare what a data set's class and transforms keep with what its files hold."""
+"""Check that a data set keeps the objects of its annotation file."""
 
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-from mmengine.config import Config
 from mmengine.fileio import load
 from mmengine.logging import print_log
-from mmengine.registry import DATASETS, DefaultScope
 
 from snnet_mm.utils import check, refusal
 
 from .folder_check import check_class_names
-from .image_files import note, read_all
-from .labelled_folder import LabelledFolder
-
-IGNORED = 'objects are left out or ignored by "ignore" and "iscrowd", outside their '
-IGNORED += 'image, and below 1 pixel'
 
 
 def innermost(dataset: Any) -> Iterator[Any]:
@@ -30,64 +22,6 @@ def innermost(dataset: Any) -> Iterator[Any]:
             yield from innermost(child)
 
 
-def count_kept(cfg: Config) -> Counter[int]:
-    """Return the number of pixels, objects or images of every label in training.
-
-    Training and validation images are loaded by the transforms of the config. Depth
-    maps count their valid pixels as label 0. The parts of its task are registered.
-
-    Raises:
-        ValueError: If no label of the training or validation images is kept.
-    """
-    total: Counter[int] = Counter()
-    with DefaultScope.overwrite_default_scope(cfg.default_scope):
-        for phase in ('train', 'val'):
-            built = DATASETS.build(cfg[f'{phase}_dataloader'].dataset)
-            found: Counter[int] = Counter()
-            for dataset in innermost(built):
-                items = [(dataset, i) for i in range(len(dataset))]
-                found += sum(read_all(_labels_of, items), Counter())
-            if not found:
-                raise ValueError(
-                    f'no label of the {phase} images is kept ({IGNORED}; config: '
-                    f'{cfg.filename}, {phase}_dataloader)'
-                )
-            total += found
-    return total
-
-
-def _labels_of(dataset: Any, index: int) -> Counter[int]:
-    """Return the number of every label of an image, as its transforms load it."""
-    results = dataset.get_data_info(index)
-    for transform in dataset.pipeline.transforms:
-        if type(transform).__name__.startswith('Load'):
-            results = transform(results)
-    if 'gt_seg_map' in results:
-        labels = results['gt_seg_map']
-    elif 'gt_depth_map' in results:
-        labels = 0 * results['gt_depth_map'][results['gt_depth_map'] > 0]
-    elif 'gt_bboxes_labels' in results:
-        labels = results['gt_bboxes_labels'][~results['gt_ignore_flags']]
-    else:
-        labels = results['gt_label']
-    values, numbers = np.unique(labels, return_counts=True)
-    return Counter(dict(zip(map(int, values), numbers.tolist(), strict=True)))
-
-
-def compare_kept(data: LabelledFolder, cfg: Config) -> tuple[list[int], list[str]]:
-    """Return the labels per class that training keeps, and a note if files hold others.
-
-    Raises:
-        ValueError: If training keeps no label.
-    """
-    total = count_kept(cfg)
-    kept = [total[i] for i in range(max(1, len(data.classes)))]
-    pairs = zip(data.classes, data.counts, kept, strict=True) if data.classes else ()
-    other = [f'{name}: {n} instead of {m}' for name, m, n in pairs if m != n]
-    what = 'classes have other counts in training than in the files'
-    return kept, note(f'{what} ({IGNORED})' if data.task == 'det' else what, other)
-
-
 def check_objects(dataset: Any, key: str) -> None:
     """Raise if class names are no list or not in a COCO file, or no object is kept.
 
@@ -97,18 +31,20 @@ def check_objects(dataset: Any, key: str) -> None:
         dataset: Any data set, or wrapper of some.
         key: Its config key.
     """
-    leaves = [*innermost(dataset)]
-    for leaf in leaves:
+    kept = []  # of each data set with objects, whether it keeps one
+    for leaf in innermost(dataset):
         classes = getattr(leaf, 'metainfo', {}).get('classes') or ()
         check_class_names(classes, key)
         if hasattr(leaf, 'cat_ids') and getattr(leaf, 'ann_file', None):
             _check_categories(leaf, [*classes], f'{key}.metainfo.classes')
-    with_objects = [leaf for leaf in leaves if _has_objects(leaf)]
-    if with_objects and not any(map(_keeps_one, with_objects)):
+        infos = hasattr(leaf, 'get_data_info') and len(leaf) and leaf.get_data_info(0)
+        if infos and 'instances' in infos:
+            kept.append(any(map(_keeps_one, map(leaf.get_data_info, range(len(leaf))))))
+    if kept and not any(kept):
         raise ValueError(
-            f'no object is kept of {getattr(with_objects[0], "ann_file", "the data")}: '
-            'all are of other classes, ignored, outside their image, or of no area '
-            f'(config keys: {key}.ann_file, {key}.metainfo.classes)'
+            'no object is kept of the data: all are of other classes, ignored, outside '
+            'their image, or of no area (config keys: '
+            f'{key}.ann_file, {key}.metainfo.classes)'
         )
 
 
@@ -133,11 +69,5 @@ def _check_categories(leaf: Any, classes: list[str], key: str) -> None:
         )
 
 
-def _has_objects(leaf: Any) -> bool:
-    info = leaf.get_data_info(0) if hasattr(leaf, 'get_data_info') and len(leaf) else {}
-    return 'instances' in info
-
-
-def _keeps_one(leaf: Any) -> bool:
-    infos = map(leaf.get_data_info, range(len(leaf)))
-    return any(not x.get('ignore_flag') for info in infos for x in info['instances'])
+def _keeps_one(info: dict) -> bool:
+    return any(not x.get('ignore_flag') for x in info['instances'])

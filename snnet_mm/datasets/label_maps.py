@@ -1,9 +1,9 @@
-"""Read folders of images with masks or depth maps."""
+"""Folders of images with masks or depth maps."""
 
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import takewhile
 from pathlib import Path
 from statistics import median
@@ -12,25 +12,14 @@ import numpy as np
 
 from snnet_mm.utils import check
 
-from .image_files import (
-    SUFFIXES,
-    ImageFacts,
-    image_notes,
-    note,
-    opened,
-    read_all,
-    read_image,
-    unread,
-)
+from .image_files import ImageFacts, opened
 from .labelled_folder import (
     IMAGE_DIRS,
+    Item,
     LabelledFolder,
+    Sample,
     Split,
-    choose_splits,
-    divide,
     find_parts,
-    in_both,
-    relative_names,
 )
 
 MASK_DIRS = (
@@ -39,100 +28,145 @@ MASK_DIRS = (
     *('gt', 'gtfine', 'gtcoarse', 'groundtruth', 'targets'),
 )
 DEPTH_DIRS = 'depth', 'depths', 'depth_maps', 'sync_depth', 'labels', 'gt', 'masks'
-LISTS = '.', 'splits', 'ImageSets/Segmentation'  # folders of train.txt and val.txt
-# Cityscapes has several label maps of an image: those to prefer, by their names.
-TAILS = '_labelTrainIds', '_labelIds'
 IGNORED = 255  # label of pixels without a class
 MASK_MODES = {'1', 'L', 'P', 'I', 'I;16', 'I;16B', 'I;16L', 'I;16N'}
 FULL = 2**16 - 1  # often marks missing depth
 SHALLOW = 100  # units of depth maps, in millimetres, that cannot be all
 # Words, numbers and separators of a name; leftImg8bit is one word, img1 is two.
 WORD = re.compile(r'[^\W\d_]+(?:\d+[^\W\d_]+)*|\d+|[\W_]')
-Pair = tuple[Path, Path]  # image and label
 
 
-def read_pairs(root: Path, task: str, classes: list[str]) -> LabelledFolder | None:
-    """Read images with masks or depth maps."""
-    check(task == 'seg' or not classes, '--classes', classes, 'none for depth maps')
-    notes: list[str] = []
-    found = _find(root, MASK_DIRS if task == 'seg' else DEPTH_DIRS, notes)
-    if found is None:
-        return None
-    pairs = {
-        split: _match(images, labels, root, notes)
-        for split, (images, labels) in choose_splits(found, root, notes).items()
-    }
-    if 'val' not in pairs:
-        pairs = _listed(root, pairs['train'], notes) or dict(
-            zip(('train', 'val'), divide(pairs['train']), strict=True)
+class LabelMaps(LabelledFolder):
+    """Images and label maps in two folders, with splits around or inside them."""
+
+    label_dirs: tuple[str, ...]
+    key: str  # of the path of a label map in mmseg
+
+    def find(self) -> dict[str, list[Item]]:
+        files: dict[str, dict[str, list]] = {}
+        for path, split, folder, name in find_parts(self.root):
+            part = files.setdefault(folder.lower(), {})
+            part.setdefault(split, []).append((name, path))
+        images, labels = (
+            next((files[name] for name in names if name in files), {})
+            for names in (IMAGE_DIRS, self.label_dirs)
         )
-    splits, key = {}, 'seg_map_path' if task == 'seg' else 'depth_map_path'
-    for split, files in pairs.items():
-        (images, names), (labels, others) = (
-            relative_names(paths, root) for paths in zip(*files, strict=True)
-        )
-        lines = ['\t'.join(pair) for pair in zip(names, others, strict=True)]
-        prefix = {'img_path': images, key: labels}
-        splits[split] = Split(len(lines), dict(data_prefix=prefix), lines)
-    notes += in_both(*([image for image, _ in pairs[s]] for s in ('train', 'val')))
-    every = [*dict.fromkeys(pairs['train'] + pairs['val'])]
-    read = _read_mask if task == 'seg' else _read_depth
-    found = read_all(read, [(*pair, len(classes)) for pair in every])
-    facts = {image: fact for (image, _), (fact, _) in zip(every, found, strict=True)}
-    contents = {label: x for (_, label), (_, x) in zip(every, found, strict=True)}
-    result = LabelledFolder(root, task, splits, classes, notes=notes)
-    (_take_masks if task == 'seg' else _take_depths)(result, contents)
-    result.sizes = Counter(fact.size for fact in facts.values())
-    # Masks of the wrong shape show orientations from 5 on.
-    result.notes += image_notes(facts, turned=(2, 3, 4))
-    return result
+        if images and labels:
+            what = f'splits of {self.root} have images or labels alone, left out'
+            self.odd[what] += sorted(images.keys() ^ labels.keys())
+        both = sorted(images.keys() & labels.keys())
+        return {s: self._match(images[s], labels[s]) for s in both}
 
+    def describe(self, samples: dict[str, list[Sample]]) -> None:
+        for split, part in samples.items():
+            folder, images = self.parts_of([s.image for s in part])
+            label_folder, labels = self.parts_of([s.label[0] for s in part])
+            lines = ['\t'.join(pair) for pair in zip(images, labels, strict=True)]
+            prefix = {'img_path': folder, self.key: label_folder}
+            self.splits[split] = Split(len(lines), prefix, lines)
 
-def _find(
-    root: Path, label_dirs: Iterable[str], notes: list[str]
-) -> dict[str, tuple[dict, dict]] | None:
-    """Return images and labels of every split, by what their names may share."""
-    files: dict[str, dict[str, dict[str, Path]]] = {}
-    for path, split, folder, name in find_parts(root, SUFFIXES):
-        part = files.setdefault(folder.lower(), {}).setdefault(split, {})
-        if name in part:
+    def _match(self, *files: list[tuple[str, Path]]) -> list[Item]:
+        """Return images with their labels, of equal names or cores of names."""
+        images, labels = map(dict, files)
+        equal = {name: name for name in images.keys() & labels.keys()}
+        image_cores, label_cores = _cores(images), _cores(labels)
+        cores = image_cores.keys() & label_cores.keys()
+        similar = {image_cores[core]: label_cores[core] for core in cores}
+        partner = max(equal, similar, key=len)
+        if not partner or [len(images), len(labels)] != [len(part) for part in files]:
             raise ValueError(
-                f'{root} has {part[name]} and {path}: expected one file for every name'
+                f'images and labels of {self.root}, such as {min(images.values())} and '
+                f'{min(labels.values())}, have other names or one name more than once: '
+                'expected one label for every image, of an equal name, or of one with '
+                'words before or after it that all images or labels share'
             )
-        part[name] = path
-    image = next((files[name] for name in IMAGE_DIRS if name in files), {})
-    label = next((files[name] for name in label_dirs if name in files), {})
-    for split in sorted(image.keys() ^ label.keys()) if image and label else ():
-        what = split or 'what has no split'
-        notes.append(f'{what} of the images or labels has no partner: left out')
-    found = {s: (image[s], label[s]) for s in image if s in label}
-    notes += unread(root) if found else []
-    return found if {'', 'train'} & found.keys() else None
+        without = sorted(images.keys() - partner.keys())
+        unused = sorted(labels.keys() - {*partner.values()})
+        self.odd[f'images of {self.root} without a label, left out'] += without
+        self.odd[f'labels of {self.root} without an image, left out'] += unused
+        return sorted((images[i], labels[j]) for i, j in partner.items())
 
 
-def _match(
-    images: Mapping[str, Path], labels: dict[str, Path], root: Path, notes: list[str]
-) -> list[Pair]:
-    """Return images with their labels, of equal names or of equal cores of names."""
-    for tail in TAILS:
-        labels = {n: p for n, p in labels.items() if n.endswith(tail)} or labels
-    equal = {name: name for name in images.keys() & labels.keys()}
-    image_cores, label_cores = _cores(images), _cores(labels)
-    cores = image_cores.keys() & label_cores.keys()
-    similar = {image_cores[core]: label_cores[core] for core in cores}
-    partner = max(equal, similar, key=len)
-    if not partner:
-        raise ValueError(
-            f'no image of {root}, such as {min(images.values())}, has a label, such as '
-            f'{min(labels.values())}: expected one label for every image, of an equal '
-            'name, or of one with words before or after it that all images or labels '
-            'share'
-        )
-    without = sorted(images.keys() - partner.keys())
-    unused = sorted(labels.keys() - {*partner.values()})
-    notes += note(f'images of {root} without a label, left out', without)
-    notes += note(f'labels of {root} without an image, left out', unused)
-    return sorted((images[i], labels[j]) for i, j in partner.items())
+class Masks(LabelMaps):
+    """Images with masks of class indices."""
+
+    task = 'seg'
+    label_dirs = MASK_DIRS
+    key = 'seg_map_path'
+
+    def read_label(
+        self, image: Path, label: Path, facts: ImageFacts
+    ) -> tuple[Path, Counter[int]]:
+        """Return the mask, and the number of pixels of every label."""
+        found = np.unique(_read_map(label, facts), return_counts=True)
+        values = Counter(dict(zip(*(x.tolist() for x in found), strict=True)))
+        end = len(self.classes) or IGNORED
+        if wrong := sorted(values.keys() - {*range(end), IGNORED}):
+            raise ValueError(
+                f'{label} has the labels {wrong[:5]}: expected 0 to {end - 1}, or '
+                f'{IGNORED} for none (option: --classes)'
+            )
+        return label, values
+
+    def describe(self, samples: dict[str, list[Sample]]) -> None:
+        super().describe(samples)
+        number = len(self.classes)
+        allowed = f'at most {IGNORED}: label maps have 8 bits, and {IGNORED} is ignored'
+        check(number <= IGNORED, '--classes', f'{number} names', allowed)
+        found = dict(s.label for part in samples.values() for s in part)
+        labels, where = sum(found.values(), Counter()), min(found).parent
+        named = sorted(labels.keys() - {IGNORED})
+        binary = IGNORED in labels and named in ([], [0])
+        known = number or (len(named) > 1 and named == [*range(len(named))])
+        if binary or not known:
+            raise ValueError(
+                f'{where} has the labels {sorted(labels)[:10]}: expected 0, 1, 2 and '
+                f'so on, or all names (option: --classes); {IGNORED} is for pixels '
+                'without a class: set object pixels of binary masks to 1, as in '
+                'docs/tutorials/own_data.md'
+            )
+        self.classes = self.classes or [f'class_{i}' for i in named]
+        self.counts.update({name: labels[i] for i, name in enumerate(self.classes)})
+        ignored = [path.name for path, values in found.items() if IGNORED in values]
+        self.odd[f'masks have the label {IGNORED}, ignored'] += ignored
+
+
+class DepthMaps(LabelMaps):
+    """Images with depth maps of 16 bits, in millimetres."""
+
+    task = 'depth'
+    label_dirs = DEPTH_DIRS
+    key = 'depth_map_path'
+
+    def find(self) -> dict[str, list[Item]]:
+        check(not self.classes, '--classes', self.classes, 'none for depth maps')
+        return super().find()
+
+    def read_label(
+        self, image: Path, label: Path, facts: ImageFacts
+    ) -> tuple[Path, list[float]]:
+        """Return the depth map, and its minimum, median and maximum depth if any."""
+        pixels = _read_map(label, facts)
+        if pixels.dtype == np.uint8:
+            raise ValueError(f'{label} has 8 bits: expected a depth map of 16 bits')
+        valid = pixels[pixels > 0]
+        return label, np.quantile(valid, [0, 0.5, 1]).tolist() if valid.size else []
+
+    def describe(self, samples: dict[str, list[Sample]]) -> None:
+        super().describe(samples)
+        depths = dict(s.label for part in samples.values() for s in part)
+        some = [depth for depth in depths.values() if depth]
+        low, middle, high = zip(*some or [(0, 0, 0)], strict=True)
+        if max(high) < SHALLOW:
+            raise ValueError(
+                f'{min(depths).parent} has values of {max(high):g} at most: expected '
+                'depths in millimetres; masks of classes are --task seg'
+            )
+        self.facts['depths'] = min(low), median(middle), max(high)
+        self.odd[
+            f'depth maps reach {FULL}, which is trained as a depth of 65.5 m: where it '
+            'marks missing depth, write 0'
+        ] += [path.name for path, depth in depths.items() if FULL in depth]
 
 
 def _cores(names: Iterable[str]) -> dict[tuple[str, str], str]:
@@ -150,112 +184,20 @@ def _cores(names: Iterable[str]) -> dict[tuple[str, str], str]:
     return {(os.path.dirname(n), core): n for n, core in cores.items() if core}
 
 
-def _listed(
-    root: Path, pairs: list[Pair], notes: list[str]
-) -> dict[str, list[Pair]] | None:
-    """Return the pairs of the splits that train.txt and val.txt list, if both exist."""
-    for folder in LISTS:
-        files = {split: root / folder / f'{split}.txt' for split in ('train', 'val')}
-        if all(file.is_file() for file in files.values()):
-            break
-    else:
-        return None
-    found, known = {}, {image.stem for image, _ in pairs}
-    for split, file in files.items():
-        text = file.read_text(encoding='utf-8-sig')
-        stems = {Path(name).stem for name in re.findall(r'^\s*(\S+)', text, re.M)}
-        found[split] = [pair for pair in pairs if pair[0].stem in stems]
-        missing = sorted(stems - known)
-        notes += note(f'names in {file} are of no image with a label', missing)
-        check(found[split], str(file), missing[:3], 'names of images with labels')
-    return found
-
-
-def _read_label(image: Path, label: Path) -> tuple[ImageFacts, np.ndarray]:
-    facts = read_image(image)
-    with opened(label) as file:
-        mode, pixels = file.mode, np.asarray(file)
-    if mode not in MASK_MODES or file.format == 'JPEG':
+def _read_map(path: Path, facts: ImageFacts) -> np.ndarray:
+    """Return the label map ``(H, W)`` of an image."""
+    with opened(path) as file:
+        pixels = np.asarray(file)
+    if file.mode not in MASK_MODES or file.format == 'JPEG':
         raise ValueError(
-            f'{label} is a {file.format} of mode {mode}: expected a PNG of one channel '
-            'that holds the number of a class, or a depth, in every pixel; '
+            f'{path} is a {file.format} of mode {file.mode}: expected a PNG of one '
+            'channel that holds the number of a class, or a depth, in every pixel; '
             'tools/dataset_converters/color_masks.py converts colours'
         )
     if pixels.shape != facts.size:
-        expected = f'expected {facts.size} as its image has'
         turned = ' by its EXIF orientation' * (facts.orientation >= 5)
-        raise ValueError(f'{label} has {pixels.shape} pixels: {expected}{turned}')
-    return facts, pixels.astype(np.uint8) if mode == '1' else pixels
-
-
-def _read_mask(
-    image: Path, label: Path, num_classes: int
-) -> tuple[ImageFacts, Counter[int]]:
-    """Return facts of the image, and the number of pixels of every label."""
-    facts, pixels = _read_label(image, label)
-    values, numbers = (x.tolist() for x in np.unique(pixels, return_counts=True))
-    end = num_classes or IGNORED
-    if wrong := [x for x in values if not 0 <= x < end and x != IGNORED]:
         raise ValueError(
-            f'{label} has the labels {wrong[:5]}: expected 0 to {end - 1}, or '
-            f'{IGNORED} for none (option: --classes)'
+            f'{path} has {pixels.shape} pixels: expected {facts.size} as its image '
+            f'has{turned}'
         )
-    return facts, Counter(dict(zip(values, numbers, strict=True)))
-
-
-def _take_masks(result: LabelledFolder, numbers: Mapping[Path, Counter[int]]) -> None:
-    """Check and add the classes, given the number of pixels of every label."""
-    allowed = f'at most {IGNORED}: label maps have 8 bits, and {IGNORED} is ignored'
-    number = len(result.classes)
-    check(number <= IGNORED, '--classes', f'{number} names', allowed)
-    total = sum(numbers.values(), Counter())
-    labels = sorted(total.keys() - {IGNORED})
-    where = min(numbers).parent
-    if IGNORED in total and labels in ([], [0]):
-        raise ValueError(
-            f'{where} has the labels {sorted(total)}, and {IGNORED} is for pixels '
-            'without a class: set object pixels to 1, as in docs/tutorials/own_data.md'
-        )
-    if not result.classes and (len(labels) < 2 or labels != [*range(len(labels))]):
-        raise ValueError(
-            f'{where} has the labels {sorted(total)[:10]}: expected 0, 1, 2 and so on, '
-            f'and {IGNORED} for pixels without a class; if some classes have no pixel, '
-            'name all (option: --classes)'
-        )
-    result.classes = result.classes or [f'class_{i}' for i in labels]
-    result.counts = [total[i] for i in range(len(result.classes))]
-    unused = [name for i, name in enumerate(result.classes) if not total[i]]
-    ignored = [path.name for path, found in numbers.items() if found[IGNORED]]
-    share = f'{total[IGNORED] / total.total():.1%} of all pixels'
-    result.notes += note('classes without a pixel', unused)
-    result.notes += note(f'masks have the label {IGNORED}, ignored ({share})', ignored)
-
-
-def _read_depth(
-    image: Path, label: Path, num_classes: int
-) -> tuple[ImageFacts, list[float]]:
-    """Return facts of the image, and minimum, median and maximum depth if any."""
-    facts, pixels = _read_label(image, label)
-    if pixels.dtype == np.uint8:
-        raise ValueError(f'{label} has 8 bits: expected a depth map of 16 bits')
-    valid = pixels[pixels > 0]
-    return facts, np.quantile(valid, [0, 0.5, 1]).tolist() if valid.size else []
-
-
-def _take_depths(result: LabelledFolder, depths: Mapping[Path, list[float]]) -> None:
-    """Check and add the range of depths."""
-    where, some = min(depths).parent, [depth for depth in depths.values() if depth]
-    if not some:
-        raise ValueError(f'{where} has no depth map with a depth above 0')
-    low, middle, high = zip(*some, strict=True)
-    if max(high) < SHALLOW:
-        raise ValueError(
-            f'{where} has values of {max(high):g} at most: expected depths in '
-            'millimetres; masks of classes are --task seg'
-        )
-    result.facts['depths'] = min(low), median(middle), max(high)
-    full = [path.name for path, depth in depths.items() if FULL in depth]
-    empty = [path.name for path, depth in depths.items() if not depth]
-    what = f'depth maps reach {FULL}, the highest value of 16 bits, trained as a depth '
-    what += 'of 65.5 m; where it marks missing depth, write 0'
-    result.notes += note(what, full) + note('depth maps without a depth above 0', empty)
+    return pixels.astype(np.uint8) if file.mode == '1' else pixels

@@ -45,6 +45,8 @@ class Task:
         higher, lower: Lower-case names of metrics that are better when higher or lower.
         ranking: Metrics that rank stitches by default; the first available one is used.
         saving_keys: Attributes of metrics with the path where predictions are saved.
+        exact_metric: The only metric that does not count images that are left out as
+            missed, or None if all are so.
         inferencer: Module and class name of mm's inferencer.
     """
 
@@ -61,6 +63,7 @@ class Task:
     lower: tuple[str, ...] = ()
     ranking: tuple[str, ...] = ()
     saving_keys: tuple[str, ...] = ()
+    exact_metric: str | None = None
     inferencer: tuple[str, str] | None = None
 
     def run(self, model: nn.Module, images: Tensor) -> object:
@@ -126,15 +129,13 @@ class Task:
         """Return which head a graph lacks and why, or None."""
         return None
 
-    def num_classes(self, model: nn.Module) -> int:
-        """Return the number of classes of a model's logits, or 0."""
-        found = (getattr(model, head, None) for head in self.heads)
-        counts = [getattr(head, 'num_classes', None) or 0 for head in found]
-        return max(counts, default=0) if self.classifies else 0
-
     def divergence(self, model: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
         """Return the loss between :meth:`outputs` of a model and of its teacher."""
-        return class_divergence if self.num_classes(model) > 1 else map_divergence
+        heads = (getattr(model, head, None) for head in self.heads)
+        most = max(
+            [getattr(head, 'num_classes', None) or 0 for head in heads], default=0
+        )
+        return class_divergence if self.classifies and most > 1 else map_divergence
 
     def metric_values(self, metric: BaseMetric, values: Values) -> Values:
         """Return the values of a metric, including those that it omitted.
@@ -148,10 +149,6 @@ class Task:
     ) -> dict[str, ImageStatistics]:
         """Return the per-image statistics of a metric, by the name of its value."""
         return {}
-
-    def metric_for_part(self, metric: BaseMetric) -> str | None:
-        """Return the metric to use instead on part of a data set, or None."""
-        return None
 
     def draw(
         self,
@@ -283,7 +280,7 @@ def check_saved(evaluator: Evaluator, key: str, number: int) -> None:
 def check_partial(evaluator: Evaluator, options: str) -> None:
     """Raise if metrics count omitted images as missed."""
     for metric in evaluator.metrics:
-        instead = task_of(metric).metric_for_part(metric)
-        allowed = f'{instead}, which does not count left-out images as missed '
-        allowed += f'({options})'
-        check(not instead, 'test_evaluator', type(metric).__name__, allowed)
+        exact = task_of(metric).exact_metric
+        allowed = f"type='{exact}', which does not count left-out images as missed "
+        right = exact in (None, *class_names(metric))
+        check(right, 'test_evaluator', type(metric).__name__, f'{allowed}({options})')

@@ -50,6 +50,7 @@ class Detection(Task):
     )  # fmt: skip
     ranking = 'pq', 'bbox_map', 'segm_map'
     saving_keys = ('outfile_prefix',)
+    exact_metric = 'StitchCocoMetric'
     inferencer = 'mmdet.apis', 'DetInferencer'
 
     def run(self, model: nn.Module, images: Tensor) -> object:
@@ -108,11 +109,6 @@ class Detection(Task):
         nothing = {f'{k}_{item}': least for k in kinds for item in items}
         found = {n: math.nan if v == -1 else v for n, v in values.items()}
         return found if nothing.keys() & found.keys() else nothing | found
-
-    def metric_for_part(self, metric: BaseMetric) -> str | None:
-        """Return the metric that does not count omitted images as missed."""
-        exact = 'StitchCocoMetric' in class_names(metric)
-        return None if exact else "type='StitchCocoMetric'"
 
 
 @contextmanager

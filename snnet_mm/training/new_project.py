@@ -14,9 +14,8 @@ import torch
 from torch import nn
 from yapf.yapflib.yapf_api import FormatCode
 
-from snnet_mm.anchors.plain_vit import ARCHITECTURES
 from snnet_mm.anchors.timm_anchor import TIMM_FAMILIES
-from snnet_mm.datasets.labelled_folder import LabelledFolder, annotation_file
+from snnet_mm.datasets.labelled_folder import LabelledFolder
 from snnet_mm.utils import atomic_path, check, check_file
 from snnet_mm.utils.timm_models import create_timm_model
 
@@ -37,7 +36,7 @@ def write_project(
     weights: str | None = None,
     force: bool = False,
 ) -> dict[str, Any]:
-    """Write a config that trains a ViT and, if needed, annotation files beside it.
+    """Write a config that trains a ViT, and annotation files beside it.
 
     Args:
         data: Result of :func:`read_folder`.
@@ -52,11 +51,7 @@ def write_project(
     out = Path(out).expanduser().absolute()
     check(out.suffix == '.py', '--out', str(out), 'a file that ends in .py')
     suffix = '.json' if data.task == 'det' else '.txt'
-    files = {
-        split: annotation_file(out, split, suffix)
-        for split, part in data.splits.items()
-        if part.annotations is not None
-    }
+    files = {s: out.with_name(f'{out.stem}_{s}{suffix}') for s in data.splits}
     for path in (out, *files.values()):
         check(force or not path.exists(), '--out', str(path), 'a new file, or --force')
     check_file(weights, 'option: --weights')
@@ -106,13 +101,11 @@ def _data_values(data: LabelledFolder, files: Mapping[str, Path]) -> dict[str, A
     """Write annotation files; return the config variables that describe the data."""
     values = {}
     for split, part in data.splits.items():
-        values[split] = part.dataset
-        if split in files:
-            lines = part.annotations
-            text = json.dumps(lines) if data.task == 'det' else '\n'.join(lines) + '\n'
-            with atomic_path(files[split]) as temporary:
-                temporary.write_text(text)
-            values[split] = dict(ann_file=str(files[split]), **part.dataset)
+        lines = part.annotations
+        text = json.dumps(lines) if data.task == 'det' else '\n'.join(lines) + '\n'
+        with atomic_path(files[split]) as temporary:
+            temporary.write_text(text)
+        values[split] = dict(ann_file=str(files[split]), data_prefix=part.prefix)
     if data.task == 'depth':
         # The maximum depth in metres, if depth maps are in millimetres.
         farthest = math.ceil(data.facts['depths'][2] * 1e-3)
@@ -134,8 +127,8 @@ def _model_values(
     checkpoint = f'timm://{name}' if weights is None else os.path.abspath(weights)
     size = input_size(data, patch)
     values = dict(size=size, patch=patch, width=width)
-    backbone = _plain_vit(vit) or dict(type='TimmAnchor', model=name, final_norm=False)
-    backbone['init_cfg'] = dict(type='Pretrained', checkpoint=checkpoint)
+    init = dict(type='Pretrained', checkpoint=checkpoint)
+    backbone = dict(type='TimmAnchor', model=name, final_norm=False, init_cfg=init)
     if data.task == 'depth':
         values['readout'] = 'project' if has_cls else 'ignore'
         maps = tuple(depth * i // 4 - 1 for i in (1, 2, 3, 4))
@@ -155,37 +148,6 @@ def _model_values(
         for key in ('mean', 'std')
     }
     return values | dict(backbone=backbone, **images)
-
-
-def _plain_vit(vit: nn.Module) -> dict[str, Any] | None:
-    """Return the PlainViT config of a timm ViT, or None if PlainViT cannot build it."""
-    block = vit.blocks[0]
-    kinds = [type(x).__name__ for x in (vit, block, block.mlp, block.norm1)]
-    if (
-        kinds != ['VisionTransformer', 'Block', 'Mlp', 'LayerNorm']
-        or vit.pos_embed is None
-    ):
-        return None
-    others = vit.norm_pre, vit.patch_embed.norm, block.attn.q_norm, block.attn.norm
-    act = block.mlp.act
-    right = type(act) is nn.GELU and act.approximate == 'none'
-    if not right or any(not isinstance(x, nn.Identity) for x in others):
-        return None
-    shape = vit.embed_dim, len(vit.blocks), block.attn.num_heads
-    ratio = block.mlp.fc1.out_features / shape[0]
-    named = {v: k for k, v in ARCHITECTURES.items() if ratio == 4}
-    keys = 'embed_dims', 'depth', 'num_heads'
-    arch = dict(zip(keys, shape, strict=True)) | dict(mlp_ratio=ratio)
-    return dict(
-        type='PlainViT',
-        arch=named.get(shape, arch),
-        patch_size=vit.patch_embed.patch_size[0],
-        cls_token=vit.cls_token is not None,
-        num_registers=vit.num_reg_tokens,
-        qkv_bias=block.attn.qkv.bias is not None,
-        layer_scale_init=None if isinstance(block.ls1, nn.Identity) else 1.0,
-        norm_eps=block.norm1.eps,
-    )
 
 
 def input_size(data: LabelledFolder, patch: int) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from mmengine.evaluator import Evaluator
 from mmengine.logging import MMLogger
 from mmengine.registry import EVALUATOR, HOOKS, VISUALIZERS, DefaultScope
 from mmengine.runner import Runner, autocast
+from mmengine.structures import BaseDataElement
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
@@ -122,22 +123,19 @@ def _try_images(
     model.eval()
     with autocast(enabled=fp16):
         for indices in _chosen(loader):
-            batch, samples = _predicted(model, loader, indices)
-            meta = getattr(dataset, 'metainfo', None) or {}
-            listed = isinstance(meta.get('classes'), list | tuple)
-            if listed and any(name in samples[0] for name in CLASSES):
-                _check_classes(model, meta)
+            batch, samples = _predict(model, loader, [dataset[i] for i in indices])
+            if any(name in samples[0] for name in CLASSES):
+                _check_classes(model, getattr(dataset, 'metainfo', None) or {})
             labels = 'the metrics of the test, which need labels,'
             with _naming(labels, f'{METRICS}, {DATA}'):
                 evaluator.process(samples, batch)
     model.train(training)
 
 
-def _predicted(
-    model: nn.Module, loader: DataLoader, indices: list[int]
-) -> tuple[dict, list]:
-    """Return a batch and its predictions."""
-    items = [loader.dataset[i] for i in indices]
+def _predict(
+    model: nn.Module, loader: DataLoader, items: list
+) -> tuple[dict, list[BaseDataElement]]:
+    """Return a batch of samples, and its predictions."""
     inputs = [item.get('inputs') for item in items if isinstance(item, Mapping)]
     shapes = {tuple(x.shape) for x in inputs if isinstance(x, Tensor)}
     sizes = sorted(size_name(shape[-2:]) for shape in shapes)
@@ -148,7 +146,7 @@ def _predicted(
             return batch, model.test_step(batch)
         except Exception:
             one = f'1, or a pipeline that gives one size: images have {sizes}'
-            check(len(sizes) < 2, f'{LOADER}.batch_size', len(indices), one)
+            check(len(sizes) < 2, f'{LOADER}.batch_size', len(items), one)
             raise
 
 
@@ -172,11 +170,7 @@ def _naming(what: str, keys: str) -> Iterator[None]:
 
 
 class NamingPipeline:
-    """Wraps a pipeline so that its errors name the image.
-
-    Args:
-        pipeline: The wrapped pipeline.
-    """
+    """Wraps a pipeline so that its errors name the image."""
 
     def __init__(self, pipeline: Callable[[dict], object]) -> None:
         self.pipeline = pipeline
@@ -197,11 +191,11 @@ def _chosen(loader: DataLoader) -> Iterator[list[int]]:
 
 
 def _check_classes(model: nn.Module, meta: Mapping) -> None:
-    """Raise if the classes of the test set are not those of the model."""
-    check_heads(model, meta, 'test')
-    classes = meta['classes']
-    trained = (getattr(model, 'dataset_meta', None) or {}).get('classes') or classes
-    same = sorted(trained) == sorted(classes)
-    wanted = f'the order of the training, {list(trained)}'
-    right = not same or list(trained) == list(classes)
-    check(right, f'{DATA}.metainfo.classes', list(classes), wanted)
+    """Raise if the classes of the test set, if listed, are not those of the model."""
+    classes = meta.get('classes')
+    if isinstance(classes, list | tuple):
+        check_heads(model, meta, 'test')
+        trained = (getattr(model, 'dataset_meta', None) or {}).get('classes') or classes
+        right = list(trained) == list(classes) or sorted(trained) != sorted(classes)
+        wanted = f'the order of the training, {list(trained)}'
+        check(right, f'{DATA}.metainfo.classes', list(classes), wanted)

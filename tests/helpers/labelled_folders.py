@@ -4,7 +4,6 @@ import json
 import zlib
 
 import numpy as np
-import yaml
 from PIL import Image
 
 
@@ -69,16 +68,3 @@ def write_coco(root, splits=('train', 'val'), number=5, **kwargs):
         path = root / f'annotations/instances_{split}.json'
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps(content))
-
-
-def write_yolo(root, line='1 0.5 0.5 0.5 0.25', number=5, **kwargs):
-    """Write 40x60 images in YOLO's layout with one object each, except the last."""
-    for split in ('train', 'val'):
-        for i in range(number):
-            write(root / f'images/{split}/{i}.jpg', (40, 60))
-            if i < number - 1:
-                label = root / f'labels/{split}/{i}.txt'
-                label.parent.mkdir(parents=True, exist_ok=True)
-                label.write_text(line + '\n')
-    data = dict(train='images/train', val='images/val', names={0: 'car', 1: 'person'})
-    (root / 'data.yaml').write_text(yaml.safe_dump(data | kwargs))

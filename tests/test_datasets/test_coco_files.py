@@ -1,217 +1,291 @@
 import json
 import shutil
+from collections import Counter
 
 import pytest
-from labelled_folders import box, write, write_coco
+from labelled_folders import box, write_coco
 
 from snnet_mm.datasets.folders import read_folder
-from snnet_mm.datasets.labelled_folder import annotation_file
 
 TRAIN, VAL = (f'annotations/instances_{split}.json' for split in ('train', 'val'))
-
-
-def load(path):
-    return json.loads(path.read_text())
+TRIANGLE = [6, 4, 36, 4, 36, 24]
+RUNS = dict(size=[40, 60], counts=[240, 20, 2140])  # half of a column
+CAR, PERSON = dict(id=7, name='car'), dict(id=3, name='person')
 
 
 def edit(path, **changes):
-    path.write_text(json.dumps(load(path) | changes))
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
 def read(root, **kwargs):
     return read_folder(root, 'det', **kwargs)
 
 
-def test_read_coco(tmp_path):
+def read_with(root, *objects, categories=(CAR, PERSON), file=TRAIN, **kwargs):
+    """Read a file with more objects; return what is found and these objects."""
+    write_coco(root, **kwargs)
+    annotations = json.loads((root / file).read_text())['annotations']
+    edit(root / file, annotations=annotations + [*objects], categories=categories)
+    found = read(root)
+    part = found.splits['train' if file == TRAIN else 'val'].annotations
+    return found, part['annotations'][4:]
+
+
+def test_coco_files_of_splits(tmp_path):
     write_coco(tmp_path)
-    found = read(tmp_path)
+    found = read(tmp_path, classes=['person', 'car'])
     # In the file's order.
     assert (found.task, found.classes) == ('det', ['car', 'person'])
-    assert (found.counts, found.sizes) == ([8, 0], {(40, 60): 10})
+    assert (found.counts, found.sizes) == (dict(car=8), {(40, 60): 10})
     assert found.facts == dict(with_mask=False, share=600**0.5 / 60, max_per_image=1)
-    data = dict(data_prefix=dict(img='val'), ann_file=f'{tmp_path}/{VAL}')
-    assert found.splits['val'].dataset == data
-    assert found.splits['val'].annotations is None
+    number, prefix, content = found.splits['val']
+    assert (number, prefix) == (5, dict(img='val'))
+    assert content['categories'] == [dict(id=1, name='car'), dict(id=2, name='person')]
+    image = dict(id=3, file_name='3.jpg', height=40, width=60)
+    assert content['images'][3] == image
+    x = content['annotations'][3]
+    assert x == x | box(4, 3, category=1, segmentation=[])
     assert found.notes == [
         '1 train images without an object: 4.jpg',
         '1 val images without an object: 4.jpg',
-        '1 classes without an object: person',
+        '1 classes without a label: person',
     ]
 
 
-def test_read_coco_divides_a_single_file(tmp_path):
-    write_coco(tmp_path, ['all'], segmentation=[[0, 0, 9, 0, 9, 9]])
-    found = read(tmp_path, classes=['car', 'person'])
+def test_coco_file_without_a_split(tmp_path):
+    write_coco(tmp_path, ['all'], segmentation=[TRIANGLE])
+    found = read(tmp_path)
     assert found.facts['with_mask']
-    parts = [found.splits[split].annotations for split in ('train', 'val')]
-    assert [len(part['images']) for part in parts] == [4, 1]
-    for part in parts:
-        ids = {image['id'] for image in part['images']}
-        assert {x['image_id'] for x in part['annotations']} == ids - {4}
-    assert found.splits['val'].dataset == dict(data_prefix=dict(img='all'))
-
-
-@pytest.mark.parametrize('name', ['valid', 'test'])
-def test_read_coco_annotations_beside_images(tmp_path, name):
-    """As in exports of Roboflow."""
-    write_coco(tmp_path)
-    for split, folder in (('train', 'train'), ('val', name)):
-        (tmp_path / split).rename(tmp_path / folder)
-        path = tmp_path / f'annotations/instances_{split}.json'
-        path.rename(tmp_path / folder / '_annotations.coco.json')
-    found = read(tmp_path).splits
-    assert found['val'].dataset['data_prefix'] == dict(img=name)
-    assert found['train'].dataset['data_prefix'] == dict(img='train')
+    assert [part.number for part in found.splits.values()] == [4, 1]
+    names = [
+        image['file_name']
+        for part in found.splits.values()
+        for image in part.annotations['images']
+    ]
+    assert sorted(names) == [f'{i}.jpg' for i in range(5)]
+    assert found.splits['val'].prefix == dict(img='all')
+    # What was written before, beside a config, is no split.
+    for split, part in found.splits.items():
+        (tmp_path / f'mine_{split}.json').write_text(json.dumps(part.annotations))
+    assert read(tmp_path).splits == found.splits
 
 
 @pytest.mark.parametrize(
-    ('name', 'split'),
-    [('annotations_latest.json', 'train'), ('my-validation-set.json', 'val')],
+    ('split', 'name'),
+    [
+        ('val', 'valid/_annotations.coco.json'),  # Roboflow's
+        ('val', 'test/_annotations.coco.json'),
+        ('val', 'annotations/my-validation-set.json'),
+        ('train', 'annotations/annotations_latest.json'),  # no test split
+    ],
 )
-def test_read_coco_splits_are_words_of_the_names(tmp_path, name, split):
+def test_coco_files_name_their_split(tmp_path, split, name):
     write_coco(tmp_path)
-    path = tmp_path / f'annotations/instances_{split}.json'
-    path.rename(tmp_path / 'annotations' / name)
-    found = read(tmp_path).splits
-    assert found[split].dataset['ann_file'] == f'{tmp_path}/annotations/{name}'
+    path = tmp_path / name
+    folder = path.parent.name if path.parent.name != 'annotations' else split
+    (tmp_path / split).rename(tmp_path / folder)
+    (tmp_path / f'annotations/instances_{split}.json').rename(path)
+    assert read(tmp_path).splits[split].prefix == dict(img=folder)
 
 
-def test_read_coco_several_files_of_a_split(tmp_path):
+def test_several_coco_files_of_a_split(tmp_path):
     write_coco(tmp_path)
-    other = tmp_path / 'annotations/person_keypoints_train.json'
-    shutil.copy(tmp_path / TRAIN, other)
-    assert read(tmp_path).splits['train'].dataset['ann_file'] == f'{tmp_path}/{TRAIN}'
+    shutil.copy(tmp_path / TRAIN, tmp_path / 'annotations/person_keypoints_train.json')
+    assert read(tmp_path).splits['train'].number == 5
     (tmp_path / TRAIN).rename(tmp_path / 'annotations/old_train.json')
     with pytest.raises(ValueError, match='several annotation files for train, .*old_t'):
         read(tmp_path)
 
 
 @pytest.mark.parametrize('other', ['annotations/vis', 'a'])
-def test_read_coco_prefers_the_folder_of_images(tmp_path, other):
+def test_images_are_not_those_of_other_folders(tmp_path, other):
     write_coco(tmp_path, ['all'])
     (tmp_path / 'all').rename(tmp_path / 'images')
-    for path in list((tmp_path / 'images').iterdir()):
-        write(tmp_path / other / path.name, (40, 60))
-    found = read(tmp_path).splits['train'].dataset
-    assert found == dict(data_prefix=dict(img='images'))
+    shutil.copytree(tmp_path / 'images', tmp_path / other)
+    assert read(tmp_path).splits['train'].prefix == dict(img='images')
     # A copy elsewhere does not stand in for a missing image.
     (tmp_path / 'images/0.jpg').rename(tmp_path / '0.jpg')
-    with pytest.raises(ValueError, match=r"1 images .* not in .*images: \['0.jpg"):
+    with pytest.raises(ValueError, match=r"1 images that do not .*images/0.jpg'\]"):
         read(tmp_path)
     (tmp_path / '0.jpg').rename(tmp_path / 'images/0.jpg')
     shutil.copytree(tmp_path / 'images', tmp_path / 'photos')
-    with pytest.raises(ValueError, match="images that are in .*'photos'.*one folder"):
+    with pytest.raises(ValueError, match='images that are in 2 folders.*one folder'):
         read(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ('form', 'changed'),
+    'form',
     [
-        ('images/train/{}', False),
-        ('/home/me/data/images/train/{}', True),
-        ('C:\\data\\images\\train\\{}', True),
-        ('../../upload/1/{}', True),
+        'images/train/{}',
+        '/home/me/data/images/train/{}',
+        'C:\\data\\images\\train\\{}',
+        '../../upload/1/{}',
+        '{root}/images/train/{}',
     ],
 )
-def test_read_coco_paths_of_file_names(tmp_path, form, changed):
+def test_names_of_images_with_folders(tmp_path, form):
     write_coco(tmp_path)
     (tmp_path / 'images').mkdir()
     (tmp_path / 'train').rename(tmp_path / 'images/train')
-    images = load(tmp_path / TRAIN)['images']
-    names = [dict(x, file_name=form.format(x['file_name'])) for x in images]
-    edit(tmp_path / TRAIN, images=names)
-    found = read(tmp_path).splits['train']
-    folder = tmp_path / found.dataset['data_prefix']['img']
-    assert bool(found.annotations) is changed
-    content = found.annotations or load(tmp_path / TRAIN)
-    paths = [(folder / x['file_name']).resolve() for x in content['images']]
-    assert paths == [tmp_path / f'images/train/{i}.jpg' for i in range(5)]
-
-
-def test_read_coco_absolute_paths_that_exist(tmp_path):
-    write_coco(tmp_path / 'data')
-    write(tmp_path / 'elsewhere/0.jpg', (40, 60))
-    path = tmp_path / 'data' / TRAIN
-    image = dict(id=0, height=40, width=60, file_name=f'{tmp_path}/elsewhere/0.jpg')
-    edit(path, images=[image], annotations=[box(1, 0)])
-    found = read(tmp_path / 'data').splits['train']
-    assert found.dataset['data_prefix'] == dict(img='.')
-    assert found.dataset['ann_file'] == str(path)
-
-
-def test_read_coco_adds_missing_sizes(tmp_path):
-    write_coco(tmp_path)
-    images = [dict(id=i, file_name=f'{i}.jpg', height=None) for i in range(5)]
+    names = [form.format(f'{i}.jpg', root=tmp_path) for i in range(5)]
+    images = [dict(id=i, file_name=name) for i, name in enumerate(names)]
     edit(tmp_path / TRAIN, images=images)
-    found = read(tmp_path)
-    written = found.splits['train'].annotations['images']
+    found = read(tmp_path).splits['train']
+    assert found.prefix == dict(img='images/train')
+    written = found.annotations['images']
+    assert [image['file_name'] for image in written] == [f'{i}.jpg' for i in range(5)]
     assert {(x['height'], x['width']) for x in written} == {(40, 60)}
-    assert found.notes[0].startswith('5 images have no size in their file: added')
 
 
 @pytest.mark.parametrize(
     ('changes', 'message'),
     [
-        (dict(annotations=[]), f'{VAL} has no object in 5 images'),
-        (dict(annotations=[box(1, 9)]), 'expected image_id, that of an image'),
-        (dict(annotations=[box(1, 1, 2)]), r"category 2: .*\{7: 'car', 3: 'person'\}"),
-        (dict(annotations=[dict(bbox=[1, 2, 3, 4])]), 'of the category None'),
-        (dict(categories=[dict(id=7, name='bus')]), "category 'bus'.*7: 'car'"),
-        (dict(categories=[dict(id=7)]), 'expected a name and an id'),
+        (dict(annotations=[]), 'val of .* has no object'),
+        (dict(annotations=[box(1, 9)]), 'expected image_id and category_id'),
+        (dict(annotations=[box(1, 1, 2)]), r"category_id .*\{7: 'car', 3: 'person'\}"),
+        (dict(categories=[dict(id=7, name='bus')]), r"\['car', 'person'\] for .*'bus'"),
         (
-            dict(images=[dict(id=1, file_name='x.jpg', height=40, width=60)]),
-            r"names 1 images that are not in .*\['x.jpg'\]",
+            dict(categories=[dict(id=7)]),
+            "val.json is not in COCO's format: KeyError 'n",
         ),
+        (dict(images=[dict(id=1, file_name='x.jpg')]), r"names 1 images .*x.jpg'\]"),
         (
             dict(images=[dict(id=1, file_name='1.jpg', height=60, width=40)]),
             r'1.jpg has \(40, 60\) pixels: expected \(60, 40\)',
         ),
-        (dict(images=[dict(id=1)]), 'expected file_name and id'),
+        (dict(images=[dict(id=1)]), "KeyError 'file_name'"),
+        (dict(images=[dict(id=1, file_name=f'{i}.jpg') for i in (0, 1)]), 'twice'),
+        (dict(images=[dict(id=i, file_name='1.jpg') for i in (0, 1)]), 'twice'),
+        (dict(categories=[CAR, CAR]), 'twice'),
+        (dict(annotations=[box(4, 1, bbox=[30, 20, 58, 38])]), 'beyond .*x, y, width'),
+        (dict(annotations=[box(4, 1, bbox=[1, 2, 3, 4, 5])]), 'annotation 4 of 1.jpg'),
+        (dict(annotations=[box(4, 1, bbox=[5, 5, float('inf'), 5])]), r'\[5, 5, inf'),
+        (dict(annotations=[box(4, 1, bbox=list('1234'))]), "the box .'1', '2', '3'"),
+        (dict(annotations=[dict(id=4, image_id=1, category_id=7)]), 'the box None'),
         (
-            dict(images=[dict(id=1, file_name=f'{i}.jpg') for i in range(2)]),
-            r'images with the id \[1\] more than once',
-        ),
-        (
-            dict(images=[dict(id=i, file_name='1.jpg') for i in range(2)]),
-            r"images with the file_name \['1.jpg'\] more than once",
+            dict(annotations=[box(4, 1, segmentation=RUNS | dict(size=[60, 40]))]),
+            r'run lengths of size \(40, 60\)',
         ),
     ],
 )
-def test_read_coco_wrong_files(tmp_path, changes, message):
+def test_wrong_coco_files(tmp_path, changes, message):
     write_coco(tmp_path)
-    edit(tmp_path / VAL, **changes)
+    kept = {k: [] for k in ('annotations',) if 'images' in changes}
+    edit(tmp_path / VAL, **kept | changes)
     with pytest.raises(ValueError, match=message):
         read(tmp_path)
 
 
-def test_read_coco_damaged_file(tmp_path):
+def test_damaged_coco_file(tmp_path):
     write_coco(tmp_path)
     (tmp_path / VAL).write_text('{"images": [')
     with pytest.raises(ValueError, match='instances_val.json is no JSON: '):
         read(tmp_path)
 
 
-def test_read_coco_written_annotations_are_no_split(tmp_path):
-    write_coco(tmp_path, ['all'])
-    found, out = read(tmp_path), tmp_path / 'annotations/mine.py'
-    for split, part in found.splits.items():
-        path = annotation_file(out, split, '.json')
-        path.write_text(json.dumps(part.annotations))
-    out.write_text('')
-    assert read(tmp_path, out=out) == found
-    out.unlink()
-    # Without a config these may be the user's own.
-    with pytest.raises(
-        ValueError, match='mine_val.json names 1 images that are not in'
-    ):
-        read(tmp_path, out=out)
+@pytest.mark.parametrize(
+    ('change', 'expected'),
+    [
+        (dict(area=0), dict(area=600)),
+        (dict(area=float('nan')), dict(area=600)),
+        (dict(area=None), dict(area=600)),
+        (dict(iscrowd=None), dict(iscrowd=0)),
+        (dict(id=1), dict(id=5)),
+        (dict(id=0), dict(id=5)),
+        (dict(attributes=dict(rotation=30)), {}),
+    ],
+)
+def test_objects_that_would_be_misread(tmp_path, change, expected):
+    given = {k: v for k, v in (box(5, 0) | change).items() if v is not None}
+    # Of image 4: objects are written in the order of images.
+    found, (x,) = read_with(tmp_path, given | dict(image_id=4))
+    assert x == x | expected
+    assert found.counts == dict(car=9)
+    rotated = [n for n in found.notes if 'boxes have a rotation' in n]
+    assert len(rotated) == ('attributes' in change)
 
 
-def test_read_coco_classes_are_labels_in_training(tmp_path):
+@pytest.mark.parametrize(
+    ('outline', 'expected'),
+    [
+        (TRIANGLE, [TRIANGLE]),
+        ([TRIANGLE, [1, 1]], [TRIANGLE]),
+        ([TRIANGLE, TRIANGLE], [TRIANGLE, TRIANGLE]),
+        (RUNS, RUNS),
+        ([], None),
+        (None, None),
+        ([[6, 4, 36, 24]], None),
+        ([[1] * 7], None),
+        ([dict(x=1, y=2)], None),
+        ([[[6, 4], [36, 4]]], None),
+    ],
+)
+def test_outlines(tmp_path, outline, expected):
+    x = box(5, 4, segmentation=outline)
+    found, objects = read_with(tmp_path, x, segmentation=[TRIANGLE])
+    assert found.facts['with_mask']
+    assert [x['segmentation'] for x in objects] == [expected] * bool(expected)
+    noted = any('1 objects without an outline are left out' in n for n in found.notes)
+    assert noted is not bool(expected)
+
+
+@pytest.mark.ops
+def test_objects_are_those_that_mmdet_keeps(tmp_path):
     CocoDataset = pytest.importorskip('mmdet.datasets').CocoDataset
+    boxes = [60, 0, 5, 5], [-9, 0, 9, 9], [0, 40, 9, 9], [6, 4, 0.9, 9], [-8, -8, 9, 9]
+    changes = [dict(bbox=b) for b in boxes] + [dict(ignore=1), dict(iscrowd=1)]
+    others = [box(i, 4, **change) for i, change in enumerate(changes, 10)]
+    others.append(box(9, 4, 3, area=0))
     write_coco(tmp_path)
-    classes = read(tmp_path).classes
-    file = str(tmp_path / TRAIN)
+    content = json.loads((tmp_path / TRAIN).read_text())
+    edit(tmp_path / TRAIN, annotations=content['annotations'] + others)
+    found = read(tmp_path)
+    assert found.counts == dict(car=4 + 4 + 1, person=1)
+    (note,) = (n for n in found.notes if 'left out, as mmdet does' in n)
+    assert note.startswith('5 objects')
+    (tmp_path / 'a.json').write_text(json.dumps(found.splits['train'].annotations))
     settings = dict(data_prefix=dict(img='train'), pipeline=[])
-    data = CocoDataset(ann_file=file, metainfo=dict(classes=classes), **settings)
-    assert classes[data.get_data_info(0)['instances'][0]['bbox_label']] == 'car'
+    for file in (tmp_path / TRAIN, tmp_path / 'a.json'):
+        meta = dict(classes=found.classes)
+        data = CocoDataset(ann_file=str(file), metainfo=meta, **settings)
+        labels = Counter(
+            found.classes[x['bbox_label']]
+            for i in range(len(data))
+            for x in data.get_data_info(i)['instances']
+            if not x['ignore_flag']
+        )
+        # Of the file itself, mmdet leaves out the object of no area.
+        assert labels == Counter(['car'] * 5 + ['person'] * (file.stem == 'a'))
+
+
+def test_outlines_of_few_objects_are_not_used(tmp_path):
+    found, (x,) = read_with(tmp_path, box(5, 4, segmentation=[TRIANGLE]))
+    assert not found.facts['with_mask']
+    assert any('1 objects have an outline, not used' in n for n in found.notes)
+
+
+@pytest.mark.parametrize(
+    'group',
+    [
+        dict(id=0, name='things', supercategory='none'),  # Roboflow's
+        dict(id=0, name='_background_', supercategory=None),
+    ],
+)
+def test_categories_that_group_others_are_no_classes(tmp_path, group):
+    others = [dict(c, supercategory='things') for c in (CAR, PERSON)]
+    found, _ = read_with(tmp_path, categories=[group, *others])
+    assert found.classes == ['car', 'person']
+    assert any(n.endswith(f'no classes: {group["name"]}') for n in found.notes)
+    # With an object it is one.
+    used, _ = read_with(tmp_path / 'a', box(5, 0, 0), categories=[group, *others])
+    assert used.classes == [group['name'], 'car', 'person']
+
+
+def test_categories_of_validation_have_other_ids(tmp_path):
+    others = [dict(id=7, name='person'), dict(id=1, name='car'), dict(id=2, name='x')]
+    found, (x,) = read_with(tmp_path, box(5, 4, 1), categories=others, file=VAL)
+    assert found.counts == dict(car=5, person=4)
+    written = found.splits['val'].annotations['annotations']
+    assert [a['category_id'] for a in written] == [2, 2, 2, 2, 1]
+    with pytest.raises(ValueError, match='expected different names'):
+        read_with(tmp_path / 'a', categories=[CAR, PERSON, dict(id=9, name='car')])

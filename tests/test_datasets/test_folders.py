@@ -1,92 +1,172 @@
+"""Folders of labelled images in all tasks, and what their layouts share."""
+
+import cv2
+import numpy as np
 import pytest
-from labelled_folders import write, write_classes, write_coco, write_masks
+from labelled_folders import write, write_classes, write_coco, write_depth, write_masks
+from PIL import Image
 
 from snnet_mm.datasets.folders import read_folder
+from snnet_mm.datasets.image_files import read_all, read_image
 
 
-def test_read_folder_unknown_layout(tmp_path):
-    with pytest.raises(ValueError, match=r'has no images, .*argument: FOLDER'):
-        read_folder(tmp_path, 'seg')
-    write(tmp_path / 'pictures/1.jpg', (40, 60))
-    for task, expected in (('seg', 'images/ and masks/'), ('cls', 'every class')):
-        message = f'no known layout for .*: expected .*{expected}.*; found pictures/'
-        with pytest.raises(ValueError, match=message):
-            read_folder(tmp_path, task)
-    (tmp_path / 'via.json').write_text('{"1.jpg123": {"regions": []}}')
-    with pytest.raises(
-        ValueError, match='found pictures/, via.json; .*own_data.md con'
-    ):
-        read_folder(tmp_path, 'det')
-    with pytest.raises(ValueError, match="task='boxes' is invalid"):
-        read_folder(tmp_path, 'boxes')
+@pytest.mark.parametrize(
+    ('make', 'task', 'words'),
+    [
+        (write_masks, 'det', 'found images/, masks/; .*own_data.md'),
+        (write_masks, 'cls', r"\['images', 'masks'\], which are no classes"),
+        (write_masks, 'depth', '8 bits: expected a depth map of 16'),
+        (
+            write_classes,
+            'seg',
+            'no known layout for segmentation: expected images/ and',
+        ),
+        (lambda root: write(root / 'a/1.jpg', (9, 9)), 'cls', 'every class.*found a/'),
+        (lambda root: None, 'seg', 'no images.*argument: FOLDER'),
+        (write_masks, 'boxes', "task='boxes'"),
+    ],
+)
+def test_read_folder_of_another_task(tmp_path, make, task, words):
+    make(tmp_path)
+    with pytest.raises(ValueError, match=words):
+        read_folder(tmp_path, task)
 
 
-VOC = """<annotation><object><name>car</name><bndbox><xmin>16</xmin><ymin>11</ymin>
-<xmax>45</xmax><ymax>30</ymax></bndbox></object></annotation>"""
+YAML = 'train: images/train\nval: images/val\nnames: [person, car]\n'
+XML = """<annotation><object><name>car</name><bndbox><xmin>16</xmin><ymin>16</ymin>
+<xmax>45</xmax><ymax>25</ymax></bndbox></object></annotation>"""
 
 
-def test_read_folder_voc_by_supervision(tmp_path):
-    """The conversion in docs/tutorials/own_data.md."""
+@pytest.mark.parametrize('kind', ['yolo', 'pascal_voc'])
+def test_read_folder_converted_by_supervision(tmp_path, kind):
+    """The conversions in docs/tutorials/own_data.md."""
     supervision = pytest.importorskip('supervision')
-    for i in range(3):
-        write(tmp_path / f'JPEGImages/{i}.jpg', (40, 60))
-        (tmp_path / 'Annotations').mkdir(exist_ok=True)
-        (tmp_path / f'Annotations/{i}.xml').write_text(VOC)
-    data = supervision.DetectionDataset.from_pascal_voc(
-        str(tmp_path / 'JPEGImages'), str(tmp_path / 'Annotations')
-    )
-    data.as_coco(annotations_path=str(tmp_path / 'annotations.json'))
+    for i in range(2):
+        write(tmp_path / f'images/train/{i}.jpg', (40, 60))
+        (tmp_path / 'labels/train').mkdir(parents=True, exist_ok=True)
+        (tmp_path / f'labels/train/{i}.txt').write_text('1 0.5 0.5 0.5 0.25')
+        (tmp_path / f'labels/train/{i}.xml').write_text(XML)
+    (tmp_path / 'data.yaml').write_text(YAML)
+    convert = getattr(supervision.DetectionDataset, f'from_{kind}')
+    folders = [str(tmp_path / f'{name}/train') for name in ('images', 'labels')]
+    data = convert(*folders, *[str(tmp_path / 'data.yaml')] * (kind == 'yolo'))
+    data.as_coco(annotations_path=str(tmp_path / 'annotations/train.json'))
     found = read_folder(tmp_path, 'det')
-    assert (found.classes, found.counts) == (['car'], [3])
-    (x,) = found.splits['val'].annotations['annotations']
-    assert x['bbox'] == [15, 10, 30, 20]
-    assert found.splits['val'].dataset == dict(data_prefix=dict(img='JPEGImages'))
+    assert found.counts == dict(car=2)
+    val = found.splits['val']
+    (x,) = val.annotations['annotations']
+    assert x['bbox'] == pytest.approx([15, 15, 30, 10])
+    assert found.classes[x['category_id'] - 1] == 'car'
+    assert val.prefix == dict(img='images/train')
 
 
-def test_read_folder_layouts_of_other_tasks(tmp_path):
-    write_masks(tmp_path)
-    with pytest.raises(ValueError, match='no known layout for detection.*images/, ma'):
-        read_folder(tmp_path, 'det')
-    with pytest.raises(ValueError, match=r"\['images', 'masks'\], which are no class"):
+@pytest.mark.parametrize('splits', [('train/', 'val/'), ('train/', 'test/'), ('',)])
+def test_read_folder_of_classes(tmp_path, splits):
+    write_classes(tmp_path, splits)
+    found = read_folder(tmp_path, 'cls', ['dog', 'cat'])
+    assert found.classes == ['cat', 'dog']
+    assert found.notes == []
+    train, val = found.splits['train'], found.splits['val']
+    prefixes = splits[0].strip('/') or '.', splits[-1].strip('/') or '.'
+    assert (train.prefix, val.prefix) == prefixes
+    if len(splits) == 2:
+        assert train.annotations[4:6] == ['cat/cat4.jpg 0', 'dog/dog0.jpg 1']
+    else:  # one of every class
+        assert [line[-1] for line in val.annotations] == ['0', '1']
+        assert train.number == 8
+        assert not {*train.annotations} & {*val.annotations}
+    for names, words in ((['a', 'b'], "'cat', 'dog'"), (['a', 'a'], 'different names')):
+        with pytest.raises(ValueError, match=words):
+            read_folder(tmp_path, 'cls', names)
+    write(tmp_path / splits[-1] / 'cow/1.jpg', (40, 60))
+    with pytest.raises(ValueError, match=r"val .*\['cow'\]" if splits[1:] else '2 or'):
         read_folder(tmp_path, 'cls')
-    with pytest.raises(ValueError, match='has 8 bits: expected a depth map of 16'):
+
+
+def test_read_folder_of_classes_with_splits_inside(tmp_path):
+    for name in ('cat', 'dog'):
+        for split in ('train', 'val'):
+            write(tmp_path / name / split / f'{split}.jpg', (40, 60))
+    found = read_folder(tmp_path, 'cls').splits
+    assert found['train'].annotations == [
+        'cat/train/train.jpg 0',
+        'dog/train/train.jpg 1',
+    ]
+    assert found['val'].annotations == ['cat/val/val.jpg 0', 'dog/val/val.jpg 1']
+
+
+def test_read_folder_notes(tmp_path):
+    write_classes(tmp_path, ('train/', 'val/', 'test/'))
+    for name in ('.thumbs/0.jpg', '@eaDir/0.jpg', '__MACOSX/0.jpg', '._0.jpg'):
+        write(tmp_path / 'train/cat' / name, (9, 9))
+    write(tmp_path / 'more/1.jpg', (9, 9))
+    (tmp_path / 'train/dog/x.gif').touch()
+    same = (tmp_path / 'train/cat/cat3.jpg').read_bytes()
+    (tmp_path / 'val/cat/cat0.jpg').write_bytes(same)
+    found = read_folder(tmp_path, 'cls')
+    assert found.sizes == {(40, 60): 20}
+    assert found.notes == [
+        f'2 splits of {tmp_path} are left out: files without a split, test',
+        '1 validation images are training images, too: metrics will be too good: '
+        'cat0.jpg',
+        '1 files are left out, by their format: x.gif',
+    ]
+
+
+@pytest.mark.parametrize('make', [write_masks, write_coco])
+@pytest.mark.parametrize('orientation', [3, 6])
+def test_read_folder_images_that_training_turns(tmp_path, make, orientation):
+    """A quarter turn shows in the size, a half turn does not."""
+    make(tmp_path)
+    task = 'seg' if make is write_masks else 'det'
+    path = tmp_path / ('images/val/0.jpg' if task == 'seg' else 'val/0.jpg')
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    Image.open(path).save(path, exif=exif)
+    if orientation == 3:
+        notes = read_folder(tmp_path, task).notes
+        assert any(n.startswith('1 images have an EXIF orientation') for n in notes)
+    else:
+        with pytest.raises(ValueError, match='EXIF orientation'):
+            read_folder(tmp_path, task)
+
+
+@pytest.mark.parametrize('name', ['x.jpg', 'x.png', 'x.webp'])
+def test_read_image_turned_as_in_training(tmp_path, name):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.fromarray(np.zeros((40, 60, 3), np.uint8)).save(tmp_path / name, exif=exif)
+    size = cv2.imread(str(tmp_path / name)).shape[:2]
+    assert read_image(tmp_path / name).size == size
+
+
+@pytest.mark.parametrize(
+    ('suffix', 'channels'), [('.png', 1), ('.png', 3), ('.tif', 3)]
+)
+def test_read_image_of_16_bits_as_in_training(tmp_path, suffix, channels):
+    write_depth(tmp_path)
+    path = tmp_path / f'deep{suffix}'
+    pixels = np.arange(2400, dtype=np.uint16).reshape(40, 60)  # 12 bits
+    cv2.imwrite(str(path), np.stack([pixels] * channels, -1))
+    facts = read_image(path)
+    assert facts == ((40, 60), 1, cv2.imread(str(path)).max()) == ((40, 60), 1, 9)
+    for i in range(5):
+        cv2.imwrite(str(tmp_path / f'rgb/{i}.png'), np.stack([pixels] * channels, -1))
+    with pytest.raises(ValueError, match='no value above 32 of 255 in training'):
         read_folder(tmp_path, 'depth')
 
 
-def test_read_folder_names_of_classes(tmp_path):
-    write_classes(tmp_path)
-    found = read_folder(tmp_path, 'cls', ['dog', 'cat'])
-    assert found.classes == ['cat', 'dog']
-    with pytest.raises(ValueError, match=r"\['a', 'b'\] is invalid.*'cat', 'dog'"):
-        read_folder(tmp_path, 'cls', ['a', 'b'])
-    with pytest.raises(ValueError, match='is invalid: .*--classes'):
-        read_folder(tmp_path, 'cls', ['a', 'a'])
-
-
-def test_read_folder_hidden_files(tmp_path):
-    write_coco(tmp_path)
-    write_masks(tmp_path / 'masked')
-    for name in ('.thumbs/0.jpg', '@eaDir/0.jpg', '__MACOSX/0.jpg', '._0.jpg'):
-        write(tmp_path / 'train' / name, (9, 9))
-        write(tmp_path / 'masked/images/train' / name, (9, 9))
-    assert read_folder(tmp_path / 'masked', 'seg').sizes == {(40, 60): 13}
-    assert read_folder(tmp_path, 'det').sizes == {(40, 60): 10}
-
-
-def test_read_folder_equal_images_in_both_splits(tmp_path):
-    write_masks(tmp_path)
-    same = (tmp_path / 'images/train/3.jpg').read_bytes()
-    (tmp_path / 'images/val/0.jpg').write_bytes(same)
-    (note,) = read_folder(tmp_path, 'seg').notes
-    assert note.startswith('1 validation images are training images, too')
-    assert note.endswith(': 0.jpg')
-
-
-def test_read_folder_test_split_validates_without_another(tmp_path):
-    write_classes(tmp_path, ('train/', 'test/'))
-    found = read_folder(tmp_path, 'cls')
-    assert (found.splits['val'].dataset, found.notes) == (dict(data_prefix='test'), [])
-    write_classes(tmp_path, ('valid/',))
-    found = read_folder(tmp_path, 'cls')
-    assert found.splits['val'].dataset == dict(data_prefix='valid')
-    assert found.notes == [f'the test split of {tmp_path} is left out: val is used']
+@pytest.mark.parametrize('suffix', ['.jpg', '.png'])
+def test_read_all_names_damaged_images(tmp_path, suffix):
+    paths = [tmp_path / f'{i}{suffix}' for i in range(6)]
+    for path in paths:
+        write(path, (40, 60))
+        if path != paths[0]:
+            path.write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(ValueError, match='truncated.*and 2 other files') as caught:
+        read_all(read_image, [(p,) for p in paths])
+    named = [p.name in str(caught.value) for p in paths]
+    assert named == [False, True, True, True, False, False]
+    Image.fromarray(np.zeros((4, 6), np.float32)).save(tmp_path / 'x.tif')
+    with pytest.raises(ValueError, match='x.tif has floats'):
+        read_image(tmp_path / 'x.tif')

@@ -1,10 +1,13 @@
-"""What two-stage detectors cost."""
+"""What two-stage detectors cost, and how their stitches are drawn."""
 
+import numpy as np
 import pytest
 import torch
 from config_models import num_parameters
 
 from snnet_mm.costs import cost_table
+from snnet_mm.inference.init_inferencer import draw_prediction, init_inferencer
+from snnet_mm.models import set_stitch
 from snnet_mm.tasks import task_of
 from snnet_mm.tasks.detection import samples_of
 
@@ -47,3 +50,23 @@ def test_run_drops_no_boxes_and_restores_thresholds(detector):
         assert 'predict_by_feat' not in vars(roi.mask_head)
         (first, _) = detector.predict(images, samples_of(images), rescale=False)
     assert len(first.pred_instances) == 0
+
+
+@pytest.mark.ops
+def test_each_stitch_is_drawn(detector):
+    resize = dict(type='Resize', scale=(64, 64), keep_ratio=True)
+    data = detector.cfg.test_dataloader.dataset
+    data.pipeline = [dict(type='LoadImageFromFile'), resize, *data.pipeline]
+    image = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
+    inferencer, drawn = init_inferencer(detector), []
+    for stitch in (0, 12):
+        set_stitch(detector, stitch)
+        drawn.append(draw_prediction(inferencer, image))
+    assert not np.array_equal(*drawn)
+    # Without names their black ground goes; boxes and masks stay.
+    unnamed = draw_prediction(init_inferencer(detector), image, with_labels=False)
+    assert (drawn[-1] < 40).all(-1).sum() > (unnamed < 40).all(-1).sum()
+    assert (unnamed != image).any()
+    # Nothing is drawn on an image without detections; its channels keep their order.
+    plain = np.full((64, 64, 3), (10, 60, 200), np.uint8)
+    assert np.array_equal(draw_prediction(inferencer, plain, score_thr=1.1), plain)

@@ -40,16 +40,13 @@ def test_configs_of_mmdet_install_it_where_nothing_is_compiled():
     assert '\nsnnet_mm.utils.torchvision_ops True\n' in done.stdout
 
 
-@pytest.mark.parametrize('scope', ['mmseg', 'mmdet'])
-def test_an_environment_without_mmdet(monkeypatch, scope):
+def test_an_environment_without_mmdet(monkeypatch):
     package = 'snnet_mm.tasks.detection_parts'
     for name in (package, f'{package}.coco_metric'):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, 'mmdet.evaluation', None)
-    if scope == 'mmseg':
-        import_parts_for(dict(default_scope=scope))
-        assert package not in sys.modules
-        return
+    import_parts_for(dict(default_scope='mmseg'))
+    assert package not in sys.modules
     message = f"'{package}' is invalid.*mmdet.evaluation"
     with pytest.raises(ValueError, match=message):
-        import_parts_for(dict(default_scope=scope))
+        import_parts_for(dict(default_scope='mmdet'))

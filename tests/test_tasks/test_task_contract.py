@@ -14,12 +14,12 @@ from snnet_mm.tasks.base import (
 )
 
 
-def model_of(part):
+def model_of(part, **head):
     """A model of a class with the name of a base class of an mm package."""
     model = type(part, (torch.nn.Module,), {})()
     for name in ('decode_head', 'head'):
         model.add_module(name, torch.nn.Identity())
-        getattr(model, name).num_classes = 3
+        vars(getattr(model, name)).update(num_classes=3, **head)
     return model
 
 
@@ -47,8 +47,7 @@ def test_models_metrics_and_wrapped_models_belong_to_a_task(
 
 
 def test_labels_of_an_image_are_compared_one_by_one():
-    model = model_of('BaseClassifier')
-    model.head.thr = None
+    model = model_of('BaseClassifier', thr=None)
     assert task_of(model).divergence(model) is label_divergence
     several = torch.nn.Identity()  # as a PartPerAnchor
     several.active, model.head = model.head, several
@@ -60,24 +59,25 @@ def test_other_models_have_the_defaults():
     assert known('saving_keys') == {'out_file_path', 'output_dir', 'outfile_prefix'}
 
 
-def test_divergences_by_hand():
-    found = torch.zeros(1, 2)
-    half = torch.tensor([[1.0, 3.0]]).log()
-    wanted = 0.25 * torch.tensor(0.5).log() + 0.75 * torch.tensor(1.5).log()
-    assert class_divergence(found, half).item() == pytest.approx(wanted.item())
+# Of probabilities of a quarter and three quarters, against a half.
+WANTED = 0.25 * torch.tensor(0.5).log() + 0.75 * torch.tensor(1.5).log()
+ODDS = [[1 / 3, 3.0]]
+
+
+@pytest.mark.parametrize(
+    ('divergence', 'odds', 'shape'),
+    [
+        (class_divergence, [[1.0, 3.0]], (1, 2)),
+        # Single logits are of a sigmoid.
+        (class_divergence, ODDS, (1, 1, 1, 2)),
+        (label_divergence, ODDS, (1, 2)),
+    ],
+)
+def test_divergences_by_hand(divergence, odds, shape):
+    found = torch.zeros(shape, requires_grad=True)
+    value = divergence(found, torch.tensor(odds).log().view(shape))
+    torch.testing.assert_close(value, WANTED)
+    value.backward()
+    assert found.grad.abs().sum() == pytest.approx(0.5 if odds != ODDS else 0.25)
     maps = torch.tensor([1.0, 2.0]), torch.tensor([0.0, 2.0])
     assert map_divergence(*maps).item() == pytest.approx(0.25)
-
-
-def test_single_logits_are_of_a_sigmoid():
-    """With probabilities of a quarter and three quarters, against a half."""
-    target = torch.tensor([1 / 3, 3.0]).log()
-    wanted = 0.25 * torch.tensor(0.5).log() + 0.75 * torch.tensor(1.5).log()
-    maps, labels = (1, 1, 1, 2), (1, 2)
-    for shape, divergence in ((maps, class_divergence), (labels, label_divergence)):
-        found = torch.zeros(shape, requires_grad=True)
-        value = divergence(found, target.view(shape))
-        assert value.item() == pytest.approx(wanted.item())
-        value.backward()
-        # The difference of the probabilities, averaged.
-        torch.testing.assert_close(found.grad.flatten(), torch.tensor([0.125, -0.125]))

@@ -79,26 +79,18 @@ def test_commands_of_the_script(tmp_path):
         lines = commands.read_text().splitlines()
         return [line.split()[0].rpartition('/')[2] for line in lines], lines
 
-    tools, lines = run()
+    tools, (_, train, _) = run()
     assert tools == ['camvid.py', 'train.py', 'make_elastic.py']
-    assert lines.pop(0).split()[1].endswith('tutorial/CamVid')
+    assert '--iters 20' in train
+    _, config, *_, options = train.split(maxsplit=2)
     parser = ArgumentParser()
     parser.add_argument('--cfg-options', nargs='+', action=DictAction)
-    parser.add_argument('--iters', type=int)
-    train = parser.parse_known_args(shlex.split(lines[0]))[0]
-    assert train.iters == 20
-    network = load_config(ROOT / lines[0].split()[1], train.cfg_options)
+    options = parser.parse_known_args(shlex.split(options))[0].cfg_options
+    network = load_config(ROOT / config, options)
     assert network.model.backbone.init_cfg.checkpoint == 'dinov2.pth'
-    assert lines[0].split()[1] == lines[1].split()[1]
-    assert (tmp_path / lines[1].split()[2]).exists()
     # Once more, nothing is fetched, trained or measured again.
     assert run() == ([], [])
-
-    tools, lines = run('pair')
     steps = 'export_stitch.py', 'stitch_models.py', 'train.py', 'train.py'
-    assert tools == [*steps, 'make_elastic.py', *['test.py'] * 3, 'compare_fronts.py']
-    both, more = (parser.parse_known_args(shlex.split(n))[0] for n in lines[2:4])
-    assert both.iters == more.iters == 20
-    assert more.cfg_options['model.init_cfg.checkpoint'].endswith('network/iter_20.pth')
-    assert lines[-1].count('/1/stitches.json') == 3
+    expected = [*steps, 'make_elastic.py', *['test.py'] * 3, 'compare_fronts.py']
+    assert run('pair')[0] == expected
     assert run('pair')[0] == ['compare_fronts.py']

@@ -6,13 +6,7 @@ import shlex
 import pytest
 import timm
 import torch
-from labelled_folders import (
-    write_classes,
-    write_coco,
-    write_depth,
-    write_masks,
-    write_yolo,
-)
+from labelled_folders import write_classes, write_coco, write_depth, write_masks
 from launching import ROOT, run_tool
 from old_torch import writes_onnx
 
@@ -21,14 +15,14 @@ import snnet_mm as sn
 pytestmark = [pytest.mark.slow, pytest.mark.ops, writes_onnx]
 TINY = 'test_vit'  # 6 narrow blocks
 IMAGES = '.jpg', '.png'
-POLYGON = '1 0.1 0.1 0.9 0.1 0.9 0.9'
+POLYGON = [6, 4, 36, 4, 36, 24]
 # Task and layout of the data by the name of the test.
 LAYOUTS = {
     'seg': ('seg', write_masks),
     'depth': ('depth', write_depth),
     'cls': ('cls', write_classes),
     'coco': ('det', write_coco),
-    'yolo_polygons': ('det', lambda root: write_yolo(root, POLYGON)),
+    'coco_polygons': ('det', lambda root: write_coco(root, segmentation=[POLYGON])),
 }
 
 

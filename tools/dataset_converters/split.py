@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 from snnet_mm.utils import ToolParser, run_command
@@ -41,34 +42,20 @@ def read_list(path: Path) -> dict[str, str]:
     return {k: v.zfill(digits) if v.isdigit() else v for k, v in found.items()}
 
 
-def draw(folder: Path, shots: int, seed: int) -> dict[str, str]:
-    """Draw ``shots`` images of each class and return the class of each image."""
-    draws, found = random.Random(seed), {}
-    for label, images in images_by_class(folder).items():
-        if not 0 < shots <= len(images):
-            raise ValueError(f'--shots={shots} of {len(images)} images in {label}')
-        chosen = sorted(draws.sample(images, shots))
-        found |= {f'{label.name}/{name}': label.name for name in chosen}
-    return found
-
-
-def take_validation(folder: Path, part: float, seed: int) -> tuple[dict[str, str], ...]:
-    """Return the classes of the remaining and of the validation images."""
-    draws, splits = random.Random(seed), ({}, {})
-    for label, images in images_by_class(folder).items():
-        number = max(1, round(part * len(images)))
-        if not 0 < part < 1 or number == len(images):
-            raise ValueError(f'--val-part={part} of {len(images)} images in {label}')
-        held = {*draws.sample(images, number)}
+def draw(
+    folder: Path, number_of: Callable[[int], int], seed: int, option: str
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Draw images of each class; return the classes of these and of the others."""
+    draws, parts = random.Random(seed), ({}, {})
+    for label in sorted(p for p in folder.iterdir() if p.is_dir()):
+        images = sorted(p.name for p in label.iterdir())
+        number = number_of(len(images))
+        if not 0 < number <= len(images):
+            raise ValueError(f'{option} of {len(images)} images in {label}')
+        drawn = {*draws.sample(images, number)}
         for name in images:
-            splits[name in held][f'{label.name}/{name}'] = label.name
-    return splits
-
-
-def images_by_class(folder: Path) -> dict[Path, list[str]]:
-    """Return the names of the images in each class folder, all sorted."""
-    labels = sorted(p for p in folder.iterdir() if p.is_dir())
-    return {label: sorted(p.name for p in label.iterdir()) for label in labels}
+            parts[name not in drawn][f'{label.name}/{name}'] = label.name
+    return parts
 
 
 def link(root: Path, out: Path, classes: dict[str, str]) -> None:
@@ -94,15 +81,22 @@ def main() -> None:
         for split, path in zip(('train', 'test'), args.lists, strict=True):
             link(args.images, args.out / split, read_list(path))
         return
-    train = args.images / 'train'
-    if args.val_part is not None:
-        splits = take_validation(train, args.val_part, args.seed)
-        for split, classes in zip(('train', 'test'), splits, strict=True):
-            link(train, args.out / split, classes)
+    train, part = args.images / 'train', args.val_part
+    if part is None:
+        option = f'--shots={args.shots}'
+        few, _ = draw(train, lambda number: args.shots, args.seed, option)
+        link(train, args.out / 'train', few)
+        test = (args.images / 'test').resolve()
+        (args.out / 'test').symlink_to(os.path.relpath(test, args.out.resolve()))
         return
-    link(train, args.out / 'train', draw(train, args.shots, args.seed))
-    test = (args.images / 'test').resolve()
-    (args.out / 'test').symlink_to(os.path.relpath(test, args.out.resolve()))
+
+    def held_out(number: int) -> int:
+        held = max(1, round(part * number))
+        return held if part > 0 and held < number else 0
+
+    splits = draw(train, held_out, args.seed, f'--val-part={part}')
+    for split, classes in zip(('test', 'train'), splits, strict=True):
+        link(train, args.out / split, classes)
 
 
 if __name__ == '__main__':

@@ -1,4 +1,4 @@
-"""Detectors in training, and all their stitches in one pass."""
+"""All stitches of a detector in one pass, and what their metrics are."""
 
 import json
 
@@ -12,52 +12,79 @@ pytest.importorskip('mmdet')
 
 IDS = [0, 4, 12, 1]
 LOAD = dict(type='LoadAnnotations', with_bbox=True, with_mask=True)
-NAMES = [
-    f'coco/{kind}_{item}' for kind in ('bbox', 'segm') for item in ('mAP', 'mAP_50')
-]
-
-
-def one_at_a_time(runner):
-    """mmengine's own loop with mmdet's own metric, anew for every stitch."""
-    metrics, config = {}, dict(type='CocoMetric', metric=['bbox', 'segm'])
-    config['metric_items'] = ['mAP', 'mAP_50']
-    for stitch_id in IDS:
-        set_stitch(runner.model, stitch_id)
-        evaluator = runner.build_evaluator(config)
-        evaluator.metrics[0].iou_thrs = np.array([0.02, 0.5])
-        evaluator.dataset_meta = runner.test_dataloader.dataset.metainfo
-        runner.test_loop.evaluator = evaluator
-        metrics |= {f'stitch_{stitch_id}/{k}': v for k, v in runner.test().items()}
-    return metrics
+BOTH = dict(type='CocoMetric', metric=['bbox', 'segm'])
 
 
 @pytest.mark.slow
-def test_one_pass_equals_mmdets_own_one_at_a_time(make_runner, tmp_path, capsys):
-    together = make_runner(out_dir=str(tmp_path)).test()
+@pytest.mark.parametrize('indices', [None, [0, 2]])
+def test_one_pass_equals_mmdets_own_one_at_a_time(
+    make_runner, det_cfg, tmp_path, capsys, indices
+):
+    """mmengine's own loop with mmdet's own metric, anew for every stitch."""
+    limit = {} if indices is None else dict(limit=len(indices))
+    together = make_runner(out_dir=str(tmp_path), **limit).test()
     written = json.loads((tmp_path / 'stitches.json').read_text())
     assert written['metric'] == 'coco/bbox_mAP'
     assert 'Average Precision' not in capsys.readouterr().out
-    assert together == one_at_a_time(make_runner('TestLoop'))
-    assert set(together) == {f'stitch_{i}/{name}' for i in IDS for name in NAMES}
-    for name, least in (('coco/bbox_mAP', 4), ('coco/segm_mAP', 3)):
-        assert len({together[f'stitch_{i}/{name}'] for i in IDS}) >= least
-
-
-@pytest.mark.slow
-def test_fewer_images_are_counted_as_a_smaller_data_set(make_runner, det_cfg):
-    limited = make_runner(limit=2).test()
-    det_cfg.test_dataloader.dataset.indices = [0, 2]
-    assert limited == one_at_a_time(make_runner('TestLoop'))
+    det_cfg.test_dataloader.dataset.indices = indices
+    runner, alone = make_runner('TestLoop'), {}
+    for stitch_id in IDS:
+        set_stitch(runner.model, stitch_id)
+        evaluator = runner.build_evaluator(BOTH | dict(metric_items=['mAP', 'mAP_50']))
+        evaluator.metrics[0].iou_thrs = np.array([0.02, 0.5])
+        evaluator.dataset_meta = runner.test_dataloader.dataset.metainfo
+        runner.test_loop.evaluator = evaluator
+        alone |= {f'stitch_{stitch_id}/{k}': v for k, v in runner.test().items()}
+    assert together == alone
+    if indices is None:
+        for name, least in (('coco/bbox_mAP', 4), ('coco/segm_mAP', 3)):
+            assert len({together[f'stitch_{i}/{name}'] for i in IDS}) >= least
 
 
 @pytest.mark.parametrize(
-    'change, message',
+    ('data', 'evaluator', 'settings', 'message'),
     [
-        (dict(num_objects=(0, 0)), '4 images without an annotated object'),
-        (dict(pipeline=[LOAD, dict(type='PackDetInputs')]), 'no annotations .*ann_f'),
+        (dict(num_objects=(0, 0)), {}, {}, '4 images without an annotated object'),
+        (
+            dict(pipeline=[LOAD, dict(type='PackDetInputs')]),
+            *({}, {}, 'no annotations .*ann_f'),
+        ),
+        ({}, dict(type='CocoMetric'), dict(limit=2), 'StitchCocoMetric.*--limit'),
     ],
 )
-def test_nothing_to_evaluate_with(make_runner, det_cfg, change, message):
-    det_cfg.test_dataloader.dataset.update(change)
+def test_metrics_that_cannot_be_computed(
+    make_runner, det_cfg, data, evaluator, settings, message
+):
+    det_cfg.test_dataloader.dataset.update(data)
+    det_cfg.test_evaluator.update(evaluator)
     with pytest.raises(ValueError, match=message):
-        make_runner(stitches=[0]).test()
+        make_runner(stitches=[0], **settings).test()
+
+
+def test_a_stitch_that_detects_nothing_scores_nothing(make_runner, det_cfg):
+    det_cfg.model.test_cfg.rcnn.score_thr = 2
+    det_cfg.test_evaluator = BOTH
+    metrics = make_runner(stitches=[0, 1]).test()
+    assert set(metrics.values()) == {0}
+    assert {'stitch_0/coco/bbox_mAP', 'stitch_1/coco/segm_mAP_50'} <= set(metrics)
+
+
+@pytest.mark.parametrize('annotated', [True, False])
+def test_undefined_precisions_are_no_numbers(make_runner, det_cfg, tmp_path, annotated):
+    """pycocotools gives -1, as for small objects where there are none."""
+    box = dict(id=1, image_id=0, bbox=[4, 4, 50, 50], area=2500, iscrowd=0)
+    image = dict(id=0, file_name='0.png', height=64, width=64)
+    content = dict(images=[image], categories=[dict(id=1, name='object')])
+    content['annotations'] = [dict(box, category_id=1)] * annotated
+    (tmp_path / 'truth.json').write_text(json.dumps(content))
+    det_cfg.test_dataloader.dataset.num_scenes = 1
+    ann_file = str(tmp_path / 'truth.json')
+    det_cfg.test_evaluator = dict(type='CocoMetric', metric='bbox', ann_file=ann_file)
+    runner = make_runner(stitches=[0], out_dir=str(tmp_path))
+    runner.test_evaluator.dataset_meta = dict(classes=('object',))
+    runner.test()
+    (row,) = json.loads((tmp_path / 'stitches.json').read_text())['stitches']
+    found = {name.rpartition('_')[2]: v for name, v in row['metrics'].items()}
+    assert found['s'] is None
+    assert (found['mAP'] is None) is not annotated
+    assert (found['m'] is None) is not annotated

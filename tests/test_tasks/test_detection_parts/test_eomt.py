@@ -123,15 +123,21 @@ def test_instances(maps):
     assert all(value.isfinite() for value in losses.values())
 
 
-def test_other_blocks_than_a_plain_vits_are_refused():
+TIMM = dict(type='TimmAnchor', model='vit_tiny_patch16_224')
+
+
+@pytest.mark.parametrize(
+    ('vit', 'queries', 'message'),
+    [
+        (TIMM, 9, "='TimmAnchor' is .*vit.type"),
+        (VIT | dict(rel_pos_bias=True), 9, 'without relative positions .*vit.type'),
+        (VIT, 0, 'num_queries=0 is '),
+    ],
+)
+def test_other_blocks_than_a_plain_vits_are_refused(vit, queries, message):
     init_default_scope('mmdet')
-    vit = dict(type='TimmAnchor', model='vit_tiny_patch16_224', pretrained=False)
-    with pytest.raises(ValueError, match="='TimmAnchor' is .* PlainViT .*vit.type"):
-        eomt.EoMTHead(vit=vit, num_things_classes=1)
-    with pytest.raises(ValueError, match='without relative positions .*vit.type'):
-        eomt.EoMTHead(vit=VIT | dict(rel_pos_bias=True), num_things_classes=1)
-    with pytest.raises(ValueError, match='num_queries=0 is '):
-        eomt.EoMTHead(vit=VIT, num_things_classes=1, num_queries=0)
+    with pytest.raises(ValueError, match=message):
+        eomt.EoMTHead(vit=vit, num_things_classes=1, num_queries=queries)
 
 
 @torch.no_grad()

@@ -1,4 +1,7 @@
-"""Locks for a single writer per folder: one training, one test, one export."""
+"""Locks for a single writer per folder: one training, one test, one export.
+
+Nothing is locked on Windows and on file systems without locks.
+"""
 
 import os
 import socket
@@ -18,8 +21,6 @@ except ImportError:  # Windows
 def folder_lock(folder: str | os.PathLike, key: str, doing: str) -> Iterator[None]:
     """Hold an exclusive lock on a folder without creating a file in it.
 
-    If folders cannot be locked (Windows, some network file systems), this is a no-op.
-
     Raises:
         ValueError: If the lock is already held; the message names the folder's ``key``.
     """
@@ -28,13 +29,8 @@ def folder_lock(folder: str | os.PathLike, key: str, doing: str) -> Iterator[Non
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        try:
+        with _locking(key, folder, f'in which no other process is {doing}'):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            allowed = f'a folder in which no other process is {doing}'
-            raise refusal(key, str(folder), allowed) from None
-        except OSError:  # no locks in this file system
-            pass
         yield
     finally:
         os.close(descriptor)
@@ -48,21 +44,27 @@ def work_dir_lock(
 
     The lock file, such as ``training.lock``, contains the id and host of the process
     and is not removed. The operating system releases the lock when the process ends;
-    forked workers do not inherit it. Without file system locks, nothing is raised.
+    forked workers do not inherit it.
     """
     with Path(folder, f'{work}.lock').open('a+') as file:
-        try:
+        file.seek(0)
+        owner = file.read().strip() or 'another process'
+        with _locking(key, folder, f'without another {work}, such as that of {owner}'):
             if fcntl:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (BlockingIOError, PermissionError):
-            file.seek(0)
-            owner = file.read().strip() or 'another process'
-            allowed = f'a folder without another {work}, such as that of {owner}'
-            raise refusal(key, str(folder), allowed) from None
-        except OSError:  # no locks in this file system
-            pass
         with suppress(OSError):  # a full disk
             os.ftruncate(file.fileno(), 0)
             owner = f'process {os.getpid()} on {socket.gethostname()}\n'
             os.write(file.fileno(), owner.encode())
         yield
+
+
+@contextmanager
+def _locking(key: str, folder: str | os.PathLike, expected: str) -> Iterator[None]:
+    """Raise if a lock is held; pass if the file system has no locks."""
+    try:
+        yield
+    except (BlockingIOError, PermissionError):
+        raise refusal(key, str(folder), f'a folder {expected}') from None
+    except OSError:
+        pass

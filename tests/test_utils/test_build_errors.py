@@ -11,7 +11,7 @@ def part(error=None, **_):
 @pytest.mark.parametrize(
     ('config', 'words'),
     [
-        (dict(type='ReLU', some=1), r"ReLU .*'some'.*\(config key: ReLU"),
+        (dict(type='PlainViT', a=1), r"PlainViT .*'a'.*\(config key: Plain"),
         (dict(type='SNNetV2'), 'SNNetV2 .* is not in the'),
         (dict(type=part, error=AssertionError('odd')), 'part .*: AssertionError odd'),
         (dict(type=part, error=ValueError('no images')), 'part .*no images'),

@@ -2,26 +2,27 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from mmengine.dist import get_world_size
 from mmengine.hooks import Hook
 from mmengine.registry import HOOKS
 from mmengine.runner import Runner
-from torch import Tensor, nn
+from torch import nn
 
 from snnet_mm.costs import count_parameters
 from snnet_mm.datasets.kept import check_objects
 from snnet_mm.models import StitchedBackbone, unwrapped
 from snnet_mm.tasks import known
 from snnet_mm.utils import check, is_whole, isolated_rng
-from snnet_mm.utils.checkpoints import non_finite
 
 from .resume import diverged
 from .stitch_hooks import accumulative_counts, sampling_hook
 
 NUM_SAMPLES = 16  # training samples whose labels are checked
+LABELS = 'train_dataloader.dataset, metainfo.classes, reduce_zero_label'
+COLORS = 'tools/dataset_converters/color_masks.py converts masks of colours'
 
 
 class LaunchReportHook(Hook):
@@ -97,19 +98,12 @@ class LabelCheckHook(Hook):
                     labels, ignored = sample.gt_label, []
                 else:
                     return
+                wrong = {*labels.tolist()} - {*range(len(classes)), *ignored}
                 path = sample.get('seg_map_path') or sample.get('img_path', 'a sample')
-                _check_labels(labels, path, len(classes), ignored)
+                most = ' and '.join([f'0 to {len(classes) - 1}', *map(str, ignored)])
+                expected = f'labels {most} in {path}; {COLORS}'
+                check(not wrong, LABELS, sorted(wrong), expected)
         check_heads(model, dataset.metainfo)
-
-
-def _check_labels(
-    labels: Tensor, path: str, num_classes: int, ignored: Sequence[int]
-) -> None:
-    wrong = sorted({*labels.tolist()} - {*range(num_classes), *ignored})
-    allowed = ' and '.join([f'0 to {num_classes - 1}', *map(str, ignored)])
-    keys = 'train_dataloader.dataset, metainfo.classes, reduce_zero_label'
-    hint = 'tools/dataset_converters/color_masks.py converts masks of colours'
-    check(not wrong, keys, wrong, f'labels {allowed} in {path}; {hint}')
 
 
 def check_heads(model: nn.Module, metainfo: Mapping, split: str = 'training') -> None:
@@ -128,17 +122,6 @@ def check_heads(model: nn.Module, metainfo: Mapping, split: str = 'training') ->
         if name in heads and not kinds & {'PartPerAnchor', *one_class}:
             number = getattr(part, 'num_classes', max(allowed))
             check(number in allowed, f'model.{name}.num_classes', number, data)
-
-
-class WeightCheckHook(Hook):
-    """Raises before a test if weights are not finite, however they were loaded."""
-
-    def before_test(self, runner: Runner) -> None:
-        if key := non_finite(unwrapped(runner.model).state_dict()):
-            raise ValueError(
-                f'the checkpoint holds {key} that is not finite: the training diverged '
-                '(argument: checkpoint)'
-            )
 
 
 @HOOKS.register_module()

@@ -26,14 +26,13 @@ from snnet_mm.utils import (
     closing_process_group,
     configs,
     dicts_in,
-    explain_builds,
     guard_checkpoints,
     launched_rank,
     prepare_cpu_distributed,
     work_dir_lock,
 )
 
-from .checking_hooks import LaunchReportHook, WeightCheckHook
+from .checking_hooks import LaunchReportHook
 from .trial import try_images
 
 # Files whose messages are shown on the terminal.
@@ -146,7 +145,6 @@ def test(
     if tta:
         configs.set_augmentation(cfg)
     with _runner(cfg, 'test', verbose, trust) as runner:
-        runner.register_hook(WeightCheckHook())
         try_images(runner)
         if configs.tests_stitches(cfg):
             runner.test()
@@ -183,7 +181,7 @@ def _runner(cfg: Config, mode: str, verbose: bool, trust: bool) -> Iterator[Runn
     alone = mode == 'train' and launched_rank(cfg.launcher) == 0
     lock = work_dir_lock(cfg.work_dir) if alone else nullcontext()
     _keep_config(cfg, mode)
-    with lock, guard_checkpoints(trust), closing_process_group(), explain_builds():
+    with lock, guard_checkpoints(trust), closing_process_group():
         kind = cfg.get('runner_type')
         if kind or verbose:
             runner = RUNNERS.get(kind or 'Runner').from_cfg(cfg)

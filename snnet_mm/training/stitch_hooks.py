@@ -120,9 +120,6 @@ class StitchSamplingHook(Hook):
         input_size: Sequence[int] | None = None,
         sizes: Sequence[Sequence[int]] = (),
     ) -> None:
-        typed = isinstance(sampler, dict) and 'type' in sampler
-        wanted = 'a dict with a type, such as ResourceConstrainedSampler'
-        check(typed, 'StitchSamplingHook.sampler', sampler, wanted)
         self._sampler_cfg, self._input_size = sampler, input_size
         self._sizes = sizes
         self.stitches: dict[str, Stitch] = {}

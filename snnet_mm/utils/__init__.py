@@ -36,7 +36,6 @@ _LATE = dict(
     ),
     distributed=('closing_process_group', 'launched_rank', 'prepare_cpu_distributed'),
     random=('isolated_rng', 'seed_everything', 'shared_seed'),
-    build_errors=('explain_builds',),
 )  # fmt: skip
 
 

@@ -71,7 +71,7 @@ def load_weights_only(path: str | os.PathLike, joined: bool = True) -> dict[str,
             return dict(state_dict=load_file(path))
         if zipfile.is_zipfile(path) and not is_whole_archive(path):
             raise zipfile.BadZipFile('a bad check sum')
-        with torch.serialization.safe_globals(plain_globals()):
+        with torch.serialization.safe_globals(_plain_globals()):
             safe = not trusting.get()
             loaded = torch.load(path, map_location='cpu', weights_only=safe)
     except Exception as error:
@@ -143,11 +143,10 @@ def load_url(url: str) -> dict[str, Any]:
         raise type(error)(f'{error} (downloaded from {url}, now deleted)') from error
 
 
-def plain_globals() -> list:
+def _plain_globals() -> list:
     """Return the globals that pickles of numpy 1 and 2, mmengine and DeiT refer to."""
-    multiarray = np._core.multiarray
     functions = [
-        (getattr(multiarray, name), f'numpy.{package}.multiarray.{name}')
+        (getattr(np._core.multiarray, name), f'numpy.{package}.multiarray.{name}')
         for name in ('_reconstruct', 'scalar')
         for package in ('core', '_core')
     ]
@@ -208,16 +207,11 @@ def check_weights_fit(
         except ValueError as error:
             fail(f'does not fit: {error}')
         if not says:
-            print_log(
-                f'checkpoint {name} does not say which stitching space it is of: its '
-                'ids are taken for those of the model.',
-                'current',
-            )
+            print_log(f'checkpoint {name} does not name its stitching space', 'current')
     shapes, wanted = _shapes(weights), _shapes(model.state_dict())
     known = [key for key in shapes if key in wanted]
     if not known:
-        has = f'such as {list(weights)[:3]}, is one of {list(wanted)[:3]}, ...'
-        fail(f'is of another model: none of its keys, {has}')
+        fail(f'is of another model: it holds {list(weights)[:3]}, ...')
     if key := non_finite({key: weights[key] for key in known}):
         fail(f'holds {key} that is not finite: the training diverged')
     if not strict:
@@ -235,8 +229,7 @@ def check_weights_fit(
     needed = [k for k in wanted if k.endswith('stitching_initialized')]
     needed += [k for k, _ in model.named_parameters()]
     if missing := [k for k in needed if k not in shapes]:
-        what = f'lacks {len(missing)} parameters of the model, such as'
-        fail(f'{what} {missing[:3]}')
+        fail(f'lacks {len(missing)} parameters of the model, such as {missing[:3]}')
 
 
 def non_finite(weights: Mapping[str, Tensor]) -> str | None:

@@ -1,20 +1,16 @@
 """Locks for a single writer per folder: one training, one test, one export.
 
-Nothing is locked on Windows and on file systems without locks.
+On file systems without locks, nothing is locked.
 """
 
+import fcntl
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from snnet_mm.runtime.checks import refusal
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
+from snnet_mm.runtime.checks import check
 
 
 @contextmanager
@@ -24,13 +20,10 @@ def folder_lock(folder: str | os.PathLike, key: str, doing: str) -> Iterator[Non
     Raises:
         ValueError: If the lock is already held; the message names the folder's ``key``.
     """
-    if fcntl is None:
-        yield
-        return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        with _locking(key, folder, f'in which no other process is {doing}'):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        expected = f'a folder in which no other process is {doing}'
+        check(_lock(fcntl.flock, descriptor), key, str(folder), expected)
         yield
     finally:
         os.close(descriptor)
@@ -46,12 +39,13 @@ def work_dir_lock(
     and is not removed. The operating system releases the lock when the process ends;
     forked workers do not inherit it.
     """
+    # Closing any other descriptor of the file would release the lock.
     with Path(folder, f'{work}.lock').open('a+') as file:
+        locked = _lock(fcntl.lockf, file.fileno())
         file.seek(0)
-        owner = file.read().strip() or 'another process'
-        with _locking(key, folder, f'without another {work}, such as that of {owner}'):
-            if fcntl:
-                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        owner = file.read().strip()
+        expected = f'a folder without another {work}, such as that of {owner}'
+        check(locked, key, str(folder), expected)
         with suppress(OSError):  # a full disk
             os.ftruncate(file.fileno(), 0)
             owner = f'process {os.getpid()} on {socket.gethostname()}\n'
@@ -59,12 +53,12 @@ def work_dir_lock(
         yield
 
 
-@contextmanager
-def _locking(key: str, folder: str | os.PathLike, expected: str) -> Iterator[None]:
-    """Raise if a lock is held; pass if the file system has no locks."""
+def _lock(lock: Callable, descriptor: int) -> bool:
+    """Lock a file; return False if another process holds the lock."""
     try:
-        yield
+        lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):
-        raise refusal(key, str(folder), f'a folder {expected}') from None
-    except OSError:
+        return False
+    except OSError:  # no locks in this file system
         pass
+    return True

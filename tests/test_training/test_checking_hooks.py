@@ -65,9 +65,9 @@ class Boxes(list):
     ('classes', 'names', 'message'),
     [
         (['car', 'dog'], ['car', 'dog'], None),
-        (['Car'], ['car', 'dog'], r"\['Car'\] is invalid.* did you mean 'car'"),
+        (['Car'], ['car', 'dog'], "did you mean 'car'"),
         (['car', 'dog'], ['car', 'dog', 'car'], 'car.* is invalid.*some'),
-        ('car', ['car'], r"classes='car' is invalid.* a comma, \('car',\)"),
+        ('car', ['car'], "classes='car' is invalid"),
         (['dog', 'car'], ['car', 'dog'], None),
     ],
 )
@@ -86,12 +86,12 @@ def test_check_objects_class_names_fit_the_file(
     assert ('has the order of' in caplog.text) is (classes == ['dog', 'car'])
 
 
-def test_check_objects_one_is_kept():
-    for some in ([], [dict(ignore_flag=1)]):
-        data = Boxes([some])
-        with pytest.raises(ValueError, match='no object is kept .*val_dataloader'):
-            check_objects(ConcatDataset([data]), 'val_dataloader.dataset')
-    check_objects(ConcatDataset([data, Boxes([[dict(ignore_flag=0)]])]), 'any')
+@pytest.mark.parametrize('instances', [[], [dict(ignore_flag=1)]])
+def test_check_objects_one_is_kept(instances):
+    none, one = Boxes([instances]), Boxes([[dict(ignore_flag=0)]])
+    with pytest.raises(ValueError, match='no object is kept .*val_dataloader'):
+        check_objects(ConcatDataset([none]), 'val_dataloader.dataset')
+    check_objects(ConcatDataset([none, one]), 'any')
 
 
 def test_heads_of_another_number_of_classes():

@@ -103,8 +103,10 @@ def test_random_anchors_have_no_pretrained_weights(cfg):
     model = Runner.from_cfg(cfg).model
     backbone = model.backbone
     for part, left in (
-        *((backbone.anchors[0], ['slow']), (backbone.anchors[1].blocks[0], ['fast'])),
-        *((model, []), (backbone, []), (model.decode_head, ['fast', 'slow'])),
+        (backbone.anchors[0], ['slow']),
+        (backbone.anchors[1].blocks[0], ['fast']),
+        (model, []),
+        (model.decode_head, ['fast', 'slow']),
     ):
         before = getattr(part, 'init_cfg', None)
         part.init_cfg = [dict(type='Pretrained', checkpoint='a.pth')]

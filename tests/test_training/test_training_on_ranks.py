@@ -22,7 +22,6 @@ from toy_classifier import ToyClassifier
 
 from snnet_mm.costs import cost_table
 from snnet_mm.esta import ImportanceSampler
-from snnet_mm.evaluation import StitchStatisticsHook
 from snnet_mm.models import (
     SandwichWrapper,
     fit_stitching_layers,
@@ -105,19 +104,7 @@ def test_two_ranks_train_and_validate_as_one(cfg, tmp_path):
     cfg.load_from, cfg.work_dir = str(folder / 'iter_4.pth'), str(tmp_path)
     runner = Runner.from_cfg(cfg)
     assert runner.val() == pytest.approx(ranks[0]['metrics'])
-    # One checkpoint is saved. Means, unlike variances, are those of one process.
     assert [rank['saved'] for rank in ranks] == [[4], []]
-    found = torch.load(cfg.load_from, weights_only=False)['state_dict']
-    hook, ids = StitchStatisticsHook(4), runner.model.backbone.space.ids
-    hook.before_train(runner)
-    hook.prepare(runner, ids)
-    alone = runner.model.state_dict()
-    means = [k for k in alone if k.endswith('stitch_mean')]
-    assert means
-    for key in means:
-        assert torch.allclose(found[key], alone[key], atol=1e-5)
-        own_ids = found[key.replace('stitch_mean', 'stitch_ids')]
-        assert own_ids.tolist() == [*ids]
     assert len({v for k, v in ranks[0]['metrics'].items() if 'mIoU' in k}) == 3
 
 

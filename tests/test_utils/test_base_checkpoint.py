@@ -2,16 +2,12 @@
 
 import pytest
 import torch
-from mmengine.registry import MODELS
 from mmengine.runner import load_checkpoint
 
-import snnet_mm.models  # noqa: F401
 from snnet_mm.utils import guard_checkpoints, load_weights_only
 from snnet_mm.utils.base_checkpoint import save_added, weights_digest
 
 RENAMES = {'backbone.': 'backbone.anchors.0.', 'head.': 'head.parts.0.'}
-VIT = dict(type='PlainViT', img_size=32, patch_size=8)
-VIT |= dict(arch=dict(embed_dims=8, depth=3, num_heads=2))
 
 
 @pytest.fixture
@@ -84,29 +80,3 @@ def test_a_base_that_is_another_or_missing(base, tmp_path, change):
         load_weights_only(path)
     with guard_checkpoints(), pytest.raises(ValueError, match='--whole.*load_from'):
         load_checkpoint(torch.nn.Linear(1, 1), str(path))
-
-
-def test_stitching_layers_without_the_network_are_not_loaded_in_silence(tmp_path):
-    """mm's own loaders do not join the two files, and only warn of missing keys."""
-    network = MODELS.build(VIT)
-    elastic = MODELS.build(
-        dict(type='ElasticBackbone', anchors=[VIT], chains=['1:0/0'])
-    )
-    state, prefix = elastic.state_dict(), 'anchors.0.'
-    new = {k: v for k, v in state.items() if not k.startswith(prefix)}
-    torch.save(network.state_dict(), tmp_path / 'net.pth')
-    path = tmp_path / 'e.pth'
-    digest = weights_digest(network.state_dict())
-    save_added(path, new, tmp_path / 'net.pth', digest, {'': prefix}, {})
-    match = 'no weights of the network.*--whole'
-    with pytest.raises(ValueError, match=match):
-        load_checkpoint(elastic, str(path))
-    model = torch.nn.ModuleDict(dict(backbone=elastic))
-    part = {f'backbone.{k}': v for k, v in new.items()}
-    with pytest.raises(ValueError, match=match):
-        model.load_state_dict(part, strict=False)
-    with guard_checkpoints():
-        load_checkpoint(elastic, str(path), strict=True)
-    for name, value in network.state_dict().items():
-        assert torch.equal(elastic.state_dict()[prefix + name], value)
-    elastic.load_state_dict({k: v for k, v in state.items() if k not in new}, False)

@@ -6,9 +6,9 @@ from .checking_hooks import (
     LossCheckHook,
     TrainableParamsHook,
 )
+from .exact_resume_hook import ExactResumeHook
 from .layer_decay import AnchorLayerDecayConstructor
 from .run import test, train
-from .safe_training import ExactResumeHook, check_loop
 from .samplers import (
     ResourceConstrainedSampler,
     SandwichSampler,

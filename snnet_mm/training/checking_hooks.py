@@ -2,28 +2,27 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 
 import numpy as np
 from mmengine.dist import get_world_size
 from mmengine.hooks import Hook
 from mmengine.registry import HOOKS
 from mmengine.runner import Runner
-from PIL import Image
-from torch import Tensor, nn
+from torch import nn
 
 from snnet_mm.costs import count_parameters
 from snnet_mm.datasets.kept import check_objects
 from snnet_mm.models import StitchedBackbone, unwrapped
 from snnet_mm.tasks import known
 from snnet_mm.utils import check, is_whole, isolated_rng
-from snnet_mm.utils.checkpoints import non_finite
 
 from .resume import diverged
 from .stitch_hooks import accumulative_counts, sampling_hook
 
 NUM_SAMPLES = 16  # training samples whose labels are checked
+LABELS = 'train_dataloader.dataset, metainfo.classes, reduce_zero_label'
+COLORS = 'tools/dataset_converters/color_masks.py converts masks of colours'
 
 
 class LaunchReportHook(Hook):
@@ -43,16 +42,15 @@ class LaunchReportHook(Hook):
             )
         processes, loader = get_world_size(), runner.train_dataloader
         # mmdet's samplers make batches, and the loader then knows no size.
-        size = loader.batch_size or getattr(loader.batch_sampler, 'batch_size', None)
-        if size is None:  # batches of changing size
+        size = loader.batch_size or getattr(loader.batch_sampler, 'batch_size', 0)
+        if not size:  # batches of changing size
             return
-        counts = accumulative_counts(runner.optim_wrapper)
+        counts = accumulative_counts(runner)
         batch = processes * size * counts
-        device = next(runner.model.parameters()).device
-        steps = f' x {counts} iterations' if counts > 1 else ''
+        device = next(runner.model.parameters()).device.type
         runner.logger.info(
-            f'Batch of {batch}: {size} images{steps} per process; processes: '
-            f'{processes} ({device.type})'
+            f'Batch of {batch}: {size} images x {counts} iterations x {processes} '
+            f'processes ({device})'
         )
         settings = runner.cfg.get('auto_scale_lr') or {}
         base = settings.get('base_batch_size')
@@ -96,29 +94,16 @@ class LabelCheckHook(Hook):
                     break  # mmdet derives the labels from the names, checked above
                 elif 'gt_sem_seg' in sample:
                     labels, ignored = sample.gt_sem_seg.data.unique(), [ignored_label]
-                    path = sample.get('seg_map_path', 'a sample')
-                    _check_labels(labels, path, len(classes), ignored)
                 elif 'gt_label' in sample:
-                    path = sample.get('img_path', 'a sample')
-                    _check_labels(sample.gt_label, path, len(classes))
+                    labels, ignored = sample.gt_label, []
                 else:
                     return
+                wrong = {*labels.tolist()} - {*range(len(classes)), *ignored}
+                path = sample.get('seg_map_path') or sample.get('img_path', 'a sample')
+                most = ' and '.join([f'0 to {len(classes) - 1}', *map(str, ignored)])
+                expected = f'labels {most} in {path}; {COLORS}'
+                check(not wrong, LABELS, sorted(wrong), expected)
         check_heads(model, dataset.metainfo)
-
-
-def _check_labels(
-    labels: Tensor, of: str, num_classes: int, ignored: Sequence[int] = ()
-) -> None:
-    wrong = sorted({*labels.tolist()} - {*range(num_classes), *ignored})
-    allowed = ' and '.join([f'0 to {num_classes - 1}', *map(str, ignored)])
-    keys = 'train_dataloader.dataset, metainfo.classes, reduce_zero_label'
-    hint = ''
-    if wrong and Path(of).is_file():
-        with Image.open(of) as image:
-            if image.mode in ('RGB', 'RGBA'):
-                hint = f', whose pixels are colours ({image.mode}), not labels: '
-                hint += 'tools/dataset_converters/color_masks.py converts them'
-    check(not wrong, keys, wrong, f'labels {allowed} in {of}{hint}')
 
 
 def check_heads(model: nn.Module, metainfo: Mapping, split: str = 'training') -> None:
@@ -128,8 +113,6 @@ def check_heads(model: nn.Module, metainfo: Mapping, split: str = 'training') ->
     allowed = {len(classes), len(metainfo.get('thing_classes') or classes)}
     numbers = ' or '.join(map(str, sorted(allowed, reverse=True)))
     data = f'{numbers}, the number of classes of the {split} set'
-    layers = 'heads with layers of their own, as a stitched backbone returns no logits'
-    stitched = isinstance(getattr(model, 'backbone', None), StitchedBackbone)
     heads, one_class = known('heads'), known('one_class')
     for path, part in model.named_modules():
         # Heads of a cascade and of end anchors have numbers in their paths.
@@ -139,20 +122,6 @@ def check_heads(model: nn.Module, metainfo: Mapping, split: str = 'training') ->
         if name in heads and not kinds & {'PartPerAnchor', *one_class}:
             number = getattr(part, 'num_classes', max(allowed))
             check(number in allowed, f'model.{name}.num_classes', number, data)
-            # Such as mmpretrain's ClsHead, which expects logits from the backbone.
-            empty = stitched and next(part.parameters(), None) is None
-            check(not empty, f'model.{name}.type', type(part).__name__, layers)
-
-
-class WeightCheckHook(Hook):
-    """Raises before a test if weights are not finite, however they were loaded."""
-
-    def before_test(self, runner: Runner) -> None:
-        if key := non_finite(unwrapped(runner.model).state_dict()):
-            raise ValueError(
-                f'the checkpoint holds {key} that is not finite: the training '
-                'diverged, or the file is damaged (argument: checkpoint)'
-            )
 
 
 @HOOKS.register_module()

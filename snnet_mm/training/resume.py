@@ -3,13 +3,13 @@
 import os
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from logging import Logger
 from pathlib import Path
 
 from mmengine.runner import Runner
 
-from snnet_mm.utils import UntrustedCheckpointError, check, read_ahead
+from snnet_mm.utils import check
+from snnet_mm.utils.checkpoints import is_whole_archive
 
 
 def find_resumable(
@@ -19,35 +19,27 @@ def find_resumable(
 
     ``last_checkpoint`` in ``work_dir`` may be torn or stale, as mmengine does not write
     it atomically. ``names`` is a template such as ``'iter_{}.pth'``.
+
+    Raises:
+        ValueError: If ``last_checkpoint`` names one, and none can be read.
     """
     note = Path(work_dir, 'last_checkpoint')
     named = note.read_text().strip() if note.is_file() else ''
-    if named and Path(named).is_dir():  # DeepSpeed's, which has its own reader
-        return named
-    unreadable, says = [], f'names {named}.' if named else 'is missing or empty.'
     pattern = re.compile(re.escape(names).replace(r'\{\}', r'(\d+)'))
     steps = {p: pattern.fullmatch(p.name) for p in Path(folder).glob('*')}
     found = [(p.stat().st_mtime_ns, int(m[1]), str(p)) for p, m in steps.items() if m]
     newest_first = [path for _, _, path in sorted(found, reverse=True)]
-    for path in dict.fromkeys([*filter(None, [named]), *newest_first]):
-        try:
-            with suppress(UntrustedCheckpointError):  # The loader decides on trust.
-                read_ahead(path)
-        except ValueError as error:
-            logger.warning(f'Not resumed from: {error}')
-            unreadable.append(str(error))
-            continue
-        if path == named:
-            logger.info(f'Resuming from {path}, as last_checkpoint says.')
-        else:
-            newest = f'Resuming from {path}, the newest readable checkpoint'
-            logger.warning(f'{newest}: {note} {says}')
-        return path
+    paths = [*dict.fromkeys([named, *newest_first] if named else newest_first)]
+    for path in paths:
+        if is_whole_archive(path):
+            logger.info(f'Resuming from {path}.')
+            return path
+        logger.warning(f'Not resumed from {path}: it is missing or damaged.')
     if named:
         raise ValueError(
-            f'{note} names {named}, but no checkpoint can be read: '
-            f'{"; ".join(unreadable)}. Put a readable one there, name one (config key: '
-            'load_from), or delete last_checkpoint to start from scratch'
+            f'{note} names {named}, but none of {", ".join(paths)} can be read. Put a '
+            'readable one there, name one (config key: load_from), or delete '
+            'last_checkpoint to start from scratch'
         )
     logger.warning(
         f'There is no readable checkpoint in {folder}: starting from scratch.'

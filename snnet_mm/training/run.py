@@ -26,20 +26,19 @@ from snnet_mm.utils import (
     closing_process_group,
     configs,
     dicts_in,
-    explain_builds,
     guard_checkpoints,
     launched_rank,
     prepare_cpu_distributed,
-    quiet_terminal,
     work_dir_lock,
 )
 
-from .checking_hooks import LaunchReportHook, WeightCheckHook
-from .safe_training import check_loop
+from .checking_hooks import LaunchReportHook
 from .trial import try_images
 
 # Files whose messages are shown on the terminal.
 SHOWN = str(Path(__file__).parents[1]), logger_hook.__file__
+# In mm's warnings of every frozen parameter, metric without a prefix, and saving.
+HIDDEN = 'requires_grad=False', 'prefix is not set', 'will be deprecated in future'
 INSTEAD = (
     'a network, which tools/make_elastic.py makes elastic once it is trained, or a '
     'chain alone, as tools/export_stitch.py --format mm writes it'
@@ -61,7 +60,7 @@ def train(
     verbose: bool = False,
     trust: bool = False,
 ) -> Runner:
-    """Train the model of a config.
+    """Train the model of a config with the options of ``tools/train.py``.
 
     The work directory is locked against other trainings.
 
@@ -73,11 +72,9 @@ def train(
         epochs: See :func:`~snnet_mm.utils.configs.set_length`.
         resume: See :func:`~snnet_mm.utils.configs.set_resume`.
         amp: Whether to train in mixed precision; on a CPU in bfloat16.
-        scale_lr: Whether to scale the learning rate to the batch, by
-            ``auto_scale_lr.base_batch_size``.
+        scale_lr: Whether to scale the learning rate to the batch.
         launcher: Launcher of the processes, as in mmengine.
-        plain_hooks: Whether to leave the hooks of the config as they are; see
-            :func:`~snnet_mm.utils.configs.make_safe`.
+        plain_hooks: Whether to do without :func:`~snnet_mm.utils.configs.make_safe`.
         verbose: Whether the terminal shows mmengine's whole log.
         trust: See :func:`~snnet_mm.utils.checkpoint_guard.guard_checkpoints`.
 
@@ -88,16 +85,12 @@ def train(
         ValueError: If a setting is invalid, or another training uses the folder.
     """
     cfg = configs.runner_config(config, work_dir, cfg_options)
-    check_loop(cfg.get('train_cfg'))
     configs.set_length(cfg, iters, epochs)
     cfg.launcher, first = launcher, launched_rank(launcher) == 0
     configs.train_in_half_precision(cfg, amp)
     configs.set_resume(cfg, resume, cfg_options)
     if scale_lr:
-        base = (cfg.get('auto_scale_lr') or {}).get('base_batch_size')
-        key = 'auto_scale_lr.base_batch_size'
-        check(base, key, base, 'the batch size of the config, for --auto-scale-lr')
-        cfg.auto_scale_lr = dict(base_batch_size=base, enable=True)
+        cfg.auto_scale_lr = dict(cfg.get('auto_scale_lr') or {}, enable=True)
     if not plain_hooks and (parts := configs.make_safe(cfg)) and first:
         print(f'Safe training (--plain-hooks leaves it out): {", ".join(parts)}.')
     with _runner(cfg, 'train', verbose, trust) as runner:
@@ -119,7 +112,7 @@ def test(
     trust: bool = False,
     **settings: Any,
 ) -> Runner:
-    """Test stitches of a model, or a model without stitches.
+    """Test stitches of a model, or a model without stitches, as ``tools/test.py`` does.
 
     A few images pass through the test first: what would fail late fails at once.
 
@@ -152,7 +145,6 @@ def test(
     if tta:
         configs.set_augmentation(cfg)
     with _runner(cfg, 'test', verbose, trust) as runner:
-        runner.register_hook(WeightCheckHook())
         try_images(runner)
         if configs.tests_stitches(cfg):
             runner.test()
@@ -189,7 +181,7 @@ def _runner(cfg: Config, mode: str, verbose: bool, trust: bool) -> Iterator[Runn
     alone = mode == 'train' and launched_rank(cfg.launcher) == 0
     lock = work_dir_lock(cfg.work_dir) if alone else nullcontext()
     _keep_config(cfg, mode)
-    with lock, guard_checkpoints(trust), closing_process_group(), explain_builds():
+    with lock, guard_checkpoints(trust), closing_process_group():
         kind = cfg.get('runner_type')
         if kind or verbose:
             runner = RUNNERS.get(kind or 'Runner').from_cfg(cfg)
@@ -215,8 +207,7 @@ def _check_model(model: Mapping) -> None:
 class _ShortLogRunner(Runner):
     """Shows warnings, progress and this package's messages on the terminal.
 
-    The log file is complete. Only there, mm warns of every frozen parameter that an
-    optimizer skips, and of every metric without a prefix.
+    The log file is complete.
     """
 
     def build_logger(self, *args, **kwargs) -> MMLogger:
@@ -226,17 +217,11 @@ class _ShortLogRunner(Runner):
                 handler.addFilter(_is_shown)
         return logger
 
-    def build_optim_wrapper(self, *args):
-        with quiet_terminal(self.logger, logging.ERROR):
-            return super().build_optim_wrapper(*args)
-
-    def build_evaluator(self, *args):
-        with quiet_terminal(self.logger, logging.ERROR):
-            return super().build_evaluator(*args)
-
 
 def _is_shown(record: logging.LogRecord) -> bool:
-    return record.levelno >= logging.WARNING or record.pathname.startswith(SHOWN)
+    if record.levelno < logging.WARNING:
+        return record.pathname.startswith(SHOWN)
+    return not any(words in record.getMessage() for words in HIDDEN)
 
 
 def _keep_config(cfg: Config, mode: str) -> None:

@@ -107,10 +107,7 @@ class ResourceConstrainedSampler(StitchSampler):
         check(low < high, 'sampler.type', type(self).__name__, wanted)
         step = default_step(flops) if step is None else step
         self.groups = group_by_cost(flops, step)
-        allowed = (
-            f'a step well below {high - low:g}, as FLOPs range from {low:g} to '
-            f'{high:g} and one cost group would hold all stitches'
-        )
+        allowed = f'a step that makes groups of FLOPs from {low:g} to {high:g}'
         check(len(self.groups) > 1, 'sampler.step', step, allowed)
         words = f'Stitches are drawn from {len(self.groups)} cost groups '
         print_log(f'{words}(step: {step / 1e9:.4g} GFLOPs)', 'current')

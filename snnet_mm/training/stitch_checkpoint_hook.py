@@ -13,10 +13,9 @@ If an upgrade changes these, tests/test_training/test_stitch_checkpoint_hook.py 
 """
 
 import copy
-import logging
 import os.path as osp
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 
 from mmengine.dist import broadcast_object_list, is_main_process
 from mmengine.fileio import LocalBackend, get_file_backend, register_backend
@@ -25,7 +24,7 @@ from mmengine.registry import HOOKS
 from mmengine.runner import BaseLoop, Runner
 
 from snnet_mm.models import unwrapped
-from snnet_mm.utils import atomic_path, check, quiet_terminal, remove_leftovers
+from snnet_mm.utils import atomic_path, remove_leftovers
 from snnet_mm.utils.checkpoints import check_weights_fit, non_finite
 
 from .resume import check_resumable, diverged, find_resumable
@@ -71,22 +70,20 @@ class StitchCheckpointHook(CheckpointHook):
             try:
                 found[0] = find_resumable(runner.work_dir, folder, names, runner.logger)
             except ValueError as error:
-                found[1] = str(error)
+                found[1] = error
         broadcast_object_list(found)  # so that all ranks raise, and none hangs
         runner._load_from, error = found
         if error:
-            raise ValueError(error)
+            raise error
         runner._resume = runner._load_from is not None
 
     def before_train(self, runner: Runner) -> None:
         local = _is_local(self.out_dir or runner.work_dir)
         if local and self.backend_args is None and self.file_client_args is None:
             self.backend_args = dict(backend='snnet_atomic')
-        with _quiet(runner):
-            super().before_train(runner)
+        super().before_train(runner)
         if local and is_main_process():
-            names = self.filename_tmpl.format('*'), 'best_*.pth'
-            remove_leftovers(self.out_dir, *names)
+            remove_leftovers(self.out_dir, self.filename_tmpl.format('*'), 'best_*.pth')
 
     def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
         name, resumed = runner._load_from or 'given', runner._resume
@@ -103,16 +100,13 @@ class StitchCheckpointHook(CheckpointHook):
     def _save_checkpoint_with_step(self, runner: Runner, step: int, meta: dict) -> None:
         unit = 'epoch' if self.by_epoch else 'iteration'
         _check_finite(runner, f'after {unit} {step}')
-        with self._removing_last(), _quiet(runner):
+        with self._removing_last():
             super()._save_checkpoint_with_step(runner, step, meta)
 
     def _save_best_checkpoint(self, runner: Runner, metrics: dict) -> None:
         if self.save_best:  # else skip: Runner.val sets no file_backend
-            for name in {*self.key_indicators} - {'auto'}:
-                key = 'default_hooks.checkpoint.save_best'
-                check(name in metrics, key, name, list(metrics))
             _check_finite(runner, f'after iteration {runner.iter}')
-            with self._removing_last(), _quiet(runner):
+            with self._removing_last():
                 super()._save_best_checkpoint(runner, metrics)
 
     @contextmanager
@@ -131,11 +125,6 @@ class StitchCheckpointHook(CheckpointHook):
         for path in dict.fromkeys(removals):
             if path not in kept:
                 backend.remove(path)
-
-
-def _quiet(runner: Runner) -> AbstractContextManager:
-    """Keep mmengine's warnings of its own deprecated file client off the terminal."""
-    return quiet_terminal(runner.logger, logging.ERROR)
 
 
 def _check_finite(runner: Runner, when: str) -> None:

@@ -1,13 +1,10 @@
 """Hooks that initialise stitching layers, and sample and count stitches."""
 
-import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from mmengine.dist import get_world_size
 from mmengine.hooks import EMAHook, Hook
-from mmengine.optim import OptimWrapper, OptimWrapperDict
 from mmengine.registry import HOOKS, TASK_UTILS
 from mmengine.runner import Runner
 from torch import Tensor, nn
@@ -53,8 +50,8 @@ class StitchInitHook(Hook):
         self, num_images: int = 100, ridge: float = 1e-8, method: str = 'least-squares'
     ) -> None:
         check(method in METHODS, 'StitchInitHook.method', method, METHODS)
-        key = 'StitchInitHook.num_images'
-        check(is_whole(num_images, 1), key, num_images, '1 or more')
+        right = is_whole(num_images, 1)
+        check(right, 'StitchInitHook.num_images', num_images, '1 or more')
         self.num_images, self.ridge, self.method = num_images, ridge, method
 
     def before_train(self, runner: Runner) -> None:
@@ -87,17 +84,8 @@ class StitchInitHook(Hook):
 
     def _image_batches(self, runner: Runner) -> Iterator[Tensor]:
         preprocess = unwrapped(runner.model).data_preprocessor
-        loader, ranks = runner.train_dataloader, get_world_size()
-        total, number = len(loader.dataset), self.num_images
-        if number > total:
-            runner.logger.warning(
-                f'num_images={number} of StitchInitHook is more than the {total} '
-                'training images: all of them are used.'
-            )
-        allowed = f'{ranks} or more of {total} training images, one per process'
-        enough = min(number, total) >= ranks
-        check(enough, 'StitchInitHook.num_images', number, allowed)
-        for batch in random_batches(loader, runner.seed, number):
+        loader = runner.train_dataloader
+        for batch in random_batches(loader, runner.seed, self.num_images):
             images = preprocess(batch, training=True)['inputs']
             # If an image has several views, fit to the first.
             yield images if isinstance(images, Tensor) else images[0]
@@ -132,9 +120,6 @@ class StitchSamplingHook(Hook):
         input_size: Sequence[int] | None = None,
         sizes: Sequence[Sequence[int]] = (),
     ) -> None:
-        typed = isinstance(sampler, dict) and 'type' in sampler
-        wanted = 'a dict with a type, such as ResourceConstrainedSampler'
-        check(typed, 'StitchSamplingHook.sampler', sampler, wanted)
         self._sampler_cfg, self._input_size = sampler, input_size
         self._sizes = sizes
         self.stitches: dict[str, Stitch] = {}
@@ -162,7 +147,7 @@ class StitchSamplingHook(Hook):
         self._costs_at = {size: cost_table(runner.model, size) for size in sizes}
 
     def before_train_iter(self, runner: Runner, **_) -> None:
-        step = runner.iter // accumulative_counts(runner.optim_wrapper)
+        step = runner.iter // accumulative_counts(runner)
         ids = self.sampler.sample(step)
         self.stitches, size = set_stitches(runner.model, ids), None
         if self._sizes:
@@ -192,19 +177,19 @@ class StitchSamplingHook(Hook):
 
 def random_anchors(model: nn.Module) -> list[str]:
     """Return the names of the anchors that no ``init_cfg`` gives pretrained weights."""
-
-    def is_pretrained(module: nn.Module) -> bool:
-        init = getattr(module, 'init_cfg', None) or ()
-        parts = [init] if isinstance(init, Mapping) else init
-        own = getattr(module, 'pretrained', None)  # of language models
-        return bool(own) or any(part.get('type') == 'Pretrained' for part in parts)
-
     backbone = find_stitched_backbone(model)
-    around = filter(is_pretrained, model.modules())
+    around = filter(_is_pretrained, model.modules())
     if any(backbone is part for module in around for part in module.modules()):
         return []  # a checkpoint of the backbone or the whole model
     pairs = zip(backbone.space.anchor_names, backbone.anchors, strict=True)
-    return [name for name, a in pairs if not any(map(is_pretrained, a.modules()))]
+    return [name for name, a in pairs if not any(map(_is_pretrained, a.modules()))]
+
+
+def _is_pretrained(module: nn.Module) -> bool:
+    init = getattr(module, 'init_cfg', None) or ()
+    parts = [init] if isinstance(init, Mapping) else init
+    own = getattr(module, 'pretrained', None)  # of language models
+    return bool(own) or any(part.get('type') == 'Pretrained' for part in parts)
 
 
 def sampling_hook(runner: Runner) -> StitchSamplingHook | None:
@@ -213,11 +198,9 @@ def sampling_hook(runner: Runner) -> StitchSamplingHook | None:
     return next(hooks, None)
 
 
-def accumulative_counts(optim_wrapper: OptimWrapper | OptimWrapperDict) -> int:
-    """Return the number of iterations between steps that all optimizers share."""
-    if isinstance(optim_wrapper, OptimWrapperDict):
-        return math.lcm(*map(accumulative_counts, optim_wrapper.values()))
-    return getattr(optim_wrapper, '_accumulative_counts', 1)  # DeepSpeed's has none
+def accumulative_counts(runner: Runner) -> int:
+    """Return the number of iterations between steps of the optimizer."""
+    return getattr(runner.optim_wrapper, '_accumulative_counts', 1)
 
 
 HISTOGRAM = 'stitch_histogram'
@@ -236,8 +219,7 @@ class StitchReportHook(Hook):
     def before_train(self, runner: Runner) -> None:
         self._sampling = sampling_hook(runner)
         wanted = 'a StitchSamplingHook, for a StitchReportHook to report on'
-        there = self._sampling is not None
-        check(there, 'default_hooks.stitch_sampling', None, wanted)
+        check(self._sampling, 'default_hooks.stitch_sampling', None, wanted)
         self._histogram = dict(runner.message_hub.runtime_info.get(HISTOGRAM, {}))
 
     def after_train_iter(self, runner: Runner, **_) -> None:

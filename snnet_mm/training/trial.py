@@ -23,7 +23,7 @@ from snnet_mm.datasets.kept import innermost
 from snnet_mm.evaluation.metric_buffers import MetricBuffers
 from snnet_mm.models import unwrapped
 from snnet_mm.tasks import check_saved
-from snnet_mm.utils import check, explain_builds, isolated_rng, quiet_terminal
+from snnet_mm.utils import check, isolated_rng, quiet_terminal
 
 from .checking_hooks import check_heads
 
@@ -55,7 +55,7 @@ def try_test(cfg: Config, model: nn.Module) -> None:
     visualizer.update(name=f'trial_{time.time_ns()}', vis_backends=None)
     scope = cfg.get('default_scope') or 'mmengine'
     with isolated_rng(0), DefaultScope.overwrite_default_scope(scope):
-        with _naming('the setup of the test', f'{LOADER}, {METRICS}'), explain_builds():
+        with _naming('the setup of the test', f'{LOADER}, {METRICS}'):
             VISUALIZERS.build(visualizer)  # which hooks ask for
             for hook in hooks:
                 if isinstance(hook, Mapping):
@@ -94,10 +94,7 @@ def try_images(runner: Runner) -> None:
     model = unwrapped(runner.model)
     # Retrievers prepare a gallery first; FlexibleRunners build their model later.
     if isinstance(model, nn.Module) and not hasattr(model, 'prototype'):
-        with (
-            _naming('the setup of the test', f'{LOADER}, {METRICS}, test_cfg'),
-            explain_builds(),
-        ):
+        with _naming('the setup of the test', f'{LOADER}, {METRICS}, test_cfg'):
             loop = runner.test_loop
         with isolated_rng(runner.seed):
             _try_images(model, loop.dataloader, loop.evaluator, loop.fp16)

@@ -28,7 +28,7 @@ from .work_dir_lock import folder_lock, work_dir_lock
 
 # Modules that import torch or mmengine, and the names that they export.
 _LATE = dict(
-    checkpoint_guard=('guard_checkpoints', 'read_ahead'),
+    checkpoint_guard=('guard_checkpoints',),
     checkpoints=('UntrustedCheckpointError', 'load_fitting', 'load_weights_only'),
     configs=(
         'dicts_in', 'load_config', 'make_safe', 'merge_options', 'model_config',
@@ -36,7 +36,6 @@ _LATE = dict(
     ),
     distributed=('closing_process_group', 'launched_rank', 'prepare_cpu_distributed'),
     random=('isolated_rng', 'seed_everything', 'shared_seed'),
-    build_errors=('explain_builds',),
 )  # fmt: skip
 
 

@@ -30,8 +30,6 @@ TO_TRUST = f'nothing of it was run. If you trust where it comes from, pass {TRUS
 # torch raises an error if both are set.
 SWITCH = 'TORCH_FORCE_WEIGHTS_ONLY_LOAD'
 OPPOSITE = 'TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD'
-# Checkpoints read ahead, by file name: one dict per active guard.
-_ahead: list[dict[str, dict[str, Any]]] = []
 
 
 @contextmanager
@@ -58,28 +56,16 @@ def guard_checkpoints(trust: bool = False) -> Iterator[None]:
         finally:
             trusting.reset(token)
         return
-    switches = {name: os.environ.pop(name, None) for name in (SWITCH, OPPOSITE)}
+    before = {name: os.environ.pop(name, None) for name in (SWITCH, OPPOSITE)}
     os.environ[SWITCH] = '1'
     _register(_guarded(load_weights_only), _guarded(load_url))
-    _ahead.append({})
     try:
         yield
     finally:
-        _ahead.pop()
         del os.environ[SWITCH]
-        os.environ.update({k: v for k, v in switches.items() if v is not None})
-        if not _ahead:  # no outer guard
+        os.environ.update({k: v for k, v in before.items() if v is not None})
+        if before[SWITCH] is None:  # else an outer guard goes on
             _register(load_from_local, load_from_http)
-
-
-def read_ahead(path: str) -> None:
-    """Read a checkpoint that mmengine is about to load, and cache it for that load.
-
-    Outside :func:`guard_checkpoints`, nothing is cached.
-    """
-    loaded = load_weights_only(path)
-    if _ahead:
-        _ahead[-1][path] = loaded
 
 
 def _register(local: Callable, http: Callable) -> None:
@@ -92,8 +78,7 @@ def _guarded(load: Callable[[str], dict[str, Any]]) -> Callable:
 
     def load_from_guarded(filename: str, map_location: Any = None) -> dict[str, Any]:
         try:
-            ahead = _ahead[-1].pop(filename, None) if _ahead else None
-            checkpoint = load(filename) if ahead is None else ahead
+            checkpoint = load(filename)
         except UntrustedCheckpointError as error:
             raise UntrustedCheckpointError(f'{error}; {TO_TRUST} ({KEYS})') from None
         except ValueError as error:

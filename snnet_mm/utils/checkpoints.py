@@ -26,11 +26,6 @@ _PLAIN = ('?', 'i1', 'i2', 'i4', 'i8', 'u1', 'u2', 'u4', 'u8', 'f2', 'f4', 'f8',
 _STATISTICS = ('current', 'max', 'mean', 'min')
 # Whether checkpoints are unpickled, as guard_checkpoints(trust=True) does.
 trusting = ContextVar('trusting', default=False)
-# torch's messages about objects that it does not trust, unlike those about damage.
-_REFUSAL = re.compile(
-    r'.*(?:Unsupported global|unsupported GLOBAL|unrecognized function|not trusted|'
-    r'Can only (?:create|build|append|extend|set)).*'
-)
 KEYS = 'config key: load_from; of tools/test.py: the argument checkpoint'
 # Name patterns of weights that change the outputs of others, each with the setting that
 # adds their parameters to a model. Other subpackages register theirs.
@@ -65,6 +60,7 @@ def load_weights_only(path: str | os.PathLike, joined: bool = True) -> dict[str,
 
     Raises:
         UntrustedCheckpointError: If the file contains anything else.
+        ValueError: If there is no such file, or it is damaged.
     """
     path = Path(path).expanduser()
     if not path.is_file():
@@ -73,11 +69,9 @@ def load_weights_only(path: str | os.PathLike, joined: bool = True) -> dict[str,
     try:
         if path.suffix == '.safetensors':
             return dict(state_dict=load_file(path))
-        if zipfile.is_zipfile(path):  # torch does not verify checksums
-            with zipfile.ZipFile(path) as archive:
-                if damaged := archive.testzip():
-                    raise zipfile.BadZipFile(f'bad check sum of {damaged}')
-        with torch.serialization.safe_globals(plain_globals()):
+        if zipfile.is_zipfile(path) and not is_whole_archive(path):
+            raise zipfile.BadZipFile('a bad check sum')
+        with torch.serialization.safe_globals(_plain_globals()):
             safe = not trusting.get()
             loaded = torch.load(path, map_location='cpu', weights_only=safe)
     except Exception as error:
@@ -98,18 +92,27 @@ def weights_of(loaded: Mapping) -> dict[str, Any]:
     return {str(k).removeprefix('module.'): v for k, v in loaded.items()}
 
 
+def is_whole_archive(path: str | os.PathLike) -> bool:
+    """Return whether a file is a zip archive, as torch writes, with right checksums.
+
+    torch itself does not verify them.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.testzip() is None
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
 def _explained(path: Path, error: Exception) -> ValueError:
     """Convert a loading error, whose type varies with the damage, to a ValueError."""
-    refusal = _REFUSAL.search(str(error))
-    with path.open('rb') as file:
-        bare = file.read(1) == pickle.PROTO
-    if isinstance(error, pickle.UnpicklingError) and (refusal or bare):
-        reason = refusal[0] if refusal else 'it is a bare pickle'
+    first = error.__context__ or error  # torch wraps those of its unpickler
+    reason = f'{type(first).__name__} {first}'.splitlines()[0].partition('. ')[0]
+    if isinstance(error, pickle.UnpicklingError):
         return UntrustedCheckpointError(
-            f'checkpoint {path} holds objects that could run code: '
-            + reason.strip().partition(' Please use')[0]
+            f'checkpoint {path} holds objects that could run code, or is damaged: '
+            f'{reason}'
         )
-    reason = f'{type(error).__name__} {error}'.splitlines()[0].partition('. ')[0]
     return ValueError(
         f'checkpoint {path} is truncated, damaged or no checkpoint at all '
         f'({path.stat().st_size} bytes): {reason}'
@@ -140,11 +143,10 @@ def load_url(url: str) -> dict[str, Any]:
         raise type(error)(f'{error} (downloaded from {url}, now deleted)') from error
 
 
-def plain_globals() -> list:
+def _plain_globals() -> list:
     """Return the globals that pickles of numpy 1 and 2, mmengine and DeiT refer to."""
-    multiarray = np._core.multiarray
     functions = [
-        (getattr(multiarray, name), f'numpy.{package}.multiarray.{name}')
+        (getattr(np._core.multiarray, name), f'numpy.{package}.multiarray.{name}')
         for name in ('_reconstruct', 'scalar')
         for package in ('core', '_core')
     ]
@@ -205,17 +207,13 @@ def check_weights_fit(
         except ValueError as error:
             fail(f'does not fit: {error}')
         if not says:
-            words = 'does not say which stitching space it is of; older ones do not'
-            words += ': its ids are taken for those of the model.'
-            print_log(f'checkpoint {name} {words}', 'current')
+            print_log(f'checkpoint {name} does not name its stitching space', 'current')
     shapes, wanted = _shapes(weights), _shapes(model.state_dict())
     known = [key for key in shapes if key in wanted]
     if not known:
-        has = f'such as {list(weights)[:3]}, is one of {list(wanted)[:3]}, ...'
-        fail(f'is of another model: none of its keys, {has}')
+        fail(f'is of another model: it holds {list(weights)[:3]}, ...')
     if key := non_finite({key: weights[key] for key in known}):
-        why = 'the training diverged, or the file is damaged'
-        fail(f'holds {key} that is not finite: {why}')
+        fail(f'holds {key} that is not finite: the training diverged')
     if not strict:
         return
     for key in known:
@@ -225,15 +223,13 @@ def check_weights_fit(
     for pattern, setting in ADDED.items():
         added = [k for k in shapes if re.search(pattern, k)]
         if added and not any(re.search(pattern, k) for k in wanted):
-            why = 'that the model lacks; without them its outputs differ from those'
-            keys = f'config key: {setting}; {KEYS}'
-            fail(f'holds {added[0]} and others {why} in training', keys)
+            what = f'holds {added[0]} and others that the model lacks'
+            fail(what, f'config key: {setting}; {KEYS}')
     # Without the buffer, stitching layers would be fitted again.
     needed = [k for k in wanted if k.endswith('stitching_initialized')]
     needed += [k for k, _ in model.named_parameters()]
     if missing := [k for k in needed if k not in shapes]:
-        what = f'lacks {len(missing)} parameters of the model, such as'
-        fail(f'{what} {missing[:3]}')
+        fail(f'lacks {len(missing)} parameters of the model, such as {missing[:3]}')
 
 
 def non_finite(weights: Mapping[str, Tensor]) -> str | None:

@@ -82,8 +82,9 @@ def run_command(main: Callable[[], None]) -> None:
         main()
     except Exception as error:
         text = str(error).strip()
-        # mm's classes raise a TypeError for unknown settings; ours a ValueError.
-        expected = isinstance(error, USERS_ERRORS) or 'unexpected keyword' in text
+        # Errors of mm about settings and types that do not exist.
+        unknown = 'unexpected keyword' in text or 'registry. Please check' in text
+        expected = isinstance(error, USERS_ERRORS) or unknown
         if TRACEBACK in sys.argv or not expected:
             raise
         missing = (getattr(error, 'name', None) or '').partition('.')[0]

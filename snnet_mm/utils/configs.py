@@ -12,9 +12,8 @@ from mmengine.device import get_device
 from mmengine.utils import get_installed_path
 from torch import Tensor
 
-from snnet_mm.runtime.checks import check, is_number, is_whole, refusal
+from snnet_mm.runtime.checks import check, is_whole, refusal
 
-from .logging import quiet_imports
 from .registered_names import name_types
 
 PACKAGE = 'snnet_mm'
@@ -23,6 +22,11 @@ SEEDED = (
     'DefaultSampler', 'InfiniteSampler', 'ClassAwareSampler', 'MultiDataSampler',
     'RepeatAugSampler',
 )  # fmt: skip
+SAFE_HOOKS = dict(
+    exact_resume='ExactResumeHook',
+    label_check='LabelCheckHook',
+    loss_check='LossCheckHook',
+)
 
 
 def load_config(
@@ -39,8 +43,7 @@ def load_config(
     import_module('.torchvision_ops', __package__).install()  # slow to import
     path = _path_of(str(name))
     try:
-        with quiet_imports():
-            cfg = name_types(Config.fromfile(path))
+        cfg = name_types(Config.fromfile(path))
     except ImportError:
         raise  # from custom_imports; its message names the missing module
     except Exception as error:
@@ -52,18 +55,6 @@ def load_config(
     import_module(f'{PACKAGE}.tasks').import_parts_for(cfg)
     for part in dicts_in(cfg._cfg_dict):
         part.update(drawable(part))
-    for part in dicts_in(cfg.get('model')):
-        inner = part.get('backbone')
-        if part.get('pretrained') and isinstance(inner, Mapping):
-            own = inner.get('pretrained') or 'anchors' in inner
-            twice = 'None, as mmseg would pass it on to the backbone, which names its '
-            twice += 'own weights (init_cfg of each anchor, or backbone.pretrained)'
-            check(not own, 'model.pretrained', part.pretrained, twice)
-        nested = part.get('backbone_cfg')
-        if isinstance(nested, Mapping) and 'anchors' in nested:
-            allowed = f'a plain network, as {part.get("type")} builds its own '
-            allowed += 'one around it; a stitched backbone belongs at model.backbone'
-            raise refusal('backbone.backbone_cfg.type', nested.get('type'), allowed)
     return cfg
 
 
@@ -233,7 +224,7 @@ def _scale(cfg: Config, old: int, new: int) -> None:
     schedules = cfg.get('param_scheduler') or []
     for part in dicts_in(schedules):
         begin = part.get('begin', 0)
-        if is_number(part.get('T_max')):
+        if part.get('T_max') is not None:
             part['T_max'] = max(1, up(begin + part['T_max']) - up(begin))
         for name in {'begin', 'end', 'step_size'} & part.keys():
             part[name] = up(part[name])
@@ -270,26 +261,19 @@ def make_safe(cfg: Config) -> list[str]:
     training stops. Resuming is exact: samples are seeded by their position in the
     stream, and the run by a fixed seed. Returns what was added.
     """
-    hooks = dict(cfg.get('default_hooks') or {})
-    parts = *hooks.values(), *(cfg.get('custom_hooks') or [])
-    present = {*map(step_name, parts)}
-    done = []
+    hooks, done = dict(cfg.get('default_hooks') or {}), []
+    present = {*map(step_name, (*hooks.values(), *(cfg.get('custom_hooks') or [])))}
     # mmengine's default for a missing key; None disables the hook.
     checkpoint = hooks.get('checkpoint', dict(type='CheckpointHook', interval=1))
     if checkpoint and step_name(checkpoint) == 'CheckpointHook':
         safe = dict(type='StitchCheckpointHook')
         hooks['checkpoint'] = dict(interval=-1) | dict(checkpoint) | safe
         done.append('StitchCheckpointHook')
-    if 'ExactResumeHook' not in present:
-        hooks['exact_resume'] = dict(type='ExactResumeHook')
-        done += ['ExactResumeHook', *_seed(cfg)]
     grounded = 'language_model' in cfg.model  # its heads score words, not classes
-    if not grounded and 'LabelCheckHook' not in present:
-        hooks['label_check'] = dict(type='LabelCheckHook')
-        done.append('LabelCheckHook')
-    if 'LossCheckHook' not in present:
-        hooks['loss_check'] = dict(type='LossCheckHook')
-        done.append('LossCheckHook')
+    for key, kind in SAFE_HOOKS.items():
+        if kind not in present and not (grounded and key == 'label_check'):
+            hooks[key] = dict(type=kind)
+            done += [kind, *(_seed(cfg) if key == 'exact_resume' else ())]
     cfg.default_hooks = hooks
     return done
 
@@ -315,18 +299,17 @@ def train_in_half_precision(cfg: Config, asked: bool = True) -> None:
     Unless ``asked`` by ``--amp``, only an ``AmpOptimWrapper`` on a CPU is replaced.
     """
     wrapper, on_cpu = cfg.get('optim_wrapper') or {}, get_device() == 'cpu'
-    kind = step_name(wrapper)
-    if not asked and not (on_cpu and kind == 'AmpOptimWrapper'):
+    if not asked and not (on_cpu and step_name(wrapper) == 'AmpOptimWrapper'):
         return
     if not on_cpu:
         wrapper.type = 'AmpOptimWrapper'
         wrapper.setdefault('loss_scale', 'dynamic')
         return
-    key, value = ('--amp', True) if asked else ('optim_wrapper.type', kind)
-    no_detector = "another precision for mmdet on a CPU, as mmcv's NMS has no bfloat16"
-    check(cfg.get('default_scope') != 'mmdet', key, value, no_detector)
+    scope = cfg.get('default_scope')
+    other = "another one than mmdet for bfloat16 on a CPU, as mmcv's NMS has none"
+    check(scope != 'mmdet', 'default_scope', scope, other)
     if not asked:
-        print(f'{kind} needs an accelerator: training in bfloat16 on the CPU.')
+        print('AmpOptimWrapper needs an accelerator: training in bfloat16 on the CPU.')
     wrapper.type = 'BF16OptimWrapper'
     for key in ('loss_scale', 'dtype', 'use_fsdp'):  # arguments of AmpOptimWrapper
         wrapper.pop(key, None)

@@ -2,7 +2,6 @@
 
 import gc
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,13 +11,10 @@ import torch.distributed as dist
 from mmengine.config import Config
 from mmengine.device import get_device
 from mmengine.dist import barrier
-from torch import nn
 
-from snnet_mm.runtime.checks import check
+from .configs import dicts_in, step_name
 
-from .configs import dicts_in
-
-SYNC_BN = 'SyncBN', 'MMSyncBN', nn.SyncBatchNorm
+SYNC_BN = 'SyncBN', 'MMSyncBN', 'SyncBatchNorm'
 # Environment variables of each launcher for the rank, world size and local rank.
 LAUNCHERS = dict(
     pytorch=('RANK', 'WORLD_SIZE', 'LOCAL_RANK'),
@@ -33,21 +29,12 @@ def prepare_cpu_distributed(cfg: Config) -> None:
     mmengine's launchers and its DDP wrapper require GPUs. Without GPUs, gloo connects
     the processes, SyncBN becomes BN, and ranks average their buffers before every
     validation. With GPUs, or without a launcher, this is a no-op.
-
-    Raises:
-        ValueError: If there are GPUs that torch cannot use, and none were hidden.
     """
     if cfg.get('launcher', 'none') == 'none' or get_device() != 'cpu':
         return
-    # A driver that is too old for torch would make processes train on CPUs.
-    hidden = os.environ.get('CUDA_VISIBLE_DEVICES') == ''
-    unused = shutil.which('nvidia-smi') is not None and not hidden
-    wanted = 'cuda: torch finds no GPU, but nvidia-smi is here, so the driver may be '
-    wanted += 'too old for this torch; --device cpu runs on CPUs'
-    check(not unused, 'device', 'cpu', wanted)
     cfg.merge_from_dict({'env_cfg.dist_cfg.backend': 'gloo'})
     for node in dicts_in(cfg._cfg_dict):
-        if node.get('type') in SYNC_BN:
+        if step_name(node) in SYNC_BN:
             node['type'] = 'BN'
     cfg.sync_bn = None
     # Same as mmengine's default wrapper, which this replaces, except for the devices.
@@ -99,11 +86,6 @@ def closing_process_group() -> Iterator[None]:
 def _set_environment(launcher: str) -> None:
     """Set the environment variables that torch reads from those of a launcher."""
     names = LAUNCHERS[launcher]
-    if missing := [name for name in names if name not in os.environ]:
-        raise ValueError(
-            f'launcher={launcher!r}, but {", ".join(missing)} not set: start the tool '
-            'by tools/dist_*.sh (pytorch), tools/slurm_*.sh (slurm) or mpirun (mpi)'
-        )
     for name, source in zip(LAUNCHERS['pytorch'], names, strict=True):
         os.environ[name] = os.environ[source]
     if launcher == 'slurm' and 'MASTER_ADDR' not in os.environ:

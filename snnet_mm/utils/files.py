@@ -1,6 +1,5 @@
 """Atomic file writes, and validation of JSON files passed by a user."""
 
-import errno
 import hashlib
 import json
 import os
@@ -10,10 +9,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-DISK_ERRORS = (
-    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES,
-    errno.EPERM, errno.ENOTDIR, errno.EEXIST, errno.EISDIR,
-)  # fmt: skip
 T = TypeVar('T')
 
 
@@ -27,6 +22,9 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
 
     Missing folders are created, and an error leaves no temporary file. On success, the
     file and its directory entry are synced to disk.
+
+    Raises:
+        UnwritableError: If the operating system reports an error.
     """
     path = Path(path)
     # The suffix stays last, because writers infer the format from it.
@@ -38,13 +36,11 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
         os.replace(temporary, path)
         if hasattr(os, 'O_DIRECTORY'):
             _sync(path.parent, os.O_DIRECTORY)
-    except (OSError, RuntimeError) as error:
-        if reason := _of_the_disk(error):
-            raise UnwritableError(
-                f'{path} cannot be written: {reason} (options: --work-dir, --out; '
-                'config key: work_dir)'
-            ) from error
-        raise
+    except OSError as error:
+        raise UnwritableError(
+            f'{path} cannot be written: {error} (options: --work-dir, --out; config '
+            'key: work_dir)'
+        ) from error
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -61,15 +57,6 @@ def check_writable(folder: str | os.PathLike, options: str) -> Path:
             f'the folder {folder} cannot be written to: {error.strerror} ({options})'
         ) from error
     return folder
-
-
-def _of_the_disk(error: Exception) -> str | None:
-    """Return the reason if an error means that a write failed, else None."""
-    if isinstance(error, OSError):
-        return error.strerror if error.errno in DISK_ERRORS else None
-    # The error of torch.save names neither the file nor the disk.
-    of_torch = any(x in str(error) for x in ('inline_container', 'PytorchStreamWriter'))
-    return 'torch could not write all of it, as on a full disk' if of_torch else None
 
 
 def remove_leftovers(folder: str | os.PathLike, *names: str) -> None:
@@ -98,23 +85,15 @@ def read_json(
     ``parse`` converts the data and may raise on invalid data; ``what`` is the kind of
     file, ``made_by`` the tool that writes such files.
     """
-    writer = f'{made_by} writes a {what}'
     try:
         data = json.loads(Path(path).read_text(encoding='utf-8'))
-        require(isinstance(data, dict), 'what it holds', data, 'an object')
-    except OSError as error:
-        why = f'cannot be read as a {what}: {error.strerror}'
-        raise ValueError(f'{path} {why}; {writer}') from None
-    except (RecursionError, ValueError) as error:
-        raise ValueError(f'{path} is damaged: {error}; {writer}') from None
-    try:
+        require(isinstance(data, dict), 'its content', data, 'an object')
         return parse(data)
     except KeyError as error:
         why = f'{error} is missing'
-    except (AttributeError, TypeError, ValueError) as error:
-        kind = type(error).__name__
-        why = str(error) if kind == 'ValueError' else f'{kind} {error}'
-    raise ValueError(f'{path} is no {what}: {why}; {writer}')
+    except (AttributeError, OSError, RecursionError, TypeError, ValueError) as error:
+        why = str(error)
+    raise ValueError(f'{path} is no {what}: {why}; {made_by} writes a {what}')
 
 
 def require(right: object, name: str, value: object, expected: str) -> None:

@@ -18,16 +18,12 @@ from snnet_mm.runtime.checks import check
 from .distributed import first_process_first
 
 WEIGHTS = Path(__file__).parents[1] / '.mim' / 'configs' / 'weights.yml'
-_GATED = 'gated: accept it on Hugging Face before weights can be fetched'
 
 
 def timm_init_cfg(model: str, pretrained: bool, init_cfg: dict | None) -> dict | None:
     """Return the ``init_cfg`` of a timm network, for which ``pretrained`` may stand."""
-    wanted = (
-        'True or False; mmsegmentation passes model.pretrained on to the backbone, '
-    )
-    wanted += 'unless it is None'
     flag = isinstance(pretrained, bool)
+    wanted = 'True or False; a path belongs in init_cfg'
     check(flag, 'model.pretrained, pretrained', pretrained, wanted)
     if not pretrained:
         return init_cfg
@@ -83,8 +79,7 @@ def _import_timm(name: str) -> ModuleType:
         return importlib.import_module('timm')
     except ImportError as error:
         raise ImportError(
-            f'timm://{name} needs timm, which cannot be imported ({error}); '
-            'install timm or name a file'
+            f'timm://{name} needs timm ({error}): install timm or name a file'
         ) from error
 
 
@@ -92,10 +87,9 @@ def log_timm_licence(model: nn.Module) -> None:
     """Log the licence of a model's weights and the mean and std of their images."""
     cfg = model.pretrained_cfg
     name = '.'.join(filter(None, (cfg.get('architecture'), cfg.get('tag'))))
-    origin = cfg.get('origin_url') or 'its authors'
-    licence = cfg.get('license') or f'unknown to timm; ask {origin}'
+    licence = cfg.get('license') or 'unknown to timm'
     if licence == 'dinov3-license':
-        licence += f' ({_GATED})'
+        licence += ' (gated: accept it on Hugging Face before weights can be fetched)'
     mean, std = ([round(255 * x, 3) for x in cfg[key]] for key in ('mean', 'std'))
     _log_once(
         f'Weights of {name}: licence {licence}; trained on images with mean {mean} and '

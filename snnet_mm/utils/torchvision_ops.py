@@ -10,7 +10,7 @@ use their own PyTorch code. Functions accept CUDA tensors, but are untested on a
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -21,15 +21,6 @@ from torch import Tensor
 from torchvision import ops
 
 EXTENSION = 'mmcv._ext'
-# mmcv's names (y, x) of torchvision's arguments, in both deformable convolutions.
-GEOMETRY = dict(
-    stride=('dH', 'dW'), padding=('padH', 'padW'), dilation=('dilationH', 'dilationW')
-)
-MODULATED_GEOMETRY = dict(
-    stride=('stride_h', 'stride_w'),
-    padding=('pad_h', 'pad_w'),
-    dilation=('dilation_h', 'dilation_w'),
-)
 
 
 def install() -> None:
@@ -91,9 +82,7 @@ def roi_align_forward(
     input: Tensor, rois: Tensor, output: Tensor, *argmax: Tensor, **settings
 ) -> None:
     """Write the averages of maps in regions ``(K, 5)`` to ``output``."""
-    if settings['pool_mode'] == 0:
-        _missing("roi_align with pool_mode='max'")
-    output.copy_(ops.roi_align(input, rois, **_roi_settings(settings)))
+    output.copy_(_roi_align(input, rois, settings))
 
 
 def roi_align_backward(
@@ -105,76 +94,15 @@ def roi_align_backward(
     **settings,
 ) -> None:
     """Write the gradient of the maps, which does not depend on their values."""
-    run = partial(ops.roi_align, boxes=rois, **_roi_settings(settings))
-    _write_gradients(run, [grad_input], grad_output, [grad_input])
+    with torch.enable_grad():
+        maps = grad_input.detach().requires_grad_()
+        pooled = _roi_align(maps, rois, settings)
+        grad_input.copy_(torch.autograd.grad(pooled, maps, grad_output)[0])
 
 
-def _roi_settings(settings: dict) -> dict:
+def _roi_align(maps: Tensor, rois: Tensor, settings: dict) -> Tensor:
+    if settings['pool_mode'] == 0:
+        _missing("roi_align with pool_mode='max'")
     size = settings['aligned_height'], settings['aligned_width']
     names = 'spatial_scale', 'sampling_ratio', 'aligned'
-    return dict(output_size=size) | {name: settings[name] for name in names}
-
-
-def deform_conv_forward(
-    input: Tensor, weight: Tensor, offset: Tensor, output: Tensor, *buffers, **settings
-) -> None:
-    """Write a deformable convolution to ``output``."""
-    output.copy_(ops.deform_conv2d(input, offset, weight, **_geometry(settings)))
-
-
-def deform_conv_backward_input(*tensors: Tensor, **settings) -> None:
-    """Write the gradients of maps and offsets."""
-    input, offset, grad_output, grad_input, grad_offset, weight, _ = tensors
-    run = partial(ops.deform_conv2d, weight=weight, **_geometry(settings))
-    _write_gradients(run, [input, offset], grad_output, [grad_input, grad_offset])
-
-
-def deform_conv_backward_parameters(*tensors: Tensor, **settings) -> None:
-    """Write the gradient of the weight, which does not depend on its values."""
-    input, offset, grad_output, grad_weight, *_ = tensors
-    run = partial(ops.deform_conv2d, input, offset, **_geometry(settings))
-    _write_gradients(run, [grad_weight], grad_output, [grad_weight])
-
-
-def modulated_deform_conv_forward(*tensors: Tensor, **settings) -> None:
-    """Write a modulated deformable convolution to the tensor after the mask."""
-    input, weight, bias, _, offset, mask, output, _ = tensors
-    bias = [bias] * settings['with_bias']
-    output.copy_(_modulated(settings)(input, offset, mask, weight, *bias))
-
-
-def modulated_deform_conv_backward(*tensors: Tensor, **settings) -> None:
-    """Write the gradients of all tensors; a bias, if any, comes last."""
-    input, weight, bias, _, offset, mask, _, *grads, grad_output = tensors
-    grad_input, grad_weight, grad_bias, grad_offset, grad_mask = grads
-    inputs = [input, offset, mask, weight, bias][: 4 + settings['with_bias']]
-    grads = [grad_input, grad_offset, grad_mask, grad_weight, grad_bias][: len(inputs)]
-    _write_gradients(_modulated(settings), inputs, grad_output, grads)
-
-
-def _modulated(settings: dict) -> Callable[..., Tensor]:
-    geometry = _geometry(settings)
-
-    def run(x: Tensor, offset: Tensor, mask: Tensor, *weights: Tensor) -> Tensor:
-        return ops.deform_conv2d(x, offset, *weights, mask=mask, **geometry)
-
-    return run
-
-
-def _geometry(settings: dict) -> dict[str, tuple[int, int]]:
-    names = MODULATED_GEOMETRY if 'stride_h' in settings else GEOMETRY
-    return {key: (settings[y], settings[x]) for key, (y, x) in names.items()}
-
-
-def _write_gradients(
-    run: Callable[..., Tensor],
-    inputs: Sequence[Tensor],
-    grad_output: Tensor,
-    grads: Sequence[Tensor],
-) -> None:
-    """Run a function again and write the gradients of its inputs to ``grads``."""
-    with torch.enable_grad():
-        inputs = [x.detach().requires_grad_() for x in inputs]
-        found = torch.autograd.grad(run(*inputs), inputs, grad_output)
-    for grad, value in zip(grads, found, strict=True):
-        grad.copy_(value)
+    return ops.roi_align(maps, rois, size, **{name: settings[name] for name in names})

@@ -87,7 +87,6 @@ DETECTORS = {
     'rtmdet/rtmdet-ins_tiny_8xb32-300e_coco': THREE,
     'mask_rcnn/mask-rcnn_r50_fpn_1x_coco': STAGES,
     'rpn/rpn_r50_fpn_1x_coco': FIVE,
-    'tood/tood_r50_fpn_1x_coco': FROM_8,
 }
 CLASSIFIERS = {
     'resnet/resnet50_8xb32_in1k': CLS_STAGES,

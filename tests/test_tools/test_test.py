@@ -53,6 +53,10 @@ def test_predictions_are_drawn_in_the_way_of_the_package(scope, test_cfg, loop, 
     assert cfg.test_cfg == test_cfg | loop
     assert cfg.default_hooks.visualization == dict(type='B', **hook)
     assert cfg.visualizer.get('save_dir') == ('s' if scope == 'mmdet' else None)
+    cfg.default_hooks = dict()
+    if not loop:
+        with pytest.raises(ValueError, match='default_hooks.visualization'):
+            set_visualization(cfg, 's')
 
 
 def test_weights_that_are_not_finite_are_not_tested(run_here, narrow, tmp_path):

@@ -20,33 +20,28 @@ def test_a_config_of_amp_computes_in_bfloat16_and_steps_in_float32():
     )
     assert found.dtype == torch.bfloat16
     torch.testing.assert_close(found, rounded)
-    assert model(images).dtype == torch.float32
     wrapper.update_params(found.float().sum())
     gradient = images.bfloat16().float().sum(0).expand(2, 4)
     torch.testing.assert_close(before - model.weight, gradient, rtol=1e-2, atol=1e-2)
     assert model.weight.dtype == torch.float32
 
 
-@pytest.mark.parametrize('kind', ['AmpOptimWrapper', AmpOptimWrapper])
-def test_amp_of_a_config_is_bfloat16_on_a_cpu(kind):
-    """mmengine's wrapper raises an AssertionError there."""
-    cfg = Config(dict(optim_wrapper=dict(type=kind, loss_scale=512.0)))
-    train_in_half_precision(cfg, asked=False)
-    assert cfg.optim_wrapper == dict(type='BF16OptimWrapper')
-    for wrapper in (dict(type='OptimWrapper'), None):
-        cfg = Config(dict(optim_wrapper=wrapper))
-        train_in_half_precision(cfg, asked=False)
-        assert cfg.optim_wrapper == wrapper
-
-
 @pytest.mark.parametrize(
-    'asked, kind, key',
+    ('wrapper', 'expected'),
     [
-        (True, 'OptimWrapper', '--amp'),
-        (False, 'AmpOptimWrapper', 'optim_wrapper.type'),
+        (dict(type=AmpOptimWrapper, loss_scale=512.0), dict(type='BF16OptimWrapper')),
+        (dict(type='OptimWrapper'), dict(type='OptimWrapper')),
+        (None, None),
     ],
 )
-def test_detectors_are_refused_on_a_cpu(asked, kind, key):
-    cfg = Config(dict(default_scope='mmdet', optim_wrapper=dict(type=kind)))
-    with pytest.raises(ValueError, match=f'NMS has no bfloat16.*: {key}'):
-        train_in_half_precision(cfg, asked)
+def test_amp_of_a_config_is_bfloat16_on_a_cpu(wrapper, expected):
+    """mmengine's wrapper raises an AssertionError there."""
+    cfg = Config(dict(optim_wrapper=wrapper))
+    train_in_half_precision(cfg, asked=False)
+    assert cfg.optim_wrapper == expected
+
+
+def test_detectors_are_refused_on_a_cpu():
+    cfg = Config(dict(default_scope='mmdet', optim_wrapper=dict(type='OptimWrapper')))
+    with pytest.raises(ValueError, match='default_scope'):
+        train_in_half_precision(cfg)

@@ -5,19 +5,17 @@ from torch import nn
 from snnet_mm.models import ChainAnchor
 
 LR, WD = 2e-3, 0.1
-SETTINGS = dict(lr=LR, weight_decay=WD)
 RATES = (0.5, 0.8)
 
 
-def build(model, rates=RATES, optimizer=None, **kwargs):
-    paramwise = dict(decay_rates=rates) | kwargs
+def build(model, rates=RATES, **kwargs):
     return build_optim_wrapper(
         model,
         dict(
             type='OptimWrapper',
-            optimizer=optimizer or dict(type='AdamW', **SETTINGS),
+            optimizer=dict(type='AdamW', lr=LR, weight_decay=WD),
             constructor='AnchorLayerDecayConstructor',
-            paramwise_cfg=paramwise,
+            paramwise_cfg=dict(decay_rates=rates) | kwargs,
         ),
     )
 
@@ -44,10 +42,18 @@ def test_shares_and_decay_by_value(model):
     found = settings_of(build(model), model)
     trained = [name for name, p in model.named_parameters() if p.requires_grad]
     assert sorted(found) == sorted(trained)
+    layer = 'backbone.stitching_layers.0to1_0.'
+    expected = {
+        f'{layer}bias': (1, 0),
+        f'{layer}lora_A': (1, WD),
+        f'{layer}lora_B': (1, WD),
+        'head.weight': (1, WD),
+        'head.bias': (1, 0),
+    }
     for a, (rate, depth) in enumerate(zip(RATES, (3, 7), strict=True)):
         at = f'backbone.anchors.{a}.'
         embedding, last = rate ** (depth + 1), f'{at}blocks.{depth - 1}.'
-        expected = {
+        expected |= {
             f'{at}patch_embed.proj.weight': (embedding, WD),
             f'{at}patch_embed.proj.bias': (embedding, 0),
             f'{at}pos_embed': (embedding, 0),
@@ -61,19 +67,11 @@ def test_shares_and_decay_by_value(model):
             f'{last}mlp.fc2.weight': (rate, WD),
             f'{at}norm.weight': (1, 0),
         }
-        assert {name: found[name] for name in expected} == expected
+    assert {name: found[name] for name in expected} == expected
     # Equal settings share a group, and logs show the first, the full rate.
     groups = build(model, (0.5, 0.5)).optimizer.param_groups
     keys = [(group['lr'], group['weight_decay']) for group in groups]
     assert keys == [(LR / 2**i, wd) for i in range(9) for wd in (WD, 0)]
-    layer = 'backbone.stitching_layers.0to1_0.'
-    assert {n: v for n, v in found.items() if n.startswith((layer, 'head'))} == {
-        f'{layer}bias': (1, 0),
-        f'{layer}lora_A': (1, WD),
-        f'{layer}lora_B': (1, WD),
-        'head.weight': (1, WD),
-        'head.bias': (1, 0),
-    }
 
 
 def test_a_chain_decays_as_its_network_does():
@@ -93,9 +91,11 @@ def test_a_chain_decays_as_its_network_does():
     assert {name: found[name] for name in expected} == expected
 
 
-def test_parts_are_trained_at_a_factor_of_the_rate(model):
+@pytest.mark.parametrize('wrapped', [False, True])
+def test_parts_are_trained_at_a_factor_of_the_rate(model, wrapped):
     mults = {'backbone.anchors': 0.1, 'backbone.anchors.1': 3, 'head': 0}
-    found = settings_of(build(model, (1, 0.8), lr_mults=mults), model)
+    whole = nn.ModuleDict(dict(student=model)) if wrapped else model
+    found = settings_of(build(whole, (1, 0.8), lr_mults=mults), model)
     fast, slow = (f'backbone.anchors.{a}.' for a in (0, 1))
     expected = {
         f'{fast}patch_embed.proj.weight': (0.1, WD),
@@ -106,15 +106,17 @@ def test_parts_are_trained_at_a_factor_of_the_rate(model):
         'head.bias': (0, 0),
     }
     assert {name: found[name] for name in expected} == expected
-    wrapper = nn.ModuleDict(dict(student=model))
-    again = settings_of(build(wrapper, (1, 0.8), lr_mults=mults), model)
-    assert again == found
 
 
-def test_rates_and_parts_that_are_not_there(model):
-    with pytest.raises(ValueError, match=r'\(0.7,\) is .*each of 2 anchors'):
-        build(model, (0.7,))
-    with pytest.raises(ValueError, match="'neck'.*parts of the model.*lr_mults"):
-        build(model, lr_mults=dict(neck=1))
-    with pytest.raises(ValueError, match="{'head': -1}.*factors of 0 or more"):
-        build(model, lr_mults=dict(head=-1))
+@pytest.mark.parametrize(
+    ('settings', 'key'),
+    [
+        (dict(rates=(0.7,)), 'each of 2 anchors .*decay_rates'),
+        (dict(rates=2), 'decay_rates'),
+        (dict(lr_mults=dict(neck=1)), "'neck'.*lr_mults"),
+        (dict(layers=2), 'paramwise_cfg'),
+    ],
+)
+def test_rates_and_parts_that_are_not_there(model, settings, key):
+    with pytest.raises(ValueError, match=key):
+        build(model, **settings)

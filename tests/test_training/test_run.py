@@ -54,35 +54,20 @@ def test_train_terminal_shows_what_matters_and_the_file_all(tmp_path, capsys):
 def test_train_scale_lr_scales_with_the_batch(tmp_path):
     cfg = tiny_config()
     rate = cfg.optim_wrapper.optimizer.lr
-    cfg.auto_scale_lr = None
-    with pytest.raises(ValueError, match='auto_scale_lr.base_batch_size'):
-        run.train(cfg, tmp_path, scale_lr=True)
     cfg.auto_scale_lr = dict(base_batch_size=4 * cfg.train_dataloader.batch_size)
     runner = run.train(cfg, tmp_path, scale_lr=True)
     groups = runner.optim_wrapper.optimizer.param_groups
     assert max(group['lr'] for group in groups) == pytest.approx(rate / 4)
 
 
-@pytest.mark.parametrize('mode', ['train', 'test'])
-def test_a_config_in_its_work_directory_stays_as_it_is(files, tmp_path, mode):
+def test_a_config_in_its_work_directory_stays_as_it_is(files, tmp_path):
     """As ``elastic.py``, which is in the folder that tests of it write to."""
     path = tmp_path / 'elastic.py'
     path.write_bytes(files[0].read_bytes())
     options = {'work_dir': str(tmp_path), 'custom': 'an option of one run'}
-    options |= {'train_cfg.max_iters': 1}
-    if mode == 'train':
-        run.train(path, None, options)
-    else:
-        run.test(path, files[1], None, options)
-    assert (tmp_path / 'training.lock').is_file() is (mode == 'train')
+    run.test(path, files[1], None, options)
     assert path.read_bytes() == files[0].read_bytes()
-    assert 'an option of one run' in (tmp_path / f'elastic_{mode}.py').read_text()
-
-
-def test_train_save_best_unknown_metric_names_those_of_the_validation(cfg):
-    cfg.default_hooks.checkpoint.save_best = ['mIoU', 'mIou']
-    with pytest.raises(ValueError, match=r"'mIou' is invalid.*save_best"):
-        run.train(cfg)
+    assert 'an option of one run' in (tmp_path / 'elastic_test.py').read_text()
 
 
 @pytest.mark.parametrize(
@@ -103,14 +88,6 @@ def test_train_names_missing_files_before_anything_is_built(cfg, setting, words)
     assert not [*Path(cfg.work_dir).glob('2*')]  # mmengine's folder of a run
 
 
-def test_test_names_missing_files(cfg, files):
-    with pytest.raises(ValueError, match=r'none.pth does not exist \(argument: check'):
-        run.test(cfg, 'none.pth')
-    cfg.test_evaluator.ann_file = 'none.json'
-    with pytest.raises(ValueError, match='test_evaluator'):
-        run.test(cfg, files[1])
-
-
 def test_train_refuses_an_elastic_backbone_in_any_model(cfg):
     """It would train the network alone, from random weights."""
     cfg.model.backbone = dict(type='ElasticBackbone', anchors=[cfg.model.backbone])
@@ -120,8 +97,9 @@ def test_train_refuses_an_elastic_backbone_in_any_model(cfg):
             run.train(each)
 
 
-def test_train_leaves_a_given_config_as_it_is(cfg):
+def test_train_locks_the_folder_and_leaves_a_given_config_as_it_is(cfg):
     cfg.optim_wrapper.type = 'OptimWrapper'
     before = cfg.to_dict()
     runner = run.train(cfg, iters=2)
+    assert Path(cfg.work_dir, 'training.lock').is_file()
     assert (runner.iter, cfg.to_dict()) == (2, before)

@@ -11,18 +11,9 @@ from malicious import Malicious
 from mmengine.runner import checkpoint as mm_checkpoint
 from mmengine.runner.checkpoint import CheckpointLoader
 
-from snnet_mm.utils import (
-    UntrustedCheckpointError,
-    guard_checkpoints,
-    read_ahead,
-)
+from snnet_mm.utils import UntrustedCheckpointError, guard_checkpoints
 
 load = CheckpointLoader.load_checkpoint
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / 'checkpoint.pth'
 
 
 @pytest.fixture
@@ -32,7 +23,8 @@ def trace(tmp_path):
 
 
 @pytest.fixture
-def malicious(path, trace):
+def malicious(tmp_path, trace):
+    path = tmp_path / 'checkpoint.pth'
     torch.save(dict(state_dict={}, meta=Malicious(Path.touch, trace)), path)
     return path
 
@@ -45,23 +37,19 @@ def test_what_is_refused_is_said_with_how_to_trust_it(
     download = lambda url, path, **_: Path(path).write_bytes(content)  # noqa: E731
     monkeypatch.setattr(torch.hub, 'download_url_to_file', download)
     monkeypatch.setenv('TORCH_HOME', str(malicious.parent))
-    words = 'holds objects .*nothing of it .*--trust-checkpoint .*load_from'
+    words = 'holds objects .*--trust-checkpoint .*load_from'
     with guard_checkpoints(), pytest.raises(UntrustedCheckpointError, match=words):
         load(name.format(file=malicious))
     assert not trace.exists()
 
 
-@pytest.mark.parametrize('name', ['torchvision://a', 'open-mmlab://a'])
-def test_torch_guards_what_mmengine_loads_in_other_ways(
-    name, malicious, trace, monkeypatch
-):
+def test_torch_guards_what_mmengine_loads_in_other_ways(malicious, trace, monkeypatch):
     unsafe = partial(torch.load, malicious, weights_only=False)
     models = dict(a='https://x.org/a.pth')
-    for function in ('get_torchvision_models', 'get_external_models'):
-        monkeypatch.setattr(mm_checkpoint, function, lambda: models)
+    monkeypatch.setattr(mm_checkpoint, 'get_external_models', lambda: models)
     monkeypatch.setattr(mm_checkpoint, 'load_url', lambda *args, **kwargs: unsafe())
     with guard_checkpoints(), pytest.raises(pickle.UnpicklingError, match='^Weights'):
-        load(name)
+        load('open-mmlab://a')
     assert not trace.exists()
 
 
@@ -78,35 +66,21 @@ def test_code_runs_where_it_is_trusted_and_after_the_guard(malicious, trace, tru
 
 
 def test_the_switch_that_makes_torch_unpickle_is_off_inside(
-    malicious, path, trace, monkeypatch
+    malicious, trace, monkeypatch
 ):
     monkeypatch.setenv('TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD', '1')
     with guard_checkpoints():
+        with guard_checkpoints():
+            pass
         with pytest.raises(UntrustedCheckpointError):
             load(str(malicious))
-        torch.save(dict(state_dict={}), path)
-        assert load(str(path)) == dict(state_dict={})
     assert not trace.exists()
     names = [name for name in os.environ if name.endswith('WEIGHTS_ONLY_LOAD')]
     assert names == ['TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD']
 
 
-def test_configs_are_dropped(path):
+def test_configs_are_dropped(tmp_path):
+    path = tmp_path / 'a.pth'
     torch.save(dict(meta=dict(config='1 / 0', cfg='1 / 0', iter=3)), path)
     with guard_checkpoints():
         assert load(str(path)) == dict(meta=dict(iter=3))
-
-
-def test_what_was_read_ahead_is_read_once_inside_the_guard(path):
-    torch.save(dict(iter=1), path)
-    with guard_checkpoints():
-        read_ahead(str(path))
-        torch.save(dict(iter=2), path)
-        assert load(str(path)) == dict(iter=1)
-        assert load(str(path)) == dict(iter=2)
-        read_ahead(str(path))
-    torch.save(dict(iter=3), path)
-    read_ahead(str(path))  # outside, nothing is kept
-    torch.save(dict(iter=4), path)
-    with guard_checkpoints():
-        assert load(str(path)) == dict(iter=4)

@@ -3,13 +3,12 @@ import shutil
 from argparse import Namespace
 from collections import OrderedDict
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from malicious import Malicious
-from mmengine.logging import HistoryBuffer, MessageHub, MMLogger
+from mmengine.logging import HistoryBuffer, MessageHub
 from safetensors.torch import save_file
 from torch import nn
 
@@ -22,29 +21,26 @@ def path(tmp_path):
     return tmp_path / 'checkpoint.pth'
 
 
-def message_hub():
+@pytest.mark.parametrize('zipped', [True, False])
+def test_checkpoints_of_mmengine_and_of_published_files(path, zipped):
     hub = MessageHub('test_checkpoint')
     for i in range(4):
         hub.update_scalar('train/loss', np.float32(2 * i))
         hub.update_scalar('train/lr', torch.tensor(0.5))
-    hub.update_info('iter', 4)
     hub.update_info('scores', np.arange(3))
     hub.update_info('best', np.float64(0.25))
-    return hub.state_dict()
-
-
-@pytest.mark.parametrize('zipped', [True, False])
-def test_checkpoints_of_mmengine(path, zipped):
     checkpoint = dict(
         meta=dict(iter=4, dataset_meta=dict(classes=('sky', 'tree'))),
         state_dict=OrderedDict(weight=torch.randn(3, 2)),
-        message_hub=message_hub(),
+        message_hub=hub.state_dict(),
+        args=Namespace(lr=0.5, name='deit'),
     )
     torch.save(checkpoint, path, _use_new_zipfile_serialization=zipped)
     before = set(torch.serialization.get_safe_globals())
     loaded = load_weights_only(path)
     assert set(torch.serialization.get_safe_globals()) == before
     assert loaded['meta'] == checkpoint['meta']
+    assert loaded['args'] == checkpoint['args']
     assert loaded['state_dict']['weight'].equal(checkpoint['state_dict']['weight'])
     scalars = loaded['message_hub']['log_scalars']
     assert type(scalars['train/loss']) is HistoryBuffer
@@ -53,7 +49,7 @@ def test_checkpoints_of_mmengine(path, zipped):
     assert scalars['train/lr'].current() == 0.5
     info = loaded['message_hub']['runtime_info']
     assert info['scores'].tolist() == [0, 1, 2]
-    assert (info['iter'], info['best']) == (4, 0.25)
+    assert info['best'] == 0.25
 
 
 def test_arrays_that_numpy_1_saved(path):
@@ -64,64 +60,52 @@ def test_arrays_that_numpy_1_saved(path):
     assert load_weights_only(path)['a'].tolist() == [0, 1, 2]
 
 
-def test_options_that_published_files_keep(path):
-    saved = dict(model=dict(a=torch.ones(1)), args=Namespace(lr=0.5, name='deit'))
-    torch.save(saved, path)
-    assert load_weights_only(path)['args'] == saved['args']
-    # They stay data, whatever they hold.
-    saved['args'].hook = Malicious(Path.touch, path)
-    torch.save(saved, path)
-    with pytest.raises(UntrustedCheckpointError):
-        load_weights_only(path)
-
-
-@pytest.fixture
-def trace(tmp_path):
-    """The file that malicious code makes."""
-    return tmp_path / 'it_ran'
+def namespace(attack):
+    held = Namespace()
+    held.hook = attack
+    return held
 
 
 @pytest.mark.filterwarnings('ignore:Detected pickle protocol')
+@pytest.mark.parametrize('held', [lambda attack: dict(meta=attack), namespace])
 @pytest.mark.parametrize('form', ['zipped', 'old', 'bare pickle'])
-def test_code_in_a_checkpoint_is_not_run(path, trace, form):
-    attack = Malicious(Path.touch, trace)
-    checkpoint = dict(state_dict=dict(a=torch.ones(1)), meta=attack)
+def test_code_in_a_checkpoint_is_not_run(path, form, held):
+    trace = path.with_name('it_ran')
+    checkpoint = held(Malicious(Path.touch, trace))
     if form == 'bare pickle':
         path.write_bytes(pickle.dumps(checkpoint, protocol=4))
     else:
         torch.save(checkpoint, path, _use_new_zipfile_serialization=form == 'zipped')
-    with pytest.raises(ValueError, match=f'{path} holds objects that could run code: '):
+    words = f'{path} holds objects that could run code'
+    with pytest.raises(UntrustedCheckpointError, match=words):
         load_weights_only(path)
     assert not trace.exists()
 
 
+def test_getattr_gives_statistics_of_history_buffers_alone(path):
+    torch.save(dict(a=Malicious(getattr, np.ndarray, 'mean')), path)
+    with pytest.raises(UntrustedCheckpointError, match="getattr of 'mean'"):
+        load_weights_only(path)
+
+
 @pytest.mark.parametrize(('kept', 'zipped'), [(0, True), (100, False), (-1, True)])
 def test_truncated_files(path, kept, zipped):
-    whole = dict(weight=torch.randn(500))
-    torch.save(whole, path, _use_new_zipfile_serialization=zipped)
+    torch.save(
+        dict(weight=torch.randn(500)), path, _use_new_zipfile_serialization=zipped
+    )
     path.write_bytes(path.read_bytes()[:kept])
-    size = path.stat().st_size
-    message = rf'{path} is truncated, damaged or no checkpoint at all \({size} bytes\)'
-    with pytest.raises(ValueError, match=message):
+    words = rf'{path} is truncated, damaged .* \({path.stat().st_size} bytes\)'
+    with pytest.raises(ValueError, match=words):
         load_weights_only(path)
 
 
-@pytest.mark.parametrize(
-    ('held', 'message'),
-    [
-        (None, 'does not exist'),
-        ([1], 'holds a list, expected a dict'),
-        (dict(a=Malicious(getattr, np.ndarray, 'mean')), "run code: getattr of 'mean'"),
-        (dict(a=SimpleNamespace(lr=1)), 'could run code: .*types.SimpleNamespace'),
-    ],
-)
-def test_what_is_no_checkpoint(path, held, message):
-    if held is not None:
-        torch.save(held, path)
-    with pytest.raises(ValueError, match=f'{path} .*{message}'):
+def test_what_is_no_checkpoint(path):
+    for file, words in ((path, 'does not exist'), (path.parent, 'is no file')):
+        with pytest.raises(ValueError, match=f'{file} {words}'):
+            load_weights_only(file)
+    torch.save([1], path)
+    with pytest.raises(ValueError, match='holds a list, expected a dict'):
         load_weights_only(path)
-    with pytest.raises(ValueError, match=f'{path.parent} is no file'):
-        load_weights_only(path.parent)
 
 
 @pytest.fixture
@@ -173,7 +157,7 @@ def test_state_dicts_are_unwrapped(held):
     assert weights_of(held) == dict(a=1)
 
 
-def test_the_space_that_weights_are_of(build_snnet, caplog):
+def test_the_space_that_weights_are_of(build_snnet):
     model, part = (
         nn.Sequential(build_snnet(**kw)) for kw in ({}, dict(stitch_ids=[2]))
     )
@@ -186,17 +170,8 @@ def test_the_space_that_weights_are_of(build_snnet, caplog):
     for resumed in (True, False):
         with pytest.raises(ValueError, match='another stitching space'):
             check_weights_fit(other, weights, 'a', resumed, resumed)
-    logger = MMLogger.get_current_instance()
-    logger.setLevel('INFO')
-    logger.addHandler(caplog.handler)
-    check_weights_fit(model, weights, 'a', True, resumed=True)
-    assert caplog.messages == []
-    del weights['0._extra_state']
+    del weights['0._extra_state']  # as in older checkpoints
     check_weights_fit(model, weights, 'old.pth', True, resumed=True)
-    assert caplog.messages == [
-        'checkpoint old.pth does not say which stitching space it is of; older ones do '
-        'not: its ids are taken for those of the model.'
-    ]
     del weights['0.stitching_initialized']
     with pytest.raises(ValueError, match=r"lacks 1 .*'0.stitching_initialized'"):
         check_weights_fit(model, weights, 'old.pth', True)

@@ -1,7 +1,7 @@
 """How much the predictions change if one branch of a network is narrow or skipped."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -39,17 +39,9 @@ class StepRecord:
 
     @classmethod
     def read(cls, data: Mapping) -> 'StepRecord':
-        """Read the record that :meth:`write` returns, after JSON."""
-        order = [int(i) for i in data['order']]
-        numbers = (
-            {int(n): float(v) for n, v in data[key].items()}
-            for key in ('errors', 'divergence')
-        )
-        return cls(order, *numbers)
-
-    def write(self) -> dict:
-        """Return the record as plain data."""
-        return asdict(self)
+        """Read a record from JSON, where keys are text."""
+        numbers = (data['errors'], data['divergence'])
+        return cls(data['order'], *({int(n): v for n, v in d.items()} for d in numbers))
 
     def harm(self, units: int) -> float:
         """Estimate the divergence of the predictions with some units.
@@ -100,9 +92,6 @@ class Sensitivities:
         self.predictions = PredictionDistance(model, scope)
         ends, maps = self.view.ends, self.backbone.out == 'maps'
         self.read = [ends[i] for i in self.backbone.out_indices] if maps else []
-        wanted = 'a network with branches, or with blocks that keep width and stride'
-        kind = type(self.view.anchor).__name__
-        check(self.view.skippable, 'model.backbone', kind, wanted)
 
     @torch.no_grad()
     def run(

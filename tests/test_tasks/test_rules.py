@@ -13,7 +13,7 @@ pytest.importorskip('mmdet')
 @pytest.mark.slow
 def test_pictures_show_boxes_of_each_stitch(make_runner, tmp_path):
     make_runner(show_dir=str(tmp_path / 'show'), limit=1, stitches=[0, 12]).test()
-    names = [f'stitch_{i}/000000.png' for i in (0, 12)]
+    names = [f'stitch_{i}/toy_scenes/val/000000.png' for i in (0, 12)]
     pictures = [cv2.imread(str(tmp_path / 'show' / name)) for name in names]
     # Truth and prediction beside each other.
     assert [p.shape for p in pictures] == [(64, 128, 3)] * 2

@@ -1,15 +1,12 @@
 """The fifteen public names, on an elastic toy model and a tiny stitched pair."""
 
-from contextlib import contextmanager
 from copy import deepcopy
 from importlib import import_module
-from unittest.mock import MagicMock
 
 import cv2
 import numpy as np
 import pytest
 import torch
-from mmengine.config import Config
 from tiny import tiny_config
 from trained_toys import write_trained
 
@@ -193,33 +190,6 @@ def test_evaluate_writes_results(folder, files, tmp_path):
     assert results == sn.Table.read(tmp_path / 'stitches.json')
     with pytest.raises(ValueError, match="options='out_dir'"):
         sn.evaluate(*files, [1], tmp_path, out_dir=tmp_path)
-
-
-def test_train_resumes_in_its_folder(files, tmp_path, monkeypatch):
-    """A checkpoint of the config initialises the first run only, unless asked for."""
-    runs, start, path = [], str(files[1]), str(tmp_path / 'own.py')
-    cfg = Config.fromfile(files[0])
-
-    @contextmanager
-    def runner(cfg, *_):
-        runs.append((cfg.resume, cfg.load_from))
-        yield MagicMock()
-
-    def run(resume, named=None, own=False):
-        cfg.load_from, cfg.resume = start, own
-        cfg.dump(path)
-        options = named and dict(load_from=named)
-        sn.train(path, tmp_path, resume=resume, cfg_options=options)
-        return runs[-1]
-
-    monkeypatch.setattr(api.run, '_runner', runner)
-    assert run(resume=True) == (False, start)  # nothing to resume yet
-    (tmp_path / 'last_checkpoint').write_text('iter_2.pth')
-    assert run(resume=True) == (True, None)
-    assert run(resume=False) == (False, start)
-    assert run(resume=None, own=True) == (True, start)
-    assert run(resume=False, own=True) == (False, start)
-    assert run(resume=True, named=start) == (True, start)
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from snnet_mm.evaluation import report_stitches
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import ElasticBackbone, fit_in_turn
 from snnet_mm.models.backbones.elastic_backbone import space_of_chains
-from snnet_mm.stitching import UNITS, StitchTable, parse_budget
+from snnet_mm.stitching import StitchTable, parse_budget
 from snnet_mm.tasks import task_of
 from snnet_mm.training import run, try_test
 from snnet_mm.utils import (
@@ -29,6 +29,7 @@ from snnet_mm.utils import (
     load_config,
     load_weights_only,
     read_json,
+    tool_command,
     work_dir_lock,
     write_json,
 )
@@ -40,7 +41,7 @@ from snnet_mm.utils.registered_names import name_types
 from .budgets import KNOWN, chosen_plans, reachable
 from .convert import Conversion, check_equal, convert_model
 from .images import ImageBatches
-from .report import draw_predictions, next_commands
+from .report import draw_predictions
 from .sensitivity import TOKENS, Sensitivities, StepRecord
 from .step_costs import StepCosts, probe_chains
 from .token_weights import RareClassWeights
@@ -282,17 +283,19 @@ class _Job:
 
     def _check_tokens(self, backbone: ElasticBackbone, batches: ImageBatches) -> None:
         """Warn if the images have few tokens for the widths; raise if others remain."""
-        number, unknowns = len(batches), dict[int, int]()
-        for name, spec in backbone.space.layers.items():
-            step, layer = spec.target.block, backbone.stitching_layers[name]
-            unknowns[step] = max(unknowns.get(step, 0), layer.in_features)
-        step = max(unknowns, key=lambda i: unknowns[i] / self.tokens[i])
-        wanted = -(-TOKENS * unknowns[step] // self.tokens[step])
+        number, layers = len(batches), backbone.stitching_layers
+        fits = [
+            (layers[name].in_features, spec.target.block)
+            for name, spec in backbone.space.layers.items()
+        ]
+        unknowns, step = max(fits, key=lambda fit: fit[0] / self.tokens[fit[1]])
+        tokens = number * self.tokens[step]
+        wanted = -(-TOKENS * unknowns // self.tokens[step])
         words = f'{wanted} or more: the widest fit, in block '
-        words += f'{self.view.units[step].block}, has {unknowns[step]} unknowns, and '
-        words += f'{number} images have {number * self.tokens[step]} tokens (--images)'
-        enough = number * self.tokens[step] >= unknowns[step]
-        check(enough or batches.are_all, '--num-images', number, words)
+        words += f'{self.view.units[step].block}, has {unknowns} unknowns, and '
+        words += f'{number} images have {tokens} tokens (--images)'
+        known = tokens >= unknowns or batches.are_all
+        check(known, '--num-images', number, words)
         if number < wanted:
             self.say(f'Warning: --num-images={number}; better {words}')
 
@@ -317,13 +320,9 @@ class _Job:
             for i in (0, *middle, *front[:1])
         }
         draw_predictions(runner, titles, self.folder / 'predictions.png')
-        self.say('Next:')
-        budget = UNITS['flops'].budget(results[middle[0] if middle else 0].flops)
-        sizes = {tuple(images.shape[2:]) for images in self._images(NUM_IMAGES)}
-        # Graphs take images of one size.
-        verify = cfg.get('val_dataloader') is not None and sizes == {self.size}
-        for command in next_commands(self.folder, budget, runner.model, verify):
-            self.say(f'  {command}')
+        files = (self.folder / f'elastic.{end}' for end in ('py', 'pth'))
+        known = '--stitch-id', 'pareto', '--results', self.folder / 'stitches.json'
+        self.say(f'Next: {tool_command("test.py", *files, *known)}')
         return results
 
 

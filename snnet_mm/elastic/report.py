@@ -1,4 +1,4 @@
-"""Pictures of an elastic network, and what to do with it next."""
+"""Pictures of an elastic network."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,12 +7,10 @@ from tempfile import TemporaryDirectory
 import cv2
 import torch
 from mmengine.runner import Runner
-from torch import nn
 
 from snnet_mm.evaluation import as_picture, plot_images
-from snnet_mm.models import find_stitched_backbone, set_stitch
+from snnet_mm.models import set_stitch
 from snnet_mm.tasks import task_of
-from snnet_mm.utils import tool_command
 
 NUM_PICTURES = 4
 
@@ -54,41 +52,3 @@ def draw_predictions(runner: Runner, titles: Mapping[int, str], path: Path) -> N
     meta = dataset.metainfo if 'pred_sem_seg' in sample else {}
     classes = zip(meta.get('classes', ()), meta.get('palette') or (), strict=False)
     plot_images(rows, [*names, *titles.values()], path, legend=dict(classes))
-
-
-def next_commands(
-    folder: Path, budget: str, model: nn.Module, verify: bool
-) -> list[str]:
-    """Return the commands of the next steps that an elastic model supports.
-
-    Args:
-        folder: Folder of the elastic model.
-        budget: Budget to test it with.
-        model: The model.
-        verify: Whether the validation images can measure exported files.
-    """
-    files, bundle = (folder / 'elastic.py', folder / 'elastic.pth'), folder / 'bundle'
-    known = '--results', folder / 'stitches.json'
-    export = [*files, '--stitch-id', 'pareto', *known]
-    task = task_of(model)
-    in_graph = task.without_heads(model) is None
-    if not in_graph:
-        export += ['--format', 'mm']
-    elif has_linear_layers(model):
-        export += ['--precision', 'fp32', 'int8']
-    if verify:
-        export += ['--verify-on', 'val']
-    commands = [
-        tool_command('test.py', *files, '--budget', budget, *known),
-        tool_command('export_stitch.py', *export, '--out', bundle),
-    ]
-    if in_graph and task.name == 'segmentation':  # which the page can show
-        site = '--out', folder / 'site'
-        commands.append(tool_command('web_demo.py', bundle, *site))
-    return commands
-
-
-def has_linear_layers(model: nn.Module) -> bool:
-    """Return whether a network has layers that exports in int8 quantise."""
-    (anchor,) = find_stitched_backbone(model).anchors
-    return any(isinstance(module, nn.Linear) for module in anchor.modules())

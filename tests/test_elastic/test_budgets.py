@@ -1,14 +1,13 @@
 """Plans within budgets of every kind."""
 
 import re
-from itertools import product
 from types import SimpleNamespace
 
 import pytest
 
 from snnet_mm.elastic import step_costs
 from snnet_mm.elastic.budgets import chosen_plans, reachable
-from snnet_mm.elastic.sensitivity import StepRecord, widths_of
+from snnet_mm.elastic.sensitivity import StepRecord
 from snnet_mm.elastic.step_costs import StepCosts, probe_chains
 from snnet_mm.models import ElasticBackbone
 from snnet_mm.runtime.budgets import Budget
@@ -66,30 +65,18 @@ def choose(costs, *budgets):
     return chosen_plans(RECORDS, costs, bounds, lines.append), lines
 
 
-def harm(plan):
-    pairs = zip(RECORDS[:4], plan, WIDTHS, strict=False)
-    return sum(0 if n == width else r.harm(n) for r, n, width in pairs)
-
-
-@pytest.mark.parametrize('share', [pytest.param(0.6, marks=pytest.mark.slow), 0.7])
+@pytest.mark.parametrize('share', [0.7, 0.8])
 @pytest.mark.parametrize(
     'cost, unit, symbol',
     [('flops', 1e9, 'G'), ('params', 1e6, 'M'), ('latency', 1, 'ms')],
 )
-def test_plans_do_least_harm_within_budgets_of_every_cost(
-    costs, share, cost, unit, symbol
-):
+def test_plans_spend_budgets_of_every_cost(costs, share, cost, unit, symbol):
     limit = share * costs.of(cost, WIDTHS)
     (plan,), (line,) = choose(costs, f'{limit / unit:.12f}{symbol}')
-    plans = product(*([0, *widths_of(width)] for width in WIDTHS[:4]))
-    of_all = [(harm(p), costs.of(cost, (*p, 1))) for p in plans]
-    least, easy = (
-        min(h for h, amount in of_all if amount <= bound)
-        for bound in (limit, 0.9 * limit)
-    )
-    assert costs.of(cost, plan) <= limit
-    assert least - 1e-9 <= harm(plan) <= easy
-    assert line.endswith(f'divergence {harm(plan):.4f}: {costs.write(plan)}')
+    assert 0.9 * limit < costs.of(cost, plan) <= limit
+    pairs = zip(RECORDS[:4], plan, WIDTHS, strict=False)
+    harm = sum(0 if n == width else r.harm(n) for r, n, width in pairs)
+    assert line.endswith(f'divergence {harm:.4f}: {costs.write(plan)}')
 
 
 def test_budgets_by_default_are_shares_of_the_network(costs_of):

@@ -33,7 +33,6 @@ from snnet_mm.utils import load_config, model_config
 # Config, model, its size when fast and slow, and the number of stitches.
 PAIRS = dict(
     seg_vit=(SEG, seg_vit, (16, 2), (24, 4), 4),
-    own_vit=(SEG, own_vit, (16, 2), (24, 4), 4),
     seg_mit=(SEG, seg_mit, (8, 1), (12, 3), 4),
     det_swin=(DET, det_swin, (8, 1), (12, 3), 4),
     cls_swin=(CLS, cls_swin, (8, 2), (12, 3), 4),
@@ -83,7 +82,7 @@ def with_weights(config, checkpoint):
     return model
 
 
-SLOW = {'cls_resnet', 'cls_swin', 'cls_mean', 'own_vit', 'det_swin', 'seg_mit'}
+SLOW = {'cls_resnet', 'cls_swin', 'cls_mean', 'det_swin', 'seg_mit'}
 
 
 @pytest.mark.parametrize(
@@ -159,10 +158,6 @@ def test_a_chain_of_a_network_and_the_network(make, tmp_path):
         states = states_of(anchor, images)
         for block, found in zip((1, 3), model.backbone(images), strict=True):
             assert anchor.to_feature_map(states[block]).equal(found)
-    for stitch in stitched.backbone.space:
-        _, alone = single_stitch(cfg, stitched, stitch.id)
-        params = sum(p.numel() for p in alone.parameters())
-        assert params == costs[stitch.id].params, stitch
     optimizer = build_optim_wrapper(stitched, cfg.optim_wrapper).optimizer
     names = {id(p): name for name, p in stitched.named_parameters()}
     rates = {names[id(g['params'][0])]: g['lr'] for g in optimizer.param_groups}
@@ -170,7 +165,6 @@ def test_a_chain_of_a_network_and_the_network(make, tmp_path):
     for name, rate in rates.items():
         trained = name.startswith('backbone.anchors.')
         assert rate == pytest.approx(base * (0.03 if trained else 1)), name
-    assert any('.layers.' in name for name in rates)
 
 
 # What differs in the slow model, and what is said of it.
@@ -204,16 +198,19 @@ def test_what_does_not_fit_is_refused(misfit, make, tmp_path):
     assert not list(tmp_path.glob('both.*'))
 
 
-def test_tasks_and_classes_by_name_are_compared(make, tmp_path):
+def test_tasks_classes_and_names_are_compared(make, tmp_path):
     pytest.importorskip('mmpretrain')
-    model = seg_vit(16, 2)
-    a = make('a', SEG, model, dataset_meta=dict(classes=('tree', 'car')))
-    b = make('b', SEG, model, dataset_meta=dict(classes=('car', 'tree')))
-    for other, message in ((b, "classes=.*'tree'"), (make('c', CLS, {}), 'model.type')):
+    a, b = (
+        make(name, SEG, seg_vit(16, 2), dataset_meta=dict(classes=classes))
+        for name, classes in dict(a=('tree', 'car'), b=('car', 'tree')).items()
+    )
+    for other, out, message in (
+        (b, 'both.py', "classes=.*'tree'"),
+        (make('c', CLS, {}), 'both.py', 'model.type'),
+        (b, 'both', 'a name that ends in .py'),
+    ):
         with pytest.raises(ValueError, match=message):
-            stitch_models(a, other, tmp_path / 'both.py')
-    with pytest.raises(ValueError, match='a name that ends in .py'):
-        stitch_models(a, b, tmp_path / 'both')
+            stitch_models(a, other, tmp_path / out)
 
 
 class RestlessSegmentor(EncoderDecoder):

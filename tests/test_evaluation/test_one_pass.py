@@ -1,14 +1,11 @@
 """One pass over the data against one pass per stitch."""
 
 import copy
-import os
-import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
 from block_counts import count_blocks
-from killing import hold
 from mmengine.evaluator import BaseMetric
 from mmengine.registry import METRICS
 from mmengine.runner import Runner
@@ -103,16 +100,6 @@ def test_resized_images_equal_one_at_a_time(toy_cfg, tmp_path, caplog):
     assert table == StitchTable.read(out_dir / 'stitches.json')
     assert table.input_size == (60, 64)
     assert [counts(row) for row in table.rows] == [counts(costs[i]) for i in ids]
-
-
-def test_a_second_test_in_a_work_dir_is_not_begun(toy_cfg, tmp_path):
-    pid = hold(tmp_path, 'test')
-    try:
-        with pytest.raises(ValueError, match=f'without another test, .* {pid} '):
-            runner_of(toy_cfg, [0]).test()
-    finally:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
 
 
 def test_few_images_are_spread_over_the_data(toy_cfg, tmp_path):

@@ -60,6 +60,10 @@ def run(folder, command):
     return done.stdout.splitlines()
 
 
+def command(tool, *args):
+    return shlex.join(map(str, ('python', ROOT / 'tools' / tool, *args)))
+
+
 def following(lines):
     """Return the commands after the word ``Next:``."""
     (begin,) = (i for i, line in enumerate(lines) if line.startswith('Next:'))
@@ -71,28 +75,27 @@ def following(lines):
 def test_printed_commands(task, write, weights, folder, tmp_path):
     data = tmp_path / 'my data'
     write(data)
-    tool = shlex.quote(str(ROOT / 'tools' / 'new_project.py'))
     options = '--task', task, '--backbone', TINY, '--weights', weights
-    args = shlex.join(map(str, (data, '--out', 'my model.py', *options)))
-    train, _ = following(run(folder, f'python {tool} {args}'))
+    args = data, '--out', 'my model.py', *options
+    train, _ = following(run(folder, command('new_project.py', *args)))
     config = folder / 'my model.py'
     config.write_text(config.read_text().replace('\niters = 600', '\niters = 2'))
     (elastic,) = following(run(folder, train))
-    test, export, *web = following(run(folder, f"{elastic} --plan '1:0/0 3:0/0 5:0/0'"))
+    (test,) = following(run(folder, f"{elastic} --plan '1:0/0 3:0/0 5:0/0'"))
     work = folder / 'work_dirs' / 'my model_elastic'
     assert (work / 'predictions.png').stat().st_size
     assert "'" in test  # quoted
     run(folder, test)
-    assert '--verify-on val' in export
-    assert '--precision fp32 int8' in export
+    options = '--precision', 'fp32', 'int8', '--verify-on', 'val', '--out'
+    known = shlex.split(test)[2:]  # model, stitches and results
+    export = command('export_stitch.py', *known, *options, work / 'bundle')
     (serve,) = following(run(folder, export))
     assert serve.endswith(shlex.quote(str(Path('work_dirs/my model_elastic/bundle'))))
     runtime = sn.Runtime(work / 'bundle')
     assert runtime.stitches.keys() <= {0, 1}  # the front of a hardly trained network
-    assert len(web) == (task == 'seg')
-    for page in web:
-        scripts = write_scripts(tmp_path)
-        run(folder, f'{page} --onnxruntime-web {shlex.quote(str(scripts))}')
+    if task == 'seg':
+        options = '--out', work / 'site', '--onnxruntime-web', write_scripts(tmp_path)
+        run(folder, command('web_demo.py', work / 'bundle', *options))
         assert (work / 'site' / 'index.html').exists()
     check_drawing(folder, work, data)
 
@@ -110,8 +113,7 @@ def check_drawing(folder, work, data):
         ],
     }
     for tool, args in drawing.items():
-        path = shlex.quote(str(ROOT / 'tools' / tool))
-        run(folder, f'python {path} {shlex.join(map(str, args))}')
+        run(folder, command(tool, *args))
     sn.predict(sn.load(work, device='cpu'), str(images), out_dir='drawn')
     for drawn in ('shown', 'demo', 'drawn'):
         assert [*filter(is_image, (folder / drawn).rglob('*'))], drawn

@@ -26,7 +26,7 @@ def parse_requirements(name: str) -> list[str]:
 runtime, mminstall, optional, onnx, openvino = map(
     parse_requirements, ('runtime', 'mminstall', 'optional', 'onnx', 'openvino')
 )
-hub, llama, ray, tests = map(parse_requirements, ('hub', 'llama', 'ray', 'tests'))
+llama, ray, tests = map(parse_requirements, ('llama', 'ray', 'tests'))
 
 setup(
     name='snnet_mm',
@@ -55,7 +55,6 @@ setup(
     install_requires=runtime,
     extras_require={
         'all': runtime + mminstall + optional + onnx,
-        'hub': hub,
         'llama': llama,
         'mminstall': mminstall,
         'onnx': onnx,

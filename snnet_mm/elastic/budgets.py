@@ -8,7 +8,7 @@ from snnet_mm.runtime.budgets import SHARE, UNITS, Budget
 from snnet_mm.stitching import Plan
 from snnet_mm.utils import check
 
-from .knapsack import Option, cheapest_plans, choose_plan
+from .knapsack import Option, cheapest_plans, choose_plan, harm_of
 from .sensitivity import StepRecord, widths_of
 from .step_costs import StepCosts
 
@@ -77,9 +77,7 @@ def chosen_plans(
         cost, unit = partial(costs.of, bound.cost), UNITS[bound.cost]
         options = [_options(r, costs, bound.cost, i) for i, r in enumerate(records)]
         plan = choose_plan(options, bound.limit, cost)
-        chosen = zip(options, plan, strict=True)
-        harm = sum(o.harm for of, units in chosen for o in of if o.units == units)
-        share = costs.of('flops', plan) / whole
+        share, harm = costs.of('flops', plan) / whole, harm_of(options, plan)
         found = f'{unit.budget(cost(plan))} ({share:.0%} of the FLOPs)'
         say(f'  {budget}: {found}, divergence {harm:.4f}: {costs.write(plan)}')
         plans.append(plan)

@@ -40,17 +40,17 @@ def choose_plan(
         >>> choose_plan(steps, 6, lambda plan: (1, 0, 4)[plan[0]] + plan[1] / 2)
         (2, 4)
     """
-    found = {plan: cost(plan) for plan in _plans(steps)}
-    within = [plan for plan, amount in found.items() if amount <= limit]
+    within = [plan for plan in _plans(steps) if cost(plan) <= limit]
     if not within:
         return None
-    harms = [{option.units: option.harm for option in options} for options in steps]
-
-    def harm(plan: Plan) -> float:
-        return sum(of[units] for of, units in zip(harms, plan, strict=True))
-
-    best = min(within, key=harm)
+    best = min(within, key=lambda plan: harm_of(steps, plan))
     return _filled(best, steps, limit, cost)
+
+
+def harm_of(steps: Sequence[Sequence[Option]], plan: Plan) -> float:
+    """Return the sum of the harms of a plan's options."""
+    chosen = zip(steps, plan, strict=True)
+    return sum(o.harm for options, units in chosen for o in options if o.units == units)
 
 
 def _plans(steps: Sequence[Sequence[Option]]) -> set[Plan]:

@@ -3,23 +3,22 @@
 import copy
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
 import torch
 from mmengine.config import Config
-from mmengine.runner import Runner
-from torch import Tensor
 
-from snnet_mm.anchors import BranchView, Unit
+from snnet_mm.anchors import BranchView
 from snnet_mm.costs import measure_latency, window_of
 from snnet_mm.costs.measure import measuring_setup
-from snnet_mm.evaluation import plot_pareto, wide_console
+from snnet_mm.evaluation import report_stitches
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import ElasticBackbone, fit_in_turn
 from snnet_mm.models.backbones.elastic_backbone import space_of_chains
-from snnet_mm.stitching import StitchTable, parse_budget, write_plan
+from snnet_mm.stitching import StitchTable, parse_budget
 from snnet_mm.tasks import task_of
 from snnet_mm.training import run, try_test
 from snnet_mm.utils import (
@@ -30,6 +29,7 @@ from snnet_mm.utils import (
     load_config,
     load_weights_only,
     read_json,
+    tool_command,
     work_dir_lock,
     write_json,
 )
@@ -41,13 +41,7 @@ from snnet_mm.utils.registered_names import name_types
 from .budgets import KNOWN, chosen_plans, reachable
 from .convert import Conversion, check_equal, convert_model
 from .images import ImageBatches
-from .report import (
-    draw_predictions,
-    drawn_budgets,
-    elastic_table,
-    left_out,
-    next_commands,
-)
+from .report import draw_predictions
 from .sensitivity import TOKENS, Sensitivities, StepRecord
 from .step_costs import StepCosts, probe_chains
 from .token_weights import RareClassWeights
@@ -58,7 +52,6 @@ from .token_weights import RareClassWeights
 NUM_IMAGES, FIT_IMAGES, OF_CLASSIFIERS = 24, 200, 500
 # Other images, whose predictions are compared: fewer if images have many tokens.
 NUM_COMPARED, MIN_COMPARED, COMPARED_TOKENS = 24, 4, 5000
-FITS = 'chain_fits'  # in the meta of elastic.pth: what its chains were fitted on
 
 
 def make_elastic(
@@ -68,7 +61,6 @@ def make_elastic(
     images: str | os.PathLike | None = None,
     budgets: str | Sequence[str] | None = None,
     plans: Sequence[str] = (),
-    blocks: Sequence[Sequence[int]] = (),
     num_images: int | None = None,
     whole: bool = False,
     seed: int = 0,
@@ -101,7 +93,6 @@ def make_elastic(
             branches.
         plans: Plans of the chains instead of budgets, such as ``'0:3/768 1:0/768'``:
             heads and neurons of every block that does not run whole.
-        blocks: Blocks that each chain keeps whole, instead of budgets and plans.
         num_images: Number of images that maps are fitted on. Default: 200, or 500 for
             classifiers, whose images have one cls token and few patches. While widths
             are chosen, no more of them are used than the widest branch needs, ten
@@ -122,11 +113,7 @@ def make_elastic(
 
     Examples:
         >>> results = make_elastic('segformer.py', 'segformer.pth', 'work_dirs/elastic')
-        >>> model = init_model(
-        ...     'work_dirs/elastic/elastic.py',
-        ...     'work_dirs/elastic/elastic.pth',
-        ...     stitch=3,
-        ... )
+        >>> model = load('work_dirs/elastic', stitch=3)
     """
     check_local(checkpoint)
     given = isinstance(config, Config)
@@ -134,7 +121,6 @@ def make_elastic(
     folder = check_writable(work_dir, 'option: --work-dir')
     with guard_checkpoints(), work_dir_lock(folder):
         job = _Job(cfg, Path(checkpoint), folder, images, seed, device, say)
-        plans = [*plans, *map(job.plan_of, blocks)]
         chains = job.choose(budgets, plans, num_images)
         job.fit(chains, num_images, whole)
         return job.evaluate()
@@ -148,6 +134,7 @@ class _Job:
         names: Names of the base checkpoint's weights in the elastic model.
         digest: Digest of these weights.
         tokens: Numbers of tokens of one image after every step.
+        classifies: Whether the task is classification.
     """
 
     def __init__(
@@ -178,18 +165,9 @@ class _Job:
         check_equal(network, self.model, sample)
         self.view = self.model.backbone.view
         self.tokens = tokens_of(self.view, sample)
+        self.classifies = task_of(network).name == 'classification'
         kind, number = type(network.backbone).__name__, len(self.view.skippable)
         say(f'{kind} with {number} branches: features are equal bit for bit')
-
-    def plan_of(self, kept: Sequence[int]) -> str:
-        """Return the plan of a chain that keeps some blocks and skips all others."""
-        depth = self.view.anchor.depth
-        known = {*kept} <= {*range(depth)} and len({*kept}) == len(kept) < depth
-        wanted = f'fewer than all of the blocks 0 to {depth - 1}, each once'
-        check(known, '--blocks', [*kept], wanted)
-        steps = zip(self.view.units, self.view.widths, strict=True)
-        plan = tuple(w if u.branch is None or u.block in kept else 0 for u, w in steps)
-        return write_plan(plan, self.view.blocks)
 
     def choose(
         self,
@@ -219,13 +197,10 @@ class _Job:
 
     def _records(self, num_images: int | None) -> list[StepRecord | None]:
         """Return the records of all steps; resume an interrupted measurement."""
-        path = self.folder / 'search.json'
+        path, units = self.folder / 'search.json', self.view.units
         enough = self._enough_images(NUM_IMAGES)
         fitted = self._images(enough if num_images is None else min(enough, num_images))
-        other = dict(seed=self.seed, skip=len(fitted))
-        compared = ImageBatches(
-            self.cfg, self.model, self._num_compared(), self.images, **other
-        )
+        compared = self._images(self._num_compared(), skip=len(fitted))
         identity = dict(
             network=self.digest,
             images=fitted.digest,
@@ -237,43 +212,41 @@ class _Job:
         if path.exists():
             what = 'measured branches', 'tools/make_elastic.py'
             known = read_json(path, partial(_known_records, identity), *what)
-        steps = self.view.depth
-        if len(known) == steps:
+        if len(known) == len(units):
             self.say(f'Branches are measured already: {path}')
             return known
-        self.say(f'Measuring {steps} steps of the network on {len(fitted)} images')
-        batches = [*fitted], [*compared]
-        search = Sensitivities(self.model, *batches, self.costs.scope)
-        begin, first = time.monotonic(), len(known)
+        self.say(f'Measuring {len(units)} steps of the network on {len(fitted)} images')
+        search = Sensitivities(self.model, [*fitted], [*compared], self.costs.scope)
+        clock, first = _Clock(), len(known)
         for record in search.run(known):
+            unit = units[len(known)]
             known.append(record)
-            steps_data = [None if r is None else r.write() for r in known]
-            write_json(path, dict(identity=identity, steps=steps_data))
-            passed, done = time.monotonic() - begin, len(known) - first
-            left = passed / done * (steps - len(known))
-            unit = self.view.units[len(known) - 1]
+            steps = [None if r is None else asdict(r) for r in known]
+            write_json(path, dict(identity=identity, steps=steps))
+            divergence = record.divergence.items() if record else ()
+            found = [f'divergence {v:.4f} with {n} units' for n, v in divergence]
+            left = clock.left(len(known) - first, len(units) - first)
             self.say(
-                f'  {describe(unit, record)}, {len(known)}/{steps}, ETA {clock(left)}'
+                f'  {len(known)}/{len(units)}, block {unit.block} {unit.kind}: '
+                f'{", ".join(found) or "always runs"}; {left}'
             )
         return known
 
     def _num_compared(self) -> int:
         """Return the number of images whose predictions are compared."""
-        if task_of(self.model).name == 'classification':
-            return NUM_COMPARED
         wanted = -(-COMPARED_TOKENS // min(self.tokens))
-        return min(NUM_COMPARED, max(MIN_COMPARED, wanted))
+        fewer = min(NUM_COMPARED, max(MIN_COMPARED, wanted))
+        return NUM_COMPARED if self.classifies else fewer
 
     def _enough_images(self, at_least: int) -> int:
         """Return the number of images whose tokens are enough for the widest branch."""
-        classifies = task_of(self.model).name == 'classification'
         narrow = (i for i, width in enumerate(self.view.widths) if width > 1)
         unknowns = [(i, self.view.widths[i] * self.view[i].group) for i in narrow]
         wanted = [-(-TOKENS * n // self.tokens[i]) for i, n in unknowns]
-        return max(OF_CLASSIFIERS if classifies else at_least, *wanted, 0)
+        return max(OF_CLASSIFIERS if self.classifies else at_least, *wanted, 0)
 
-    def _images(self, number: int) -> ImageBatches:
-        return ImageBatches(self.cfg, self.model, number, self.images, self.seed)
+    def _images(self, number: int, skip: int = 0) -> ImageBatches:
+        return ImageBatches(self.cfg, self.model, number, self.images, self.seed, skip)
 
     def fit(self, chains: Sequence[str], num_images: int | None, whole: bool) -> None:
         """Fit the chains, and write config and checkpoint."""
@@ -282,99 +255,49 @@ class _Job:
         self.chains = [*chains]
         backbone = self.conversion.give_chains(self.model, self.chains)
         self._check_tokens(backbone, batches)
-        self.fits = dict(
-            network=self.digest,
-            images=[batches.digest, len(batches), self.seed],
-            weighted=self._by_class,
-            plans=self.chains,
-        )
-        self._set_orders(backbone)
-        known = self._known_fits(backbone)
-        ids = [i for i in backbone.space.ids if i and i not in known]
-        if ids:
-            number = f'{len(ids)} of {len(chains)}' if known else len(ids)
-            self.say(f'Fitting {number} chains on {len(batches)} images')
-            weigh = RareClassWeights(self.model, batches) if self._by_class else None
-            options = dict(folder=self.folder, weigh=weigh)
-            fit_in_turn(backbone, batches, ids, progress=_Progress(self.say), **options)
+        for step, order in backbone.unit_orders.items():
+            order.index.copy_(torch.tensor(self.records[int(step)].order))
+        self.say(f'Fitting {len(chains)} chains on {len(batches)} images')
+        clock, weigh = _Clock(), None
+        if task_of(self.model).name == 'segmentation' and self.costs.scope is None:
+            weigh = RareClassWeights(self.model, batches)
+
+        def progress(done: int, total: int) -> None:
+            if done == total or done % max(1, total // 5) == 0:
+                self.say(f'  step {done} of {total}, {clock.left(done, total)}')
+
+        options = dict(folder=self.folder, weigh=weigh, progress=progress)
+        fit_in_turn(backbone, batches, **options)
         backbone.stitching_initialized.fill_(True)
         self.config = self.conversion.config(self.cfg, self.chains, self.size)
         with atomic_path(self.folder / 'elastic.py') as temporary:
             self.config.dump(temporary)
-        meta = dict(self.meta, **{FITS: self.fits})
-        self._save(self.model.state_dict(), whole, meta)
-
-    @property
-    def _by_class(self) -> bool:
-        """Whether tokens are weighted by their predicted classes."""
-        classes = task_of(self.model).name == 'segmentation'
-        return classes and self.costs.scope is None
-
-    def _set_orders(self, backbone: ElasticBackbone) -> None:
-        """Copy the measured orders of hidden units."""
-        for step, order in backbone.unit_orders.items():
-            order.index.copy_(torch.tensor(self.records[int(step)].order))
+        path, state = self.folder / 'elastic.pth', self.model.state_dict()
+        if whole:
+            with atomic_path(path) as temporary:
+                torch.save(dict(meta=self.meta, state_dict=dict(state)), temporary)
+        else:
+            added = {k: v for k, v in state.items() if k not in self.names}
+            base = self.checkpoint, self.digest, self.conversion.renames
+            save_added(path, added, *base, self.meta)
 
     def _check_tokens(self, backbone: ElasticBackbone, batches: ImageBatches) -> None:
         """Warn if the images have few tokens for the widths; raise if others remain."""
-        number, unknowns = len(batches), dict[int, int]()
-        for name, spec in backbone.space.layers.items():
-            step, layer = spec.target.block, backbone.stitching_layers[name]
-            unknowns[step] = max(unknowns.get(step, 0), layer.in_features)
-        step = max(unknowns, key=lambda i: unknowns[i] / self.tokens[i])
-        wanted = -(-TOKENS * unknowns[step] // self.tokens[step])
+        number, layers = len(batches), backbone.stitching_layers
+        fits = [
+            (layers[name].in_features, spec.target.block)
+            for name, spec in backbone.space.layers.items()
+        ]
+        unknowns, step = max(fits, key=lambda fit: fit[0] / self.tokens[fit[1]])
+        tokens = number * self.tokens[step]
+        wanted = -(-TOKENS * unknowns // self.tokens[step])
         words = f'{wanted} or more: the widest fit, in block '
-        words += f'{self.view.units[step].block}, has {unknowns[step]} unknowns, and '
-        words += f'{number} images have {number * self.tokens[step]} tokens (--images)'
-        enough = number * self.tokens[step] >= unknowns[step]
-        check(enough or batches.are_all, '--num-images', number, words)
+        words += f'{self.view.units[step].block}, has {unknowns} unknowns, and '
+        words += f'{number} images have {tokens} tokens (--images)'
+        known = tokens >= unknowns or batches.are_all
+        check(known, '--num-images', number, words)
         if number < wanted:
             self.say(f'Warning: --num-images={number}; better {words}')
-
-    def _known_fits(self, backbone: ElasticBackbone) -> set[int]:
-        """Load chains that an earlier call fitted alike; return their ids."""
-        path = self.folder / 'elastic.pth'
-        if not path.is_file():
-            return set()
-        loaded = load_weights_only(path, joined=False)  # the base may have changed
-        old = dict((loaded.get('meta') or {}).get(FITS) or {})
-        plans = old.pop('plans', [])
-        if old != {k: v for k, v in self.fits.items() if k != 'plans'}:
-            return set()
-        weights, own, known = weights_of(loaded), backbone.state_dict(), set()
-        previous = space_of_chains(self.view, plans, backbone.read_blocks)
-        names = {
-            f'unit_orders.{step}.': f'unit_orders.{step}.'
-            for step in backbone.unit_orders
-        }
-        for i, plan in enumerate(self.chains, start=1):
-            if plan in plans:
-                layers = previous[plans.index(plan) + 1].layers
-                pairs = zip(layers, backbone.space[i].layers, strict=True)
-                names |= {
-                    f'stitching_layers.{a}.': f'stitching_layers.{b}.' for a, b in pairs
-                }
-                known.add(i)
-        found = {k.removeprefix('backbone.'): v for k, v in weights.items()}
-        found = {k: v for k, v in found.items() if k.startswith((*names,))}
-        found = with_prefixes(found, names)
-        orders = {k: v for k, v in found.items() if k.startswith('unit_orders.')}
-        if not all(torch.equal(own[k].cpu(), v.cpu()) for k, v in orders.items()):
-            return set()  # measured again since
-        for name, value in found.items():
-            own[name].copy_(value)
-        return known
-
-    def _save(self, state: Mapping[str, Tensor], whole: bool, meta: dict) -> None:
-        """Write the checkpoint."""
-        path = self.folder / 'elastic.pth'
-        added = {k: v for k, v in state.items() if k not in self.names}
-        if whole:
-            with atomic_path(path) as temporary:
-                torch.save(dict(meta=meta, state_dict=dict(state)), temporary)
-        else:
-            base = self.checkpoint, self.digest, self.conversion.renames
-            save_added(path, added, *base, meta)
 
     def evaluate(self) -> StitchTable:
         """Test the network and all chains in one pass; measure milliseconds."""
@@ -388,35 +311,31 @@ class _Job:
         setup = measuring_setup(runner.model, 1)
         results = run.results_of(runner).measured(setup, times)
         results.save(self.folder / 'stitches.json')
-        self._report(runner, results)
-        return results
-
-    def _report(self, runner: Runner, results: StitchTable) -> None:
-        wide_console().print(elastic_table(results))
-        for line in left_out(results):
-            self.say(line)
-        plot_pareto(results, self.folder / 'pareto.png', cost='latency')
+        report_stitches(results, self.folder, cost='latency')
+        # The network, and the middle and the fastest stitch of the front.
+        front = [row.id for row in results.front('latency') if row.id]
+        middle = front[len(front) // 2 : len(front) // 2 + 1]
         titles = {
-            i: f'{"network" if i == 0 else f"stitch {i}"}, {results[i].latency:.3g} ms'
-            for i in drawn_budgets(results)
+            i: f'{f"stitch {i}" if i else "network"}, {results[i].latency:.3g} ms'
+            for i in (0, *middle, *front[:1])
         }
         draw_predictions(runner, titles, self.folder / 'predictions.png')
-        self.say(f'Pictures: {self.folder}/pareto.png and predictions.png')
-        self.say('Next:')
-        for command in next_commands(self.folder, results, runner):
-            self.say(f'  {command}')
+        files = (self.folder / f'elastic.{end}' for end in ('py', 'pth'))
+        known = '--stitch-id', 'pareto', '--results', self.folder / 'stitches.json'
+        self.say(f'Next: {tool_command("test.py", *files, *known)}')
+        return results
 
 
-class _Progress:
-    """Says which steps are fitted, and how long the others will take."""
+class _Clock:
+    """Estimates the time that is left, from the time since it was made."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self.say, self.begin = say, time.monotonic()
+    def __init__(self) -> None:
+        self.begin = time.monotonic()
 
-    def __call__(self, done: int, total: int) -> None:
-        left = (time.monotonic() - self.begin) / done * (total - done)
-        if done == total or done % max(1, total // 5) == 0:
-            self.say(f'  step {done} of {total}, ETA {clock(left)}')
+    def left(self, done: int, total: int) -> str:
+        """Return the estimate as text."""
+        seconds = int((time.monotonic() - self.begin) / done * (total - done))
+        return f'ETA {seconds // 60}:{seconds % 60:02}'
 
 
 @torch.no_grad()
@@ -427,20 +346,6 @@ def tokens_of(view: BranchView, images: torch.Tensor) -> list[int]:
         state = view.run_block(state, i)
         numbers.append(state.tokens.shape[1])
     return numbers
-
-
-def clock(seconds: float) -> str:
-    """Format a time as minutes and seconds."""
-    return f'{int(seconds) // 60}:{int(seconds) % 60:02}'
-
-
-def describe(unit: Unit, record: StepRecord | None) -> str:
-    """Return what a measurement of a step has found, in a few words."""
-    if record is None:
-        return f'block {unit.block} {unit.kind}'
-    found = [f'{v:.4f} with {n}' for n, v in sorted(record.divergence.items())]
-    whole = f' of {len(record.order)}' if record.order else ''
-    return f'block {unit.block} {unit.kind}: divergence {", ".join(found)}{whole}'
 
 
 def _known_records(identity: dict, data: dict) -> list[StepRecord | None]:

@@ -1,19 +1,21 @@
 """How much the predictions change if one branch of a network is narrow or skipped."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from snnet_mm.anchors import TokenState
+from snnet_mm.costs.parts import returning
 from snnet_mm.models import NarrowBranch, find_stitched_backbone
 from snnet_mm.models.layers.least_squares import LayerFit, LeastSquares
 from snnet_mm.models.layers.narrow_branch import UnitOrder
+from snnet_mm.tasks import map_divergence, task_of
 from snnet_mm.utils import check
 
-from .divergence import PredictionDistance
 from .orders import channels_of, rank_units
 
 RIDGE = 1e-4
@@ -39,17 +41,9 @@ class StepRecord:
 
     @classmethod
     def read(cls, data: Mapping) -> 'StepRecord':
-        """Read the record that :meth:`write` returns, after JSON."""
-        order = [int(i) for i in data['order']]
-        numbers = (
-            {int(n): float(v) for n, v in data[key].items()}
-            for key in ('errors', 'divergence')
-        )
-        return cls(order, *numbers)
-
-    def write(self) -> dict:
-        """Return the record as plain data."""
-        return asdict(self)
+        """Read a record from JSON, where keys are text."""
+        numbers = (data['errors'], data['divergence'])
+        return cls(data['order'], *({int(n): v for n, v in d.items()} for d in numbers))
 
     def harm(self, units: int) -> float:
         """Estimate the divergence of the predictions with some units.
@@ -69,6 +63,38 @@ class StepRecord:
     def _error(self, units: int) -> float:
         widths = sorted(n for n in self.errors if n or not units)
         return float(np.interp(units, widths, [self.errors[n] for n in widths]))
+
+
+class PredictionDistance:
+    """Computes predictions from the output of a backbone, and compares them.
+
+    Class probabilities of images or pixels are compared by the Kullback-Leibler
+    divergence; those of independent labels, one by one. Depth maps, the outputs of
+    dense detection heads, and the maps that other detection heads read are compared by
+    the squared error over the variance. If the cost table excludes the heads, the maps
+    that they read are compared.
+
+    Args:
+        model: An mm model with a stitched backbone.
+        scope: That of its cost table.
+    """
+
+    def __init__(self, model: nn.Module, scope: str | None) -> None:
+        self.model, self.backbone = model, find_stitched_backbone(model)
+        task = task_of(model)
+        self._run = task.run_features if scope else task.outputs
+        self._divergence = map_divergence if scope else task.divergence(model)
+
+    def read(self, images: Tensor, output: object) -> list[Tensor]:
+        """Return predictions for images ``(B, 3, H, W)``, from a backbone output."""
+        with returning(self.backbone, output):
+            found = tree_leaves(self._run(self.model, images))
+        return [t for t in found if isinstance(t, Tensor) and t.is_floating_point()]
+
+    def distance(self, found: Sequence[Tensor], target: Sequence[Tensor]) -> Tensor:
+        """Return the mean divergence of predictions from the network's, the target."""
+        pairs = zip(found, target, strict=True)
+        return sum(self._divergence(a, b) for a, b in pairs) / len(target)
 
 
 class Sensitivities:
@@ -100,9 +126,6 @@ class Sensitivities:
         self.predictions = PredictionDistance(model, scope)
         ends, maps = self.view.ends, self.backbone.out == 'maps'
         self.read = [ends[i] for i in self.backbone.out_indices] if maps else []
-        wanted = 'a network with branches, or with blocks that keep width and stride'
-        kind = type(self.view.anchor).__name__
-        check(self.view.skippable, 'model.backbone', kind, wanted)
 
     @torch.no_grad()
     def run(

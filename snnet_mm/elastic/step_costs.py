@@ -16,6 +16,8 @@ from snnet_mm.stitching import Cost, Plan, Position, StitchTable, changes_of, wr
 # branch of all its units is not a narrow one and has other layers.
 SHARES = 1, 1 / 2, 1 / 4, 1 / 8, 0
 ROUNDS = 9  # of latencies
+# The cost of the whole network, and costs by step and number of units.
+Known = tuple[float, dict[int, dict[int, float]]]
 
 
 class StepCosts:
@@ -37,11 +39,11 @@ class StepCosts:
         maps = backbone.out == 'maps'
         ends = self.view.ends
         self.read = {ends[i] for i in backbone.out_indices} if maps else set()
+        self._costs: dict[str, Known] = {}
 
     def of(self, cost: str, plan: Plan) -> float:
         """Return the ``'flops'``, ``'params'`` or ``'latency'`` of a plan."""
-        whole, points = self._tables[cost] if cost != 'latency' else self._latencies
-        total = whole
+        total, points = self._known(cost)
         for first, end, units in changes_of(plan, self.view.widths, self.read):
             for step in range(first, end):
                 total -= points[step][self.view.widths[step]]
@@ -59,8 +61,7 @@ class StepCosts:
 
     def step(self, cost: str, step: int, units: int) -> float:
         """Return the cost of one step; 0 units stand for the map of a gap."""
-        _, points = self._tables[cost] if cost != 'latency' else self._latencies
-        known = points[step]
+        known = self._known(cost)[1][step]
         if units in known:
             return known[units]
         widths = sorted(n for n in known if 0 < n < self.view.widths[step])
@@ -71,24 +72,21 @@ class StepCosts:
     def _counted(self) -> tuple[StitchTable, dict[Part, Cost]]:
         return part_costs(self.model, self.size)
 
-    @cached_property
-    def _tables(self) -> dict[str, tuple[float, dict[int, dict[int, float]]]]:
-        table, costs = self._counted
-        whole = table[0]
-        return {
-            name: (
-                getattr(whole, name),
-                self._points({p: getattr(c, name) for p, c in costs.items()}),
-            )
-            for name in ('flops', 'params')
-        }
+    def _known(self, cost: str) -> Known:
+        """Count or measure a cost, once."""
+        if cost not in self._costs:
+            if cost == 'latency':
+                options = dict(rounds=ROUNDS, check=())
+                measured = measure_latency(self.model, self.size, **options)
+                whole, parts = measured.by_stitch[0], measured.by_part
+            else:
+                table, counted = self._counted
+                whole = getattr(table[0], cost)
+                parts = {part: getattr(c, cost) for part, c in counted.items()}
+            self._costs[cost] = whole, self._by_units(parts)
+        return self._costs[cost]
 
-    @cached_property
-    def _latencies(self) -> tuple[float, dict[int, dict[int, float]]]:
-        measured = measure_latency(self.model, self.size, rounds=ROUNDS, check=())
-        return measured.by_stitch[0], self._points(measured.by_part)
-
-    def _points(self, costs: Mapping[Part, float]) -> dict[int, dict[int, float]]:
+    def _by_units(self, costs: Mapping[Part, float]) -> dict[int, dict[int, float]]:
         """Return costs of parts by step and number of units."""
         points = {
             i: {width: costs[Position(0, i)]}

@@ -4,7 +4,6 @@ import os
 from collections.abc import Mapping
 from copy import deepcopy
 from pathlib import Path
-from textwrap import fill, indent
 from typing import Any, NamedTuple
 
 import torch
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 
 from snnet_mm.anchors import Anchor, check_tokens_correspond, image_channels
 from snnet_mm.costs import cost_table, whole_model_cost
+from snnet_mm.costs.parts import preprocessed_size
 from snnet_mm.costs.sizes import Size
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.stitching import StitchTable
@@ -32,19 +32,15 @@ from .convert import (
     layer_decay,
 )
 
-_WHY = dict(
-    model='Both anchors, and neck and heads of the slow model, start from the trained '
-    'ones, which a file beside this one holds; least squares fits the stitching '
-    'layers.',
-    load_from='Not init_cfg: this kind of model starts parts anew after that. To go on '
-    'with --resume, add --cfg-options load_from=None.',
-    optim_wrapper="A third of the slow model's rate: at all of it the stitched "
-    'training destroys the slow anchor.',
-    default_hooks='Fit the stitching layers; draw a stitch for every iteration.',
-    find_unused_parameters='An iteration trains one stitch; other blocks get no '
-    'gradient.',
-    val_cfg='The anchors alone; tools/test.py --stitch-id all tests every stitch.',
-)
+HEADER = """# Two trained models, stitched by tools/stitch_models.py:
+# fast: {}
+# slow: {}
+# Both anchors, and neck and heads of the slow model, start from the trained weights,
+# which a file beside this one holds. Least squares fits the stitching layers; then
+# each iteration trains one stitch, at a third of the slow model's rate: at all of it
+# the training destroys the slow anchor. A model with load_from starts parts anew after
+# init_cfg: to go on with --resume, add --cfg-options load_from=None.
+"""
 
 
 class TrainedModel(NamedTuple):
@@ -130,15 +126,10 @@ def read_trained(
     conversion = convert_model(cfg, net)
     elastic = conversion.build(cfg, [], net)
     (anchor,) = elastic.backbone.anchors
-    # Only classifiers are built for one size of image.
-    sizes = [getattr(part, 'size', None) for part in net.data_preprocessor.modules()]
-    embedding = getattr(net.backbone, 'patch_embed', None)
-    own = anchor.input_size, getattr(embedding, 'init_input_size', None), (224, 224)
-    model = model_config(cfg)
-    sizes = [input_size, *sizes, *own[: 3 * ('head' in model)]]
-    size = next(filter(None, sizes), None)
-    wanted = 'height and width of images, as the preprocessor does not set them'
-    check(size, '--shape', size, wanted)
+    model, size = model_config(cfg), input_size
+    if size is None and task_of(net).name == 'classification':
+        size = anchor.input_size or (224, 224)  # the preprocessor pads nothing
+    size = tuple(size or preprocessed_size(net))
     shape = 1, image_channels(elastic), *size
     images = torch.randn(shape, generator=torch.Generator().manual_seed(0))
     check_equal(net, elastic, images)
@@ -214,9 +205,9 @@ def _changes(
     cfg: Config, model: dict, costs: StitchTable, input_size: Size | None
 ) -> dict[str, Any]:
     """Return the changes to the slow model's config, by top-level key."""
-    different = 'two models of different FLOPs'
-    distinct = costs[1].flops > costs[0].flops
-    check(distinct, 'model.backbone', f'{costs[0].flops} FLOPs twice', different)
+    low, high = (costs[i].flops for i in (0, 1))
+    wanted = 'two models of different FLOPs'
+    check(low < high, 'model.backbone', f'{low} FLOPs twice', wanted)
     sized = {} if input_size is None else dict(input_size=tuple(input_size))
     sampler = dict(type='ResourceConstrainedSampler')
     changes = dict(
@@ -235,8 +226,7 @@ def _changes(
     loops['test_cfg'] = dict(type='StitchTestLoop', **sized)
     for name in (name for name in loops if cfg.get(name) is not None):
         changes[name] = dict(_delete_=True, stitches='anchors', **loops[name])
-    own = dict(load_from=None, resume=False, work_dir=None)
-    return changes | {k: v for k, v in own.items() if cfg.get(k)}
+    return changes | dict(load_from=None, resume=False, work_dir=None)
 
 
 def _slower(optim_wrapper: Mapping) -> dict:
@@ -258,16 +248,9 @@ def _slower(optim_wrapper: Mapping) -> dict:
 def _write(
     out: Path, fast: TrainedModel, slow: TrainedModel, changes: Mapping[str, Any]
 ) -> None:
-    """Write the slow model's config with changes, and comments that explain them."""
-    text = '# Two trained models, stitched by tools/stitch_models.py:\n'
-    for name, m in (('fast', fast), ('slow', slow)):
-        cost = f'backbone {m.flops / 1e9:.3g} GFLOPs'
-        text += f'# {name}: {m.config}, {m.checkpoint}, {cost}\n'
+    """Write the slow model's config with changes."""
     cfg = Config(slow.cfg.to_dict())
     cfg.merge_from_dict(deepcopy(dict(changes)))
-    for key, value in cfg.to_dict().items():
-        if key in changes and value is not None and key in _WHY:
-            text += indent(fill(_WHY[key], 86), '# ') + '\n'
-        text += Config({key: value}).pretty_text.strip() + '\n'
+    models = (f'{m.config}, {m.checkpoint}' for m in (fast, slow))
     with atomic_path(out) as temporary:
-        temporary.write_text(text)
+        temporary.write_text(HEADER.format(*models) + cfg.pretty_text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from pathlib import PurePath
 from typing import TypeVar
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from snnet_mm.stitching import StitchTable, key_metric
 from snnet_mm.tasks import task_of
-from snnet_mm.utils import atomic_path, check, digest
+from snnet_mm.utils import atomic_path, check, digest, refusal
 
 Array = NDArray[np.float64]
 T = TypeVar('T')
@@ -83,16 +83,12 @@ class ImageScores:
         first, ids = parts[0], tuple(i for part in parts for i in part.ids)
         metrics = {part.metric for part in parts}
         check(len(metrics) == 1, '--metric', sorted(metrics), 'one metric for all')
-        if len({(part.names, part.numerators.shape[1]) for part in parts}) > 1:
-            raise ValueError(
-                'results of different images cannot be compared: the names of the '
-                'tested images in per_image.npz differ (config key: test_dataloader)'
-            )
+        images = {(part.names, part.numerators.shape[1]) for part in parts}
+        wanted = 'results of the same images (per_image.npz)'
+        check(len(images) == 1, 'test_dataloader', f'{len(images)} data sets', wanted)
         numerators = np.concatenate([part.numerators for part in parts])
         denominators = np.concatenate([part.denominators for part in parts])
-        return cls(
-            first.metric, ids, numerators, denominators, first.scale, first.names
-        )
+        return replace(first, ids=ids, numerators=numerators, denominators=denominators)
 
     @classmethod
     def read(
@@ -106,15 +102,11 @@ class ImageScores:
             ids, scale = tuple(map(int, parts.pop('ids'))), float(parts.pop('scale'))
             scores = cls(ids=ids, scale=scale, **texts, **parts)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ValueError(
-                f'{path}: not a file of per-image statistics ({error}); tools/test.py '
-                'writes them beside stitches.json'
-            ) from error
-        if results and scores.digest != results.digest:
-            raise ValueError(
-                f'{path} belongs to another test than the results beside it, or to an '
-                'older version; tools/test.py writes both anew'
-            )
+            wanted = f'per-image statistics, which tools/test.py writes ({error})'
+            raise refusal('--results', str(path), wanted) from error
+        same = results is None or scores.digest == results.digest
+        wanted = 'statistics of the same test as the results beside it'
+        check(same, '--results', str(path), wanted)
         return scores
 
 
@@ -160,11 +152,12 @@ def image_scores(
         metrics: The metrics.
         results: Results that each metric collected in this process.
         values: Values of all metrics for the images of all processes.
-        wanted: The ranking metric, by default the result of :func:`key_metric`.
+        wanted: The ranking metric. Default: see :func:`key_metric`.
         names: Names of all images.
     """
-    # mmdet's metrics return no values if nothing was detected.
-    wanted = wanted or (key_metric(values) if values else '')
+    if wanted not in values:
+        # mmdet's metrics return no values if nothing was detected.
+        wanted = key_metric(values) if values else ''
     above, below, scale = (), (), 1
     for metric, found in zip(metrics, results, strict=True):
         known = task_of(metric).image_statistics(metric, found) if found else {}

@@ -1,8 +1,8 @@
 """Loops that evaluate any list of stitches in one pass over the data."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 from mmengine.dist import is_main_process
@@ -12,7 +12,7 @@ from torch import nn
 
 from snnet_mm.costs.counting import cost_table
 from snnet_mm.costs.parts import size_of_images
-from snnet_mm.costs.sizes import check_sizes, size_name
+from snnet_mm.costs.sizes import check_sizes
 from snnet_mm.datasets import spread
 from snnet_mm.models import find_stitched_backbone, set_input_size
 from snnet_mm.stitching import Selection, StitchTable, key_metric, visiting_order
@@ -21,11 +21,11 @@ from snnet_mm.utils import check, is_whole, link_latest, quiet_terminal, work_di
 from snnet_mm.utils.configs import takes_rgb
 
 from .metric_buffers import MetricBuffers, StitchScores
-from .one_pass import check_metric, run_one_pass
+from .one_pass import run_one_pass
 from .per_stitch_bn import prepare_statistics
 from .pictures.prediction_drawer import PredictionDrawer
 from .tables import report_stitches
-from .testing import RESULTS, WrittenResults, image_paths
+from .testing import RESULTS, WrittenResults
 
 
 @LOOPS.register_module()
@@ -111,7 +111,6 @@ class StitchTestLoop(TestLoop):
 
     Attributes:
         table: Costs and metrics of the last test; None without metrics.
-        seen_sizes: Sizes of the images that the backbone has seen.
     """
 
     def __init__(
@@ -133,9 +132,8 @@ class StitchTestLoop(TestLoop):
         **kwargs,
     ) -> None:
         self.selection = Selection(stitches, results, metric, lower_is_better)
-        for name, number in dict(
-            stitches_per_pass=stitches_per_pass, limit=limit
-        ).items():
+        limits = ('stitches_per_pass', stitches_per_pass), ('limit', limit)
+        for name, number in limits:
             right = number is None or is_whole(number, 1)
             check(right, f'test_cfg.{name}', number, '1 or more')
         super().__init__(runner, *args, **kwargs)
@@ -145,7 +143,6 @@ class StitchTestLoop(TestLoop):
         self.quiet, self.resume, self.show_dir = quiet, resume, show_dir
         self.stitches_per_pass, self.limit = stitches_per_pass, limit
         self.table: StitchTable | None = None
-        self.seen_sizes: set[tuple[int, int]] = set()
 
     def run(self) -> dict[str, float]:
         runner, main = self.runner, is_main_process()
@@ -188,8 +185,6 @@ class StitchTestLoop(TestLoop):
         space = find_stitched_backbone(runner.model).space
         ids = self.selection.select(space, costs, runner.logger.info)
         check_saved(self.evaluator, 'test_evaluator', len(ids))
-        if self.metric is not None:
-            check_metric(runner, loader, self.evaluator, self.metric)
         if self.limit is not None:
             check_partial(self.evaluator, '--limit')
             loader = spread(loader, self.limit)
@@ -200,42 +195,21 @@ class StitchTestLoop(TestLoop):
             runner.logger.info(f'{len(written.metrics)} stitches are tested already')
         left = [space[i] for i in ids if i not in written.metrics]
         left = [stitch.id for stitch in visiting_order(left)]
-        draw = None if self.show_dir is None else self._drawer(Path(self.show_dir))
+        draw = None
+        if self.show_dir is not None:
+            rgb = not takes_rgb(runner.cfg)  # models get RGB
+            draw = PredictionDrawer(runner.visualizer, self.show_dir, rgb)
         prepare_statistics(runner, left)
-        with self._watched_sizes(costs.input_size):
-            for begin in range(0, len(left), self.stitches_per_pass):
-                group = left[begin : begin + self.stitches_per_pass]
-                buffers = MetricBuffers(self.evaluator, group)
-                run_one_pass(runner, 'test', loader, buffers, self.fp16, draw)
-                number = len(loader.dataset)
-                written.add(buffers.scores(runner.logger, number, self.metric))
-        if any(written.metrics.values()):
+        for begin in range(0, len(left), self.stitches_per_pass):
+            group = left[begin : begin + self.stitches_per_pass]
+            buffers = MetricBuffers(self.evaluator, group)
+            run_one_pass(runner, 'test', loader, buffers, self.fp16, draw)
+            number = len(loader.dataset)
+            written.add(buffers.scores(runner.logger, number, self.metric))
+        if written.names:
             return written.table()
         runner.logger.warning(
             'No report is written: no metric of the evaluator is a single number; the '
             'log or its own files have the results (config key: test_evaluator)'
         )
         return None
-
-    def _drawer(self, folder: Path) -> PredictionDrawer:
-        paths = [p for p in image_paths(self.dataloader.dataset) if p]
-        folders = {os.path.dirname(os.path.abspath(path)) for path in paths}
-        root = os.path.commonpath(folders) if folders else None
-        # Models get RGB.
-        rgb = not takes_rgb(self.runner.cfg)
-        return PredictionDrawer(self.runner.visualizer, folder, root, rgb)
-
-    @contextmanager
-    def _watched_sizes(self, counted: tuple[int, int]) -> Iterator[None]:
-        """Warn if all images have the same size, but costs are counted at another."""
-        seen, backbone = set(), find_stitched_backbone(self.runner.model)
-        with backbone.register_forward_pre_hook(
-            lambda b, inputs: seen.add(b.input_size or tuple(inputs[0].shape[-2:]))
-        ):
-            yield
-        self.seen_sizes |= seen
-        if len(seen) == 1 and seen != {counted}:
-            self.runner.logger.warning(
-                f'The network saw images of {size_name(seen.pop())}, but costs are '
-                f'counted at {size_name(counted)} (config key: test_cfg.input_size)'
-            )

@@ -1,5 +1,6 @@
 """Batch norm statistics per stitch; training mixes the statistics of all stitches."""
 
+import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -32,6 +33,8 @@ from snnet_mm.stitching import visiting_order
 from snnet_mm.tasks import task_of
 from snnet_mm.utils import check, is_whole, isolated_rng
 
+KEY = 'default_hooks.stitch_statistics.num_images'
+
 
 @torch.no_grad()
 def recalibrate_bn(
@@ -50,9 +53,11 @@ def recalibrate_bn(
     share = nullcontext if batch_norms(backbone) else backbone.sharing_prefixes
     stitches = visiting_order(backbone.space[i] for i in ids)
     # Sums of mean, variance and 1 over batches: a detector's heads may skip batches.
-    sizes = {n: 2 * norm.num_features + 1 for n, norm in norms.items()}
-    zeros = next(iter(norms.values())).running_mean.new_zeros
-    totals = {s.id: {n: zeros(size) for n, size in sizes.items()} for s in stitches}
+    totals = {
+        (stitch.id, name): norm.running_mean.new_zeros(2 * norm.num_features + 1)
+        for stitch in stitches
+        for name, norm in norms.items()
+    }
     # mmseg pads images smaller than a crop only in training mode, which would also run
     # batch augmentations.
     pads = not getattr(model.data_preprocessor, 'batch_augments', None)
@@ -71,16 +76,15 @@ def recalibrate_bn(
                         if norm.num_batches_tracked:
                             found = [getattr(norm, key) for key in KEYS]
                             found.append(found[0].new_ones(1))
-                            totals[stitch.id][name] += torch.cat(found)
+                            totals[stitch.id, name] += torch.cat(found)
     check(num_batches, 'train_dataloader', num_batches, 'images to recalibrate with')
     statistics: Statistics = {stitch.id: {} for stitch in stitches}
-    for stitch in stitches:
-        for name, total in totals[stitch.id].items():
-            all_reduce(total)
-            if total[-1]:
-                values = (total[:-1] / total[-1]).chunk(2)
-                for key, value in zip(KEYS, values, strict=True):
-                    statistics[stitch.id][f'{name}.{key}'] = value.clone()
+    for (stitch_id, name), total in totals.items():
+        all_reduce(total)
+        if total[-1]:
+            values = (total[:-1] / total[-1]).chunk(2)
+            for key, value in zip(KEYS, values, strict=True):
+                statistics[stitch_id][f'{name}.{key}'] = value.clone()
     return statistics
 
 
@@ -122,8 +126,7 @@ class StitchStatisticsHook(Hook):
     stitched_only = True  # see StitchSamplingHook
 
     def __init__(self, num_images: int = 200) -> None:
-        key = 'StitchStatisticsHook.num_images'
-        check(is_whole(num_images, 0), key, num_images, '0 (no statistics) or more')
+        check(is_whole(num_images, 0), KEY, num_images, '0 (no statistics) or more')
         self.num_images, self.trains, self.estimated = num_images, False, False
         self.mode: str | None = None
 
@@ -160,22 +163,16 @@ class StitchStatisticsHook(Hook):
 
     def prepare(self, runner: Runner, ids: Sequence[int]) -> None:
         """Estimate missing statistics during training; say which ones there are."""
-        model = runner.model
-        if not self.num_images or not batch_norms(model):
+        if not self.num_images or not batch_norms(runner.model):
             return
-        if self.trains and not known_stitches(model) >= {*ids}:
+        if self.trains and not known_stitches(runner.model) >= {*ids}:
             self._estimate(runner, ids)
-        if known := known_stitches(model):
-            runner.logger.info(
-                f'{len(known & {*ids})} of {len({*ids})} stitches have batch norm '
-                'statistics of their own, the others mixed ones (config key: '
-                'default_hooks.stitch_statistics.num_images, 0 for none).'
-            )
-        else:
-            runner.logger.warning(
-                'The weights came without batch norm statistics of each stitch, as '
-                'from a checkpoint before the last: all run with mixed ones'
-            )
+        known = len(known_stitches(runner.model) & {*ids})
+        runner.logger.log(
+            logging.INFO if known else logging.WARNING,
+            f'{known} of {len({*ids})} stitches have batch norm statistics of their '
+            f'own, the others mixed ones (config key: {KEY}, 0 for none)',
+        )
 
     def _forget(self, runner: Runner) -> None:
         for model in _models(runner):
@@ -188,11 +185,9 @@ class StitchStatisticsHook(Hook):
             return
         runner.logger.info(
             f'Estimating batch norm statistics of {len(ids)} stitches on '
-            f'{self.num_images} images (config key: '
-            'default_hooks.stitch_statistics.num_images, 0 for none).'
+            f'{self.num_images} images (config key: {KEY}, 0 for none)'
         )
-        backbone = find_stitched_backbone(model)
-        drawn = backbone.input_size
+        size = find_stitched_backbone(model).input_size
         with isolated_rng(runner.seed):
             set_input_size(model, None)  # no resizing, as in tests
             try:
@@ -210,7 +205,7 @@ class StitchStatisticsHook(Hook):
                 why = f'not estimated: {type(error).__name__}: {error}'
                 runner.logger.warning(f'Batch norm statistics of stitches {why}')
             finally:
-                set_input_size(model, drawn)
+                set_input_size(model, size)
 
     def _batches(self, runner: Runner) -> Iterator[dict]:
         loader, ranks = runner.train_dataloader, get_world_size()

@@ -11,7 +11,7 @@ from mmengine.runner import Runner
 from torch.utils.data import Dataset
 
 from snnet_mm.stitching import StitchTable
-from snnet_mm.utils import digest
+from snnet_mm.utils import check, digest
 from snnet_mm.utils.base_checkpoint import weights_digest
 
 from .image_scores import ImageScores
@@ -53,8 +53,7 @@ class WrittenResults:
     ) -> None:
         self.costs, self.folder, self.number = costs, folder, len(dataset)
         self.metric, self.lower_is_better = metric, lower_is_better
-        self.data_size = data_size
-        self.digest = identify(runner, dataset)
+        self.data_size, self.digest = data_size, identify(runner, dataset)
         self.metrics: dict[int, dict[str, float]] = {}
         self._images: list[ImageScores] = []
 
@@ -65,7 +64,7 @@ class WrittenResults:
         """
         if is_main_process():
             files = {self.folder / RESULTS, *work_dir.glob(f'*/{RESULTS}')}
-            files = (path for path in files if path.is_file())
+            files = filter(Path.is_file, files)
             for path in sorted(files, key=lambda path: path.stat().st_mtime):
                 table = StitchTable.read(path)
                 if table.digest == self.digest:
@@ -79,17 +78,28 @@ class WrittenResults:
         self.metrics, self.number = found
 
     def add(self, scores: Mapping[int, StitchScores]) -> None:
-        """Write the scores of a pass, by stitch id, with those of earlier passes."""
+        """Write the scores of a pass, by stitch id, with those of earlier passes.
+
+        Raises:
+            ValueError: If there is no such metric. What was measured is written.
+        """
         self.metrics |= {i: found.metrics for i, found in scores.items()}
         self.number = next(iter(scores.values())).num_images
         self._images += [found.images for found in scores.values() if found.images]
-        if not is_main_process() or not any(self.metrics.values()):
+        if not self.names:
             return
-        table, known = self.table(), {i for part in self._images for i in part.ids}
-        if known == self.metrics.keys():
-            images = ImageScores.stack(self._images)
-            replace(images, digest=self.digest).save(self.folder / IMAGE_SCORES)
-        table.save(self.folder / RESULTS)
+        if is_main_process():
+            table, known = self.table(), {i for part in self._images for i in part.ids}
+            if known == self.metrics.keys():
+                images = ImageScores.stack(self._images)
+                replace(images, digest=self.digest).save(self.folder / IMAGE_SCORES)
+            table.save(self.folder / RESULTS)
+        check(self.metric in (None, *self.names), '--metric', self.metric, self.names)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the metrics."""
+        return [*next(filter(None, self.metrics.values()), ())]
 
     def table(self) -> StitchTable:
         """Return costs and metrics of the tested stitches."""
@@ -97,7 +107,7 @@ class WrittenResults:
         table = self.costs.with_metrics(metrics, self.number, self.lower_is_better)
         partial = self.data_size if self.number < self.data_size else None
         table = replace(table, data_size=partial, digest=self.digest)
-        return table.ranked_by(self.metric)
+        return table.ranked_by(self.metric) if self.metric in self.names else table
 
 
 def identify(runner: Runner, dataset: Dataset) -> str | None:
@@ -105,22 +115,16 @@ def identify(runner: Runner, dataset: Dataset) -> str | None:
 
     It is None in all but the main process, although all must call this.
     """
-    cfg, images = runner.cfg.to_dict(), image_paths(dataset) or [len(dataset)]
-    test_cfg = cfg.get('test_cfg') or {}
+    cfg, images = runner.cfg.to_dict(), [len(dataset)]
+    if isinstance(dataset, BaseDataset):
+        # Overrides of get_data_info may load or sample images.
+        infos = (BaseDataset.get_data_info(dataset, i) for i in range(len(dataset)))
+        images = [info.get('img_path') for info in infos]
     settings = [cfg.get(key) for key in CONFIG_KEYS]
-    settings += [test_cfg.get(key) for key in TEST_KEYS]
+    settings += [(cfg.get('test_cfg') or {}).get(key) for key in TEST_KEYS]
     weights = runner.model.state_dict()  # which sharded models gather
     if not is_main_process():
         return None
     weights = {k.removeprefix('module.'): v for k, v in weights.items()}  # of DDP
     # Keys are sorted: a dumped config has them in another order.
     return digest([pformat(settings), repr(images), weights_digest(weights)])
-
-
-def image_paths(dataset: Dataset) -> list[str | None]:
-    """Return the paths of all images, or an empty list if the data set has no infos."""
-    if not isinstance(dataset, BaseDataset):
-        return []
-    # Overrides may load or sample images.
-    infos = (BaseDataset.get_data_info(dataset, i) for i in range(len(dataset)))
-    return [info.get('img_path') for info in infos]

@@ -39,35 +39,30 @@ def evaluate_whole_model(runner: Runner) -> None:
     Plots and comparisons read the file as a baseline. If the metric has per-image
     statistics, ``per_image.npz`` is written beside it, as for stitches.
     """
-    model, hook = runner.model, ImagesHook()
+    hook, loader = ImagesHook(), runner.test_dataloader
     runner.register_hook(hook)
     values = runner.test()
-    tested = runner.test_evaluator.metrics
-    metrics = numbers_of(runner.test_evaluator, values)
-    loader = runner.test_dataloader
-    names = gathered(hook.names, len(loader.dataset))
-    scores = image_scores(0, tested, hook.results, metrics, names=names)
-    identity = identify(runner, loader.dataset)
+    evaluator, data = runner.test_evaluator, loader.dataset
+    metrics, names = numbers_of(evaluator, values), gathered(hook.names, len(data))
+    results = evaluator.metrics, hook.results
+    scores = image_scores(0, *results, metrics, names=names)
+    identity = identify(runner, data)
     if not metrics or not is_main_process():
         return
     try:
-        size = size_of_images(model, loader, 0)
-        cost, scope = whole_model_cost(model, size)
+        size = size_of_images(runner.model, loader, 0)
+        cost, scope = whole_model_cost(runner.model, size)
     except ValueError as error:  # such as images in several views
         runner.logger.warning(f'No results.json: costs cannot be counted: {error}')
         return
-    name, number = type(unwrapped(model)).__name__, len(names)
-    row = StitchRow(0, 'whole', name, *cost, size)
+    row = StitchRow(0, 'whole', type(unwrapped(runner.model)).__name__, *cost, size)
     table = StitchTable([row], 'no stitches', scope, digest=identity)
-    table = table.with_metrics({0: metrics}, number)
+    table = table.with_metrics({0: metrics}, len(names))
     path, images = (Path(runner.log_dir, n) for n in ('results.json', IMAGE_SCORES))
     if scores is not None:
-        replace(scores, digest=table.digest).save(images)
+        replace(scores, digest=identity).save(images)
         link_latest(images, runner.work_dir)
     table.save(path)
     link_latest(path, runner.work_dir)
-    gflops, params = (UNITS[n].cell(getattr(row, n)) for n in ('flops', 'params'))
-    words = f'{gflops} GFLOPs at {size[0]}x{size[1]}, {params} M parameters'
-    words += f' of {scope}' if scope else ''
-    metric = table.metric
-    print(f'{metric} {metrics[metric]:.4g}, {words}. Wrote {path}')
+    score, gflops = metrics[table.metric], UNITS['flops'].cell(cost.flops)
+    print(f'{table.metric} {score:.4g}, {gflops} GFLOPs. Wrote {path}')

@@ -14,10 +14,10 @@ from stock_networks import CASES, chains_of, read_stock
 from torch.utils._pytree import tree_leaves
 
 from snnet_mm.elastic import convert_model, make_elastic
-from snnet_mm.elastic.convert import check_equal
+from snnet_mm.elastic.convert import check_equal, layer_decay
 from snnet_mm.exports import single_stitch
 from snnet_mm.inference.init_model import init_model
-from snnet_mm.models import find_stitched_backbone, fit_in_turn, set_stitch
+from snnet_mm.models import fit_in_turn, set_stitch
 from snnet_mm.utils import load_config
 from snnet_mm.utils.base_checkpoint import with_prefixes
 
@@ -46,8 +46,8 @@ def data(tmp_path_factory):
 
 @torch.no_grad()
 @pytest.mark.parametrize('package, stock, family, backbone, parts', [*cases()])
-def test_a_stock_model_predicts_the_same_to_the_bit(
-    package, stock, family, backbone, parts, data, tmp_path
+def test_a_stock_model_is_unchanged_at_the_largest_budget(
+    package, stock, family, backbone, parts, data, tmp_path, monkeypatch
 ):
     cfg = read_stock(package, stock, backbone, parts, data, tmp_path)
     cfg.dump(tmp_path / 'network.py')
@@ -56,36 +56,30 @@ def test_a_stock_model_predicts_the_same_to_the_bit(
         disturb(network)
     for parameter in network.backbone.parameters():
         parameter += 0.02 * torch.randn_like(parameter)
-    network.eval()
-    weights = network.state_dict()
     meta = dict(dataset_meta=network.dataset_meta)
-    torch.save(dict(meta=meta, state_dict=weights), tmp_path / 'network.pth')
+    state = dict(meta=meta, state_dict=network.state_dict())
+    torch.save(state, tmp_path / 'network.pth')
+    job = sys.modules[make_elastic.__module__]._Job
+    monkeypatch.setattr(job, 'evaluate', lambda self: self)
+    monkeypatch.setattr(job, '_check_tokens', lambda *_: None)  # these are few
     conversion = convert_model(cfg, network)
     assert conversion.backbone['anchors'][0]['type'] == family
-    chains = chains_of(conversion)
-    renamed = with_prefixes(weights, conversion.renames)
-    config = conversion.config(cfg, chains)
-    elastic = init_model(config, None, device='cpu')
-    elastic.load_state_dict(renamed, strict=False)
-    elastic.eval()
+    options = dict(plans=chains_of(conversion), num_images=2, whole=True)
+    make_elastic(cfg, tmp_path / 'network.pth', tmp_path, device='cpu', **options)
+    elastic = init_model(*(tmp_path / f'elastic.{e}' for e in ENDS), 0, 'cpu')
     images = torch.randn(1, 3, 64, 64)
     check_equal(network, elastic, images)
-    fit_in_turn(find_stitched_backbone(elastic), [torch.randn(2, 3, 64, 64)])
-    whole = tree_leaves(network.extract_feat(images))
-    for stitch in range(1, len(chains) + 1):
+    whole = tree_leaves(network.eval().extract_feat(images))
+    for stitch in range(1, len(options['plans']) + 1):
         set_stitch(elastic, stitch)
         found = tree_leaves(elastic.extract_feat(images))
         assert [t.shape for t in found] == [t.shape for t in whole]
         assert not all(map(torch.equal, found, whole))
-    assert elastic.state_dict().keys() - renamed.keys() == {
-        k
-        for k in elastic.state_dict()
-        if 'stitching' in k or 'unit_orders' in k or k == 'backbone._extra_state'
+    added = elastic.state_dict().keys() - {
+        *with_prefixes(network.state_dict(), conversion.renames)
     }
-    set_stitch(elastic, 0)
-    config.dump(tmp_path / 'elastic.py')
-    state = dict(meta=meta, state_dict=elastic.state_dict())
-    torch.save(state, tmp_path / 'elastic.pth')
+    own = 'stitching', 'unit_orders', 'backbone._extra_state'
+    assert not [key for key in added if not any(name in key for name in own)]
     image = str(data / 'images/validation/0.jpg')
     wanted, found = (
         predicted(infer(package, *(str(tmp_path / f'{n}.{e}') for e in ENDS), image))
@@ -136,19 +130,26 @@ def test_what_cannot_be_converted(tmp_path):
             convert_model(cfg, model)
 
 
-@pytest.mark.parametrize('package, stock, family, backbone, parts', [*cases()])
-def test_chains_of_a_stock_model_are_fitted_beside_the_network(
-    package, stock, family, backbone, parts, data, tmp_path, monkeypatch
-):
-    cfg = read_stock(package, stock, backbone, parts, data, tmp_path)
-    network = init_model(cfg, None, device='cpu')
-    meta = dict(dataset_meta=network.dataset_meta)
-    state = dict(meta=meta, state_dict=network.state_dict())
-    torch.save(state, tmp_path / 'network.pth')
-    job = sys.modules[make_elastic.__module__]._Job
-    monkeypatch.setattr(job, 'evaluate', lambda self: self)
-    monkeypatch.setattr(job, '_check_tokens', lambda *_: None)  # these are few
-    options = dict(plans=chains_of(convert_model(cfg, network))[:1], num_images=2)
-    make_elastic(cfg, tmp_path / 'network.pth', tmp_path, device='cpu', **options)
-    elastic = init_model(tmp_path / 'elastic.py', tmp_path / 'elastic.pth', stitch=0)
-    check_equal(network, elastic, torch.randn(1, 3, 64, 64))
+BY_KIND = 'LearningRateDecayOptimizerConstructor'
+BY_LAYER = 'LayerDecayOptimizerConstructor'
+
+
+@pytest.mark.parametrize(
+    'constructor, paramwise, wanted',
+    [
+        (BY_LAYER, dict(layer_decay_rate=0.7), {}),
+        (BY_KIND, dict(decay_rate=0.7, decay_type='layer_wise', num_layers=4), {}),
+        (
+            BY_KIND,
+            dict(decay_rate=0.7, decay_type='stage_wise', num_layers=4),
+            dict(num_layers=4),
+        ),
+    ],
+)
+def test_layer_decay_of_mm_becomes_that_of_anchors(constructor, paramwise, wanted):
+    """mm's constructors know only mm's backbones."""
+    found = layer_decay(dict(constructor=constructor, paramwise_cfg=paramwise))
+    rates = dict(wanted, _delete_=True, decay_rates=0.7)
+    own = dict(constructor='AnchorLayerDecayConstructor', paramwise_cfg=rates)
+    assert found == own
+    assert layer_decay(dict(paramwise_cfg=dict(custom_keys={}))) == {}

@@ -22,49 +22,40 @@ def steps(request):
     ]
 
 
-def total(steps, plan, key):
-    chosen = zip(steps, plan, strict=True)
-    return sum(getattr(o, key) for of, n in chosen for o in of if o.units == n)
+def test_choose_plan_spends_a_budget_and_is_close_to_the_best(steps):
+    """The best of all at costs of the convex front."""
+    plans = {
+        tuple(o.units for o in options): (
+            sum(o.cost for o in options),
+            sum(o.harm for o in options),
+        )
+        for options in product(*steps)
+    }
 
+    def choose(limit):
+        return choose_plan(steps, limit, lambda plan: plans[plan][0])
 
-def all_plans(steps):
-    plans = product(*([o.units for o in options] for options in steps))
-    return {p: (total(steps, p, 'cost'), total(steps, p, 'harm')) for p in plans}
+    def least_harm(limit):
+        return min(harm for cost, harm in plans.values() if cost <= limit)
 
-
-def choose(steps, limit):
-    return choose_plan(steps, limit, lambda plan: total(steps, plan, 'cost'))
-
-
-def least_harm(plans, limit):
-    return min(harm for cost, harm in plans.values() if cost <= limit)
-
-
-def test_choose_plan_is_the_best_of_all_at_costs_of_the_convex_front(steps):
-    plans = all_plans(steps)
     for price in (0.001, 0.01, 0.03, 0.1, 1):
         limit, _ = min(plans.values(), key=lambda p: p[1] + price * p[0])
-        found = choose(steps, limit)
-        assert total(steps, found, 'harm') == pytest.approx(least_harm(plans, limit))
-
-
-def test_choose_plan_spends_a_budget_and_is_close_to_the_best(steps):
-    plans = all_plans(steps)
+        assert plans[choose(limit)][1] == pytest.approx(least_harm(limit))
     cheapest, dearest = (of(c for c, _ in plans.values()) for of in (min, max))
     worst = max(option.harm for options in steps for option in options)
     for share in (0.1, 0.3, 0.5, 0.7, 0.9):
         limit = cheapest + share * (dearest - cheapest)
-        found = choose(steps, limit)
+        found = choose(limit)
         cost, harm = plans[found]
         assert cost <= limit
-        assert harm <= least_harm(plans, limit) + worst / 2
+        assert harm <= least_harm(limit) + worst / 2
         for i, options in enumerate(steps):
-            for option in options:
+            for option in options:  # no single change fits and does less harm
                 other = plans[(*found[:i], option.units, *found[i + 1 :])]
                 assert other[0] > limit or other[1] >= harm - 1e-12
-    assert choose(steps, cheapest * 0.999) is None
-    assert choose(steps, cheapest) == (0,) * 5
-    assert choose(steps, dearest) == (8,) * 5
+    assert choose(cheapest * 0.999) is None
+    assert choose(cheapest) == (0,) * 5
+    assert choose(dearest) == (8,) * 5
 
 
 def test_choose_plan_counts_the_cost_of_the_whole_plan():
@@ -76,6 +67,5 @@ def test_choose_plan_counts_the_cost_of_the_whole_plan():
         return 10 * sum(map(bool, plan)) + 4 * gaps
 
     assert choose_plan(steps, 4, cost) == (0, 0, 0, 0)
-    plan = choose_plan(steps, 24, cost)
-    assert cost(plan) <= 24
+    assert cost(choose_plan(steps, 24, cost)) == 24
     assert choose_plan(steps, 3.9, cost) is None

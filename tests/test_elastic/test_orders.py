@@ -53,14 +53,6 @@ def test_rank_units_drops_a_copy_first():
     assert {*order[:3]} | {1, 6} == {1, 3, 5, 6}
 
 
-def test_rank_units_constant_units_are_last():
-    h, y = activations(6, 1)
-    h[:, 3] = 0
-    order, errors = ranked(h, y, 1)
-    assert order[-1] == 3
-    assert all(error == error and error >= 0 for error in errors.values())
-
-
 def test_rank_units_of_singular_sums_is_a_whole_order():
     h = torch.randn(6, 12, dtype=torch.float64)  # fewer tokens than units
     h[:, 3:] += 1e4  # rounding of single precision, far above the variance
@@ -68,12 +60,3 @@ def test_rank_units_of_singular_sums_is_a_whole_order():
     x, y = torch.cat([h, ones], 1).float(), torch.cat([h[:, :2], ones], 1).float()
     sums = (x.T @ x).double(), (x.T @ y[:, :2]).double(), (y.T @ y).double()
     assert sorted(rank_units(sums).order) == [*range(12)]
-
-
-def test_rank_units_stays_on_the_device_of_the_sums():
-    h, y = activations(6, 4)
-    wanted = ranked(h, y, 4)
-    fit = LeastSquares(h.shape[1], y.shape[1])
-    fit.update(h, y)
-    with torch.device('meta'):  # where a tensor of no stated device would be
-        assert rank_units(fit.sums, 4) == wanted

@@ -1,7 +1,5 @@
 """Two trained models become a config that starts from both of them."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from mm_models import (
@@ -35,7 +33,6 @@ from snnet_mm.utils import load_config, model_config
 # Config, model, its size when fast and slow, and the number of stitches.
 PAIRS = dict(
     seg_vit=(SEG, seg_vit, (16, 2), (24, 4), 4),
-    own_vit=(SEG, own_vit, (16, 2), (24, 4), 4),
     seg_mit=(SEG, seg_mit, (8, 1), (12, 3), 4),
     det_swin=(DET, det_swin, (8, 1), (12, 3), 4),
     cls_swin=(CLS, cls_swin, (8, 2), (12, 3), 4),
@@ -85,7 +82,7 @@ def with_weights(config, checkpoint):
     return model
 
 
-SLOW = {'cls_resnet', 'cls_swin', 'cls_mean', 'own_vit', 'det_swin', 'seg_mit'}
+SLOW = {'cls_resnet', 'cls_swin', 'cls_mean', 'det_swin', 'seg_mit'}
 
 
 @pytest.mark.parametrize(
@@ -119,30 +116,14 @@ def test_a_pair(pair, make, tmp_path):
         found = outputs(stitched, images)
         for a, b in zip(wanted, found, strict=True):
             torch.testing.assert_close(b, a, rtol=1e-5, atol=1e-5)
+    for i in stitched.backbone.space.ids:
+        _, single = single_stitch(cfg, stitched, i)
+        pairs = zip(outputs(stitched, images), outputs(single, images), strict=True)
+        assert all(torch.allclose(a, b, atol=1e-5) for a, b in pairs), i
     # Whatever the head, the fast anchor is the trained one.
     for key, value in stitched.state_dict().items():
         if key.startswith('backbone.anchors.0.'):
             assert torch.equal(value, read[0].weights[key]), key
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize('widths', [(8, 8), (8, 12)])
-def test_every_stitch_of_swins_equals_its_export(widths, make, tmp_path):
-    pytest.importorskip('mmdet')
-    models = [
-        det_swin(width, depth) for width, depth in zip(widths, (1, 3), strict=True)
-    ]
-    fast, slow = (make(f'depth{n}', DET, m) for n, m in enumerate(models))
-    stitch_models(fast, slow, tmp_path / 'both.py')
-    cfg = load_config(tmp_path / 'both.py')
-    stitched, images = built(cfg), torch.randn(2, 3, 64, 64)
-    stitched.init_weights()
-    ids = stitched.backbone.space.ids
-    assert len(ids) == 4
-    for i in ids:
-        _, single = single_stitch(cfg, stitched, i)
-        pairs = zip(outputs(stitched, images), outputs(single, images), strict=True)
-        assert all(a.equal(b) for a, b in pairs), i
 
 
 def test_a_chain_of_a_network_and_the_network(make, tmp_path):
@@ -171,20 +152,12 @@ def test_a_chain_of_a_network_and_the_network(make, tmp_path):
         wanted[1].flops + 2 * 65 * 24 * 24,  # both maps, of 65 tokens, are projected
         wanted[0].flops,
     ]
-    ends = {0: single.backbone.out_indices, 1: network.backbone.out_indices}
-    assert ends == {0: (1, 3), 1: (1, 3)}
     for i, model in ((0, single), (1, network)):
-        states = states_of(stitched.backbone.anchors[i], images)
+        anchor = stitched.backbone.anchors[i]
+        assert model.backbone.out_indices == (1, 3)
+        states = states_of(anchor, images)
         for block, found in zip((1, 3), model.backbone(images), strict=True):
-            assert (
-                stitched.backbone.anchors[i].to_feature_map(states[block]).equal(found)
-            )
-    for stitch in stitched.backbone.space:
-        _, alone = single_stitch(cfg, stitched, stitch.id)
-        pairs = zip(outputs(stitched, images), outputs(alone, images), strict=True)
-        assert all(torch.allclose(a, b, atol=1e-5) for a, b in pairs), stitch
-        params = sum(p.numel() for p in alone.parameters())
-        assert params == costs[stitch.id].params, stitch
+            assert anchor.to_feature_map(states[block]).equal(found)
     optimizer = build_optim_wrapper(stitched, cfg.optim_wrapper).optimizer
     names = {id(p): name for name, p in stitched.named_parameters()}
     rates = {names[id(g['params'][0])]: g['lr'] for g in optimizer.param_groups}
@@ -192,13 +165,12 @@ def test_a_chain_of_a_network_and_the_network(make, tmp_path):
     for name, rate in rates.items():
         trained = name.startswith('backbone.anchors.')
         assert rate == pytest.approx(base * (0.03 if trained else 1)), name
-    assert any('.layers.' in name for name in rates)
 
 
+# What differs in the slow model, and what is said of it.
 LOW = dict(num_layers=1, embed_dims=64, out_indices=(0,))
 NOT_MIRRORED = dict(_delete_=True, type='MobileNetV3')
 OTHER_DATA = "train_dataloader = dict(dataset=dict(of='Other'))"
-# What differs in the slow model, and what is said of it.
 MISFITS = dict(
     classes=(dict(decode_head=dict(num_classes=7)), '', r'num_classes=\[5\].*\[7\]'),
     data=({}, OTHER_DATA, "'Other'.*train_dataloader.dataset"),
@@ -221,22 +193,24 @@ def test_what_does_not_fit_is_refused(misfit, make, tmp_path):
         old = {} if '_delete_' in settings else changed.get(part, {})
         changed[part] = old | settings
     fast, slow = make('fast', SEG, model), make('slow', SEG, changed, text)
-    with pytest.raises(ValueError, match=message) as error:
+    with pytest.raises(ValueError, match=message):
         stitch_models(fast, slow, tmp_path / 'both.py')
-    assert len(str(error.value).splitlines()) <= 3
     assert not list(tmp_path.glob('both.*'))
 
 
-def test_tasks_and_classes_by_name_are_compared(make, tmp_path):
+def test_tasks_classes_and_names_are_compared(make, tmp_path):
     pytest.importorskip('mmpretrain')
-    model = seg_vit(16, 2)
-    a = make('a', SEG, model, dataset_meta=dict(classes=('tree', 'car')))
-    b = make('b', SEG, model, dataset_meta=dict(classes=('car', 'tree')))
-    for other, message in ((b, "classes=.*'tree'"), (make('c', CLS, {}), 'model.type')):
+    a, b = (
+        make(name, SEG, seg_vit(16, 2), dataset_meta=dict(classes=classes))
+        for name, classes in dict(a=('tree', 'car'), b=('car', 'tree')).items()
+    )
+    for other, out, message in (
+        (b, 'both.py', "classes=.*'tree'"),
+        (make('c', CLS, {}), 'both.py', 'model.type'),
+        (b, 'both', 'a name that ends in .py'),
+    ):
         with pytest.raises(ValueError, match=message):
-            stitch_models(a, other, tmp_path / 'both.py')
-    with pytest.raises(ValueError, match='a name that ends in .py'):
-        stitch_models(a, b, tmp_path / 'both')
+            stitch_models(a, other, tmp_path / out)
 
 
 class RestlessSegmentor(EncoderDecoder):
@@ -260,17 +234,3 @@ def test_models_that_start_anew_load_the_weights_later(make, tmp_path, monkeypat
     # mm's layer-wise decay knows mm's backbones only.
     assert cfg.optim_wrapper.constructor == 'AnchorLayerDecayConstructor'
     assert cfg.optim_wrapper.paramwise_cfg == dict(decay_rates=0.7)
-
-
-def test_a_failed_write_leaves_the_old_config(make, tmp_path, monkeypatch):
-    def fails(path, text):
-        path.write_bytes(text[:9].encode())
-        raise KeyboardInterrupt
-
-    a, b = (make(n, SEG, seg_vit(16 * n, 2)) for n in (1, 2))
-    out = tmp_path / 'both.py'
-    out.write_text('old = 1')
-    monkeypatch.setattr(Path, 'write_text', fails)
-    with pytest.raises(KeyboardInterrupt):
-        stitch_models(a, b, out)
-    assert out.read_bytes() == b'old = 1'

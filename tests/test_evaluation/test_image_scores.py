@@ -64,10 +64,10 @@ def test_read_returns_what_was_saved_of_the_same_test(tmp_path):
     read = ImageScores.read(path, table)
     assert (read.metric, read.ids, read.names) == ('acc', (0, 1), 'a')
     np.testing.assert_array_equal(read.numerators, joined.numerators)
-    with pytest.raises(ValueError, match='belongs to another test than'):
+    with pytest.raises(ValueError, match='--results'):
         ImageScores.read(path, replace(table, digest='another'))
     path.write_text('no arrays')
-    with pytest.raises(ValueError, match='not a file of per-image statistics'):
+    with pytest.raises(ValueError, match='--results'):
         ImageScores.read(path)
 
 

@@ -1,17 +1,13 @@
 """One pass over the data against one pass per stitch."""
 
 import copy
-import os
-import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
 from block_counts import count_blocks
-from killing import hold
 from mmengine.evaluator import BaseMetric
-from mmengine.hooks import Hook
-from mmengine.registry import HOOKS, METRICS
+from mmengine.registry import METRICS
 from mmengine.runner import Runner
 from tables import counts
 from toy import runner_of
@@ -21,19 +17,6 @@ from snnet_mm.models import find_stitched_backbone, set_input_size, set_stitch
 from snnet_mm.stitching import StitchTable
 
 pytestmark = pytest.mark.usefixtures('without_plot')
-
-
-@HOOKS.register_module()
-class StopBefore(Hook):
-    """Stands for a crash."""
-
-    def __init__(self, batch, nth=1):
-        self.batch, self.left = batch, nth
-
-    def before_test_iter(self, runner, batch_idx, data_batch=None):
-        self.left -= batch_idx == self.batch
-        if not self.left:
-            raise InterruptedError
 
 
 def one_at_a_time(cfg, *state_dicts, ids, size=None):
@@ -77,9 +60,12 @@ def test_all_stitches_equal_one_at_a_time(toy_cfg, task, mode, batch_size):
         num_crops = 4
     if toy_cfg.model.get('test_cfg', {}).get('flip'):
         num_crops *= 2
-    runner = runner_of(toy_cfg)
+    runner, runs = runner_of(toy_cfg), []
     backbone = find_stitched_backbone(runner.model)
-    runs = count_runs(*(b for anchor in backbone.anchors for b in anchor.blocks))
+    for block in (block for anchor in backbone.anchors for block in anchor.blocks):
+        block.register_forward_hook(
+            lambda block, _, out: None if out.is_meta else runs.append(block)
+        )
     metrics = runner.test()
     assert len(runs) == (2 // batch_size) * num_crops * count_blocks(
         backbone.space, shared=True
@@ -92,51 +78,28 @@ def test_all_stitches_equal_one_at_a_time(toy_cfg, task, mode, batch_size):
 
 
 def test_test_time_augmentation_equals_one_at_a_time(toy_cfg):
-    toy_cfg.test_dataloader.dataset.pipeline = [
-        dict(
-            type='TestTimeAug',
-            transforms=[
-                [dict(type='RandomFlip', prob=p) for p in (0.0, 1.0)],
-                [dict(type='PackSegInputs')],
-            ],
-        )
-    ]
+    flips = [dict(type='RandomFlip', prob=p) for p in (0.0, 1.0)]
+    pack = [dict(type='PackSegInputs')]
+    augmented = dict(type='TestTimeAug', transforms=[flips, pack])
+    toy_cfg.test_dataloader.dataset.pipeline = [augmented]
     toy_cfg.model = dict(type='SegTTAModel', module=toy_cfg.model)
     runner = runner_of(toy_cfg, stitches=(0, 6, 9), stitches_per_pass=2)
     metrics = runner.test()
     assert metrics == one_at_a_time(toy_cfg, runner.model.state_dict(), ids=(0, 6, 9))
 
 
-def count_runs(*modules):
-    """One entry per run of a module from now on, without those that count costs."""
-    runs = []
-    for module in modules:
-        module.register_forward_hook(
-            lambda module, args, out: None if out.is_meta else runs.append(module)
-        )
-    return runs
-
-
-def test_a_wrong_metric_raises_before_the_pass(toy_cfg):
-    runner = runner_of(toy_cfg, metric='nyu/d1')
-    runner.register_hook(StopBefore(0))
-    with pytest.raises(ValueError, match="metric='nyu/d1' is invalid.*--metric"):
-        runner.test()
-    assert runner.test_evaluator.metrics[0].results == []
-    runner = runner_of(toy_cfg, metric='mAcc')
-    runner.register_hook(StopBefore(0))
-    with pytest.raises(InterruptedError):
-        runner.test()
-
-
-def test_a_second_test_in_a_work_dir_is_not_begun(toy_cfg, tmp_path):
-    pid = hold(tmp_path, 'test')
-    try:
-        with pytest.raises(ValueError, match=f'without another test, .* {pid} '):
-            runner_of(toy_cfg, [0]).test()
-    finally:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+def test_resized_images_equal_one_at_a_time(toy_cfg, tmp_path, caplog):
+    toy_cfg.log_level, out_dir, ids = 'INFO', tmp_path / 'report', (0, 6, 9)
+    runner = runner_of(toy_cfg, ids, resize=(60, 64), out_dir=str(out_dir))
+    runner.logger.addHandler(caplog.handler)
+    metrics = runner.test()
+    assert '60x64: padded to whole patches of 8 pixels' in caplog.text
+    assert find_stitched_backbone(runner.model).input_size is None
+    assert metrics == one_at_a_time(toy_cfg, ids=ids, size=(60, 64))
+    table, costs = runner.test_loop.table, cost_table(runner.model, (60, 64))
+    assert table == StitchTable.read(out_dir / 'stitches.json')
+    assert table.input_size == (60, 64)
+    assert [counts(row) for row in table.rows] == [counts(costs[i]) for i in ids]
 
 
 def test_few_images_are_spread_over_the_data(toy_cfg, tmp_path):
@@ -148,23 +111,10 @@ def test_few_images_are_spread_over_the_data(toy_cfg, tmp_path):
     assert runner.test_loop.table.shared('num_images') == 3
     dataset.indices = [0, 3, 6]
     assert few == runner_of(toy_cfg, ids).test()
-    pictures = {str(p.relative_to(tmp_path)): p for p in tmp_path.glob('show/*/*')}
+    pictures = {p.parent.parent.name + p.stem: p for p in tmp_path.rglob('*.png')}
     names = '000000', '000003', '000006'
-    assert set(pictures) == {f'show/stitch_{i}/{n}.png' for i in ids for n in names}
+    assert {*pictures} == {f'stitch_{i}{name}' for i in ids for name in names}
     assert len({p.read_bytes() for p in pictures.values()}) > 3
-
-
-def test_pictures_keep_the_folders_of_images(toy_cfg, tmp_path, monkeypatch):
-    drawers, show = [], tmp_path / 'show'
-    monkeypatch.setattr(
-        'snnet_mm.evaluation.loops.PredictionDrawer',
-        lambda *args: drawers.append(args[1:]) or (lambda *batch: None),
-    )
-    paths = [str(tmp_path / name / '0.png') for name in ('a', 'b')]
-    monkeypatch.setattr('snnet_mm.evaluation.loops.image_paths', lambda data: paths)
-    toy_cfg.model.data_preprocessor.bgr_to_rgb = False
-    runner_of(toy_cfg, [0], limit=1, show_dir=str(show)).test()
-    assert drawers == [(show, str(tmp_path), True)]
 
 
 def test_tables_of_classes_go_to_the_log_file_alone(toy_cfg, capfd):
@@ -175,17 +125,3 @@ def test_tables_of_classes_go_to_the_log_file_alone(toy_cfg, capfd):
     log = next(Path(runner.log_dir).glob('*.log')).read_text()
     assert log.count('per class results') == 2
     assert 'stitch 9:' in log
-
-
-def test_resized_images_equal_one_at_a_time(toy_cfg, tmp_path, caplog):
-    toy_cfg.log_level, out_dir, ids = 'INFO', tmp_path / 'report', (0, 6, 9)
-    runner = runner_of(toy_cfg, ids, resize=(60, 64), out_dir=str(out_dir))
-    runner.logger.addHandler(caplog.handler)
-    metrics = runner.test()
-    assert 'but costs are counted' not in caplog.text
-    assert find_stitched_backbone(runner.model).input_size is None
-    assert metrics == one_at_a_time(toy_cfg, ids=ids, size=(60, 64))
-    table, costs = runner.test_loop.table, cost_table(runner.model, (60, 64))
-    assert table == StitchTable.read(out_dir / 'stitches.json')
-    assert table.input_size == (60, 64)
-    assert [counts(row) for row in table.rows] == [counts(costs[i]) for i in ids]

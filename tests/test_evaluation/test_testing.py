@@ -45,8 +45,9 @@ def test_resume_skips_stitches_in_written_results(toy_cfg, tmp_path, passes):
     assert passes[5:] == [second, third]
     table = StitchTable.read(part / 'stitches.json')
     assert table == StitchTable.read(whole / 'stitches.json') == runner.test_loop.table
-    files = (folder / 'per_image.npz' for folder in (whole, part))
-    before, after = (ImageScores.read(file, table) for file in files)
+    before, after = (
+        ImageScores.read(f / 'per_image.npz', table) for f in (whole, part)
+    )
     assert before.ids == after.ids
     np.testing.assert_array_equal(before.numerators, after.numerators)
 
@@ -56,10 +57,16 @@ def test_resume_finds_results_of_other_runs_in_the_work_dir(toy_cfg, tmp_path, p
     metrics = runner_of(toy_cfg, [0, 2], resume=True).test()
     assert passes == [2, 0]
     assert {name.split('/')[0] for name in metrics} == {'stitch_0', 'stitch_2'}
-    other = copy.deepcopy(toy_cfg)
-    other.model.data_preprocessor.mean = [900.0] * 3
-    runner_of(other, [2], resume=True).test()
-    assert passes == [2, 0, 2]
+
+
+def test_results_of_a_wrong_metric_are_kept(toy_cfg, tmp_path):
+    runner = runner_of(toy_cfg, [0], metric='nyu/d1', out_dir=str(tmp_path / 'out'))
+    with pytest.raises(ValueError, match="metric='nyu/d1' is invalid.*--metric"):
+        runner.test()
+    assert StitchTable.read(tmp_path / 'out' / 'stitches.json').metric == 'mIoU'
+    runner = runner_of(toy_cfg, [0], metric='mAcc')
+    runner.test()
+    assert runner.test_loop.table.metric == 'mAcc'
 
 
 CHANGES = [
@@ -81,15 +88,9 @@ def test_digest_covers_all_that_changes_scores(toy_cfg):
         assert identify(runner, dataset) != known
     runner.cfg = copy.deepcopy(toy_cfg)
     runner.cfg.test_cfg.update(resume=True, stitches=[0], stitches_per_pass=2)
-    assert identify(runner, dataset) == known
     runner.cfg.model = dict(reversed(runner.cfg.model.items()))
     assert identify(runner, dataset) == known
-    next(runner.model.parameters()).data.add_(1)
-    assert identify(runner, dataset) != known
-
-
-def test_digest_covers_the_images(toy_cfg):
-    runner, found = Runner.from_cfg(toy_cfg), []
+    found = []
     for name in ('a.jpg', 'b.jpg', 'b.jpg'):
         data = BaseDataset(lazy_init=True)
         data.load_data_list = lambda name=name: [dict(img_path=name)]
@@ -97,3 +98,5 @@ def test_digest_covers_the_images(toy_cfg):
         found.append(identify(runner, data))
     a, b, again = found
     assert a != b == again
+    next(runner.model.parameters()).data.add_(1)
+    assert identify(runner, dataset) != known

@@ -29,25 +29,15 @@ def test_a_model_without_stitches_is_a_baseline(tmp_path):
     assert abs(scores.scores(torch.ones(1, 3))[0, 0] - row.metrics['mIoU']) < 0.006
 
 
-def test_costs_of_a_whole_model_by_hand():
-    model = torch.nn.Conv2d(3, 8, 2, stride=2)
-    cost, scope = whole_model_cost(model, (4, 6))
-    assert (cost.flops, cost.params) == (2 * 3 * 8 * 3 * 4, 8 * 3 * 4 + 8)
-    assert scope is None
-    assert model.weight.device.type == 'cpu'
-
-
-@pytest.mark.parametrize('loop', ['StitchTestLoop', 'TestLoop'])
-def test_images_that_are_dropped_do_not_count(toy_cfg, tmp_path, loop):
+@pytest.mark.parametrize(
+    ('loop', 'name'), [('StitchTestLoop', 'stitches'), ('TestLoop', 'results')]
+)
+def test_images_that_are_dropped_do_not_count(toy_cfg, tmp_path, loop, name):
     toy_cfg.test_dataloader.update(batch_size=3, drop_last=True)
     toy_cfg.test_cfg = ConfigDict(type=loop)
     runner = Runner.from_cfg(toy_cfg)
-    if loop == 'TestLoop':
-        evaluate_whole_model(runner)
-    else:
-        runner.test()
-    name = 'results.json' if loop == 'TestLoop' else 'stitches.json'
-    (path,) = tmp_path.glob(f'*/{name}')
+    evaluate_whole_model(runner) if name == 'results' else runner.test()
+    (path,) = tmp_path.glob(f'*/{name}.json')
     table = StitchTable.read(path)
     assert table.shared('num_images') == 3
     images = ImageScores.read(path.with_name('per_image.npz'), table)

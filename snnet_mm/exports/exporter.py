@@ -6,7 +6,7 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
@@ -37,42 +37,34 @@ from snnet_mm.utils import (
 )
 from snnet_mm.utils.configs import graph_order
 
-from .comparison import (
-    check_parity,
-    predict_loaded,
-    sample_images,
-    size_of_test_images,
-)
+from .comparison import check_parity, predict_loaded, sample_images, size_of_test_images
 from .description import check_windows, describe_graphs
-from .formats import FORMATS, PRECISIONS, Written
+from .formats import FORMATS, Written
 from .graph import StitchBuild
 from .request import ExportRequest
 from .shared_weights import share_weights
 from .single import anchors_of, single_stitch
-from .verification import PYTORCH, Verified, judge, results_by_kind, verify
+from .verification import PYTORCH, finite, judge, verify
 
 NUM_IMAGES = 2  # of a comparison; tracing any batch size needs two or more
 UNFINISHED = '.export-'  # prefix of folders of unfinished exports
 GRAPH_FILE = re.compile(  # graphs and their weights
     rf'(stitch|weights)\w*-[0-9a-f]{{{DIGITS}}}\.(onnx|safetensors|xml|bin)'
 )
-RESULTS = 'stitches_{}_{}.json'  # of a format in a precision
-MEASURED = {RESULTS.format(*kind) for kind in product((PYTORCH, *FORMATS), PRECISIONS)}
 
 
 @dataclass
 class _Exported:
     """The files of a stitch, and the predictions with which they are compared.
 
-    ``files`` have their ``verified`` entry in the manifest, or None. ``scores`` are of
-    each format and precision.
+    ``files`` have their ``verified`` entry in the manifest, or None.
     """
 
     id: int
     wanted: Predictions
-    files: dict[Written, dict | None]
+    files: dict[Written, dict | None] = field(default_factory=dict)
     left_out: list[dict] = field(default_factory=list)
-    scores: dict[tuple[str, str], Verified] = field(default_factory=dict)
+    metrics: dict[str, float] = field(default_factory=dict)
 
 
 class StitchExporter:
@@ -182,8 +174,7 @@ class StitchExporter:
             write_json(self.out_dir / MANIFEST, manifest)
             kept |= {file['name'] for file in files_of(manifest)}
             for path in self.out_dir.iterdir():
-                written = GRAPH_FILE.fullmatch(path.name) or path.name in MEASURED
-                if written and path.name not in kept:
+                if GRAPH_FILE.fullmatch(path.name) and path.name not in kept:
                     path.unlink()
         return manifest
 
@@ -199,80 +190,79 @@ class StitchExporter:
         sharing = [file.path for file in files if FORMATS[file.format].shares_weights]
         if request.bundle and sharing:
             weights = share_weights(sharing)
-        if request.verify_on:
-            scores = {stitch.id: stitch.scores for stitch in exported}
-            measured = results_by_kind(self.costs, scores)
-            for kind, table in measured.items():
-                table.save(folder / RESULTS.format(*kind))
-            # Without given results, the manifest lists those of PyTorch.
-            results = measured[PYTORCH, 'fp32'] if results is None else results
+        if request.verify_on and results is None:
+            metrics = {stitch.id: stitch.metrics for stitch in exported}
+            results = self.costs.with_metrics(metrics)
         return json.loads(json.dumps(self._manifest(exported, weights, results)))
 
     def _write_stitch(
         self, stitch_id: int, request: ExportRequest, folder: Path
     ) -> _Exported:
-        """Write the files of a stitch; evaluate them if requested."""
+        """Write the files of a stitch; if requested, evaluate them.
+
+        Files that lose too much are removed. If this leaves a format without a file,
+        an fp32 file is written and evaluated.
+        """
         cfg, single = single_stitch(self.cfg, self.model, stitch_id)
-        wanted = predict_loaded(self.model, self.images)
+        exported = _Exported(stitch_id, predict_loaded(self.model, self.images))
         number = 1 if self.ranked else NUM_IMAGES
         build = StitchBuild(cfg, single, self.graph_images[:number])
-
-        def write(kind: str, precision: str) -> Written:
-            """Write a file such as ``stitch_28_176x240_int8.onnx``."""
-            format = FORMATS[kind]
-            about = f'_{size_name(self.size)}_{precision}' if format.is_graph else ''
-            path = folder / f'stitch_{stitch_id}{about}{format.suffix}'
-            format.write(build, path, precision)
-            return Written(kind, precision, path)
-
-        files = [write(*pair) for pair in product(request.formats, request.precisions)]
-        exported = _Exported(stitch_id, wanted, dict.fromkeys(files))
-        if request.verify_on:
-            place = f'on {request.verify_on}'
-            print_log(f'Evaluating stitch {stitch_id} {place}', logger='current')
-            self._evaluate(exported, build, request, write)
+        kinds = [*product(request.formats, request.precisions)]
+        while kinds:
+            files = [self._write(build, stitch_id, *kind, folder) for kind in kinds]
+            if request.verify_on:
+                self._evaluate(files, exported, single, request)
+            else:
+                exported.files = dict.fromkeys(files)
+            left = {f.format for f in files} - {f.format for f in exported.files}
+            kinds = [(name, 'fp32') for name in sorted(left)]
         return exported
+
+    def _write(
+        self,
+        build: StitchBuild,
+        stitch_id: int,
+        name: str,
+        precision: str,
+        folder: Path,
+    ) -> Written:
+        """Write a file such as ``stitch_28_176x240_int8.onnx``."""
+        format = FORMATS[name]
+        about = f'_{size_name(self.size)}_{precision}' if format.is_graph else ''
+        path = folder / f'stitch_{stitch_id}{about}{format.suffix}'
+        format.write(build, path, precision)
+        return Written(name, precision, path)
 
     def _evaluate(
         self,
+        files: Sequence[Written],
         exported: _Exported,
-        build: StitchBuild,
+        single: nn.Module,
         request: ExportRequest,
-        write: Callable[[str, str], Written],
     ) -> None:
-        """Evaluate files against their stitch; remove those that lose too much.
-
-        If this leaves a format without a file, an fp32 file is written and evaluated.
-        """
-        files, exported.files = [*exported.files], {}
-        while files:
-            runs = {file.path.name: file.run for file in files}
-            data = self.size, request.verify_on, request.limit
-            found = verify(self.cfg, deepcopy(build.model), runs, *data)
-            exported.scores[PYTORCH, 'fp32'] = found[PYTORCH]
-            for file in files:
-                verified, is_kept = judge(exported.id, file, found, request)
-                if is_kept:
-                    exported.files[file] = verified
-                    exported.scores[file.format, file.precision] = found[file.path.name]
-                else:
-                    kind = dict(format=file.format, precision=file.precision)
-                    exported.left_out.append(kind | dict(verified=verified))
-                    for path in file.paths():
-                        path.unlink()
-            without = {f.format for f in files} - {f.format for f in exported.files}
-            files = [write(kind, 'fp32') for kind in sorted(without)]
-        if request.bundle:  # a bundle may have more files than fit in memory
-            for file in exported.files:
-                file.close()
+        """Evaluate files against their stitch; remove those that lose too much."""
+        place = f'stitch {exported.id} on {request.verify_on}'
+        print_log(f'Evaluating {place}', logger='current')
+        runs = {file.path.name: file.open() for file in files}
+        data = self.size, request.verify_on, request.limit
+        found = verify(self.cfg, deepcopy(single), runs, *data)
+        exported.metrics = found[PYTORCH].scores.metrics
+        for file in files:
+            verified, is_kept = judge(exported.id, file, found, request)
+            if is_kept:
+                exported.files[file] = verified
+            else:
+                kind = dict(format=file.format, precision=file.precision)
+                exported.left_out.append(kind | dict(verified=verified))
+                for path in file.paths():
+                    path.unlink()
 
     def _entry(self, file: Written, exported: _Exported, shared: dict | None) -> dict:
         """Compare a file with its stitch; return its entry in the manifest.
 
         A graph, and weights that it does not share, are renamed by their content.
         """
-        format, got = FORMATS[file.format], file.run(self.graph_images)
-        file.close()
+        format, got = FORMATS[file.format], file.open()(self.graph_images)
         name, wanted = file.path.name, exported.wanted
         bound = format.tolerance if file.precision == 'fp32' else math.inf
         apart = check_parity(name, got, wanted, bound, self.ranked)
@@ -294,7 +284,7 @@ class StitchExporter:
             max_difference=apart,
             shares_weights=shares,
             weights=own[0] if own else shared if shares else None,
-            options=dict(format.options.get(file.precision, {})),
+            options=format.options,
             verified=exported.files[file],
         )
 
@@ -305,20 +295,18 @@ class StitchExporter:
         results: StitchTable | None,
     ) -> dict:
         """Compare all files with their stitches; return the manifest."""
-        ranked_by, metrics = None, {}
+        ranked_by, metrics, stitches = None, {}, []
         if results is not None:
-            for row in results.rows:  # JSON has no NaN
-                found = row.metrics.items()
-                metrics[row.id] = {k: v for k, v in found if math.isfinite(v)}
+            metrics = {row.id: finite(row.metrics) for row in results.rows}
             if results.metric in results.directions:
                 better = results.higher_is_better
                 ranked_by = dict(metric=results.metric, higher_is_better=better)
-        names, stitches = self.space.anchor_names, []
         for one in exported:
             stitch, cost = self.space[one.id], self.costs[one.id]
             branches = self.space.branches(stitch)
             # Segments of an elastic network count branches.
             run = stitch.segments if branches is None else ()
+            names = self.space.anchor_names
             about = dict(
                 id=one.id,
                 kind=stitch.kind,

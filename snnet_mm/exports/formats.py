@@ -3,8 +3,9 @@
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,12 +32,12 @@ class Format:
     Args:
         suffix: Suffix of its files.
         write: Writer, called with a build, the path and the precision.
-        load: Opens a file, with the ``options`` of its precision.
-        packages: Packages required under ``'any'``, and additionally by precision.
-        extra: Extra of this package that installs them.
-        casts: Reason why fp32 is the only precision, or empty.
-        options: Options of its runtime by precision.
-        is_graph: Whether files are graphs for one size of images. Default: True.
+        load: Opens a file, with the ``options`` of its runtime.
+        packages: Packages required, of the extra of this package with the format's
+            name. Default: none.
+        options: Options of its runtime.
+        is_graph: Whether files are graphs for one size of images. Checkpoints are not,
+            and have the precision of the training. Default: True.
         shares_weights: Whether files of a bundle share weights. Default: False.
         weights_suffix: Suffix of a second file with the weights. Default: none.
         tolerance: Largest difference of predictions in fp32, relative to the largest
@@ -46,10 +47,8 @@ class Format:
     suffix: str
     write: Callable[[StitchBuild, Path, str], None]
     load: Callable[[Path, Mapping], Run]
-    packages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    extra: str = ''
-    casts: str = ''
-    options: Mapping[str, Mapping] = field(default_factory=dict)
+    packages: tuple[str, ...] = ()
+    options: Mapping = field(default_factory=dict)
     is_graph: bool = True
     shares_weights: bool = False
     weights_suffix: str = ''
@@ -73,7 +72,6 @@ FORMATS = {
         '.pth',
         lambda build, path, _: save_single(build.cfg, build.model, path),
         load_checkpoint,
-        casts='a checkpoint is as trained; mm casts it when it runs (--amp)',
         is_graph=False,
         tolerance=1e-5,
     ),
@@ -81,8 +79,7 @@ FORMATS = {
         '.onnx',
         write_onnx,
         partial(_load_graph, OPENERS['onnx']),
-        packages=dict(any=_ONNX_PACKAGES),
-        extra='onnx',
+        packages=_ONNX_PACKAGES,
         shares_weights=True,
     ),
     # int8 weights are scaled by the activations of their stitch: none are shared.
@@ -90,19 +87,17 @@ FORMATS = {
         '.xml',
         write_openvino,
         partial(_load_graph, OPENERS['openvino']),
-        packages=dict(any=(*_ONNX_PACKAGES, 'openvino'), int8=('nncf',)),
-        extra='openvino',
+        packages=(*_ONNX_PACKAGES, 'openvino', 'nncf'),
         weights_suffix='.bin',
         tolerance=1e-3,
         # By default, OpenVINO computes in bf16 on CPUs that support it.
-        options=dict.fromkeys(PRECISIONS, {'INFERENCE_PRECISION_HINT': 'f32'}),
+        options={'INFERENCE_PRECISION_HINT': 'f32'},
     ),
 }
 
 
-@dataclass(eq=False)
-class Written:
-    """A written file of a stitch, which is opened once until it is closed."""
+class Written(NamedTuple):
+    """A written file of a stitch."""
 
     format: str
     precision: str
@@ -113,15 +108,10 @@ class Written:
         suffix = FORMATS[self.format].weights_suffix
         return [self.path, self.path.with_suffix(suffix)] if suffix else [self.path]
 
-    @cached_property
-    def run(self) -> Run:
-        """The file, opened in its runtime."""
+    def open(self) -> Run:
+        """Open the file in its runtime."""
         format = FORMATS[self.format]
-        return format.load(self.path, format.options.get(self.precision, {}))
-
-    def close(self) -> None:
-        """Release the opened file."""
-        vars(self).pop('run', None)
+        return format.load(self.path, format.options)
 
 
 def load_export(path: str | os.PathLike) -> Run:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from itertools import chain, product
 
 from snnet_mm.stitching import Selection
 from snnet_mm.utils import check, is_number, is_whole
@@ -46,12 +45,11 @@ class ExportRequest:
         check(known, '--format', tuple(self.formats), FORMATS)
         known = self.precisions and set(self.precisions) <= set(PRECISIONS)
         check(known, '--precision', tuple(self.precisions), PRECISIONS)
-        for name, precision in product(self.formats, self.precisions):
+        for name in self.formats:
             format = FORMATS[name]
-            allowed = f'fp32 for {name}: {format.casts}'
-            right = precision == 'fp32' or not format.casts
-            check(right, '--precision', precision, allowed)
-            needed = format.packages.get('any', ()), format.packages.get(precision, ())
-            missing = [n for n in chain(*needed) if find_spec(n) is None]
-            allowed = f"an installed one: pip install -e '.[{format.extra}]' for "
+            right = format.is_graph or {*self.precisions} == {'fp32'}
+            allowed = f'fp32 for {name}: mm casts checkpoints when they run (--amp)'
+            check(right, '--precision', self.precisions, allowed)
+            missing = [n for n in format.packages if find_spec(n) is None]
+            allowed = f"an installed one: pip install -e '.[{name}]' for "
             check(not missing, '--format', name, allowed + ', '.join(missing))

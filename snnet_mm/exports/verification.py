@@ -5,7 +5,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from functools import partial
 from statistics import median
 from typing import NamedTuple
 
@@ -20,13 +19,7 @@ from torch.utils.data import DataLoader
 from snnet_mm.costs import size_name
 from snnet_mm.datasets import check_data_folders, spread
 from snnet_mm.evaluation.metric_buffers import MetricBuffers, StitchScores
-from snnet_mm.stitching import (
-    HIGHER,
-    Setup,
-    StitchTable,
-    key_metric,
-    metric_directions,
-)
+from snnet_mm.stitching import HIGHER, key_metric, metric_directions
 from snnet_mm.tasks import check_partial, task_of
 from snnet_mm.tasks.base import Predictions
 from snnet_mm.training.trial import evaluator_of
@@ -69,32 +62,13 @@ def verify(
     """
     loader, evaluator = _data(cfg, mode, limit)
     network = _Network(model, runs, size)
-    switch = partial(setattr, network, 'active')
     buffers = MetricBuffers(evaluator, (PYTORCH, *runs))
     for batch in loader:
-        for _ in buffers.predict(model, batch, switch):
+        for _ in buffers.predict(model, batch, network.switch):
             pass
     scores = buffers.scores(MMLogger.get_current_instance(), len(loader.dataset))
     times = {name: all[WARM_UP:] or all for name, all in network.times.items()}
     return {name: Verified(scores[name], median(times[name])) for name in buffers.ids}
-
-
-def results_by_kind(
-    costs: StitchTable,
-    scores: Mapping[int, Mapping[tuple[str, str], Verified]],
-) -> dict[tuple[str, str], StitchTable]:
-    """Return results, latencies included, by format and precision."""
-    results = {}
-    for kind in {kind: None for found in scores.values() for kind in found}:
-        rows = {i: found[kind] for i, found in scores.items() if kind in found}
-        name, precision = kind
-        device = f'{name} on a cpu, threads: {torch.get_num_threads()}'
-        latency = {i: row.ms for i, row in rows.items()}
-        table = costs.measured(Setup(device, 1, precision), latency)
-        metrics = {i: row.scores.metrics for i, row in rows.items()}
-        number = next(iter(rows.values())).scores.num_images
-        results[kind] = table.with_metrics(metrics, number)
-    return results
 
 
 def _data(cfg: Config, mode: str, limit: int | None) -> tuple[DataLoader, Evaluator]:
@@ -123,21 +97,25 @@ class _Network:
         self._norm = dict(model.data_preprocessor.named_buffers())
         task_of(model).replace_network(model, self._timed)
 
+    def switch(self, name: str) -> None:
+        """Let a file, or the network, make the next predictions."""
+        self.active = name
+
     def _timed(
         self, network: Callable, conclude: Callable | None = None
     ) -> Callable[..., Predictions]:
         def run(images: Tensor, *args) -> Predictions:
-            run, found = self.runs.get(self.active), tuple(images.shape[2:])
+            graph, found = self.runs.get(self.active), tuple(images.shape[2:])
             allowed = f'{size_name(found)}, the size of the images'
-            fits = run is None or found == self.size
+            fits = graph is None or found == self.size
             check(fits, '--shape', size_name(self.size), allowed)
-            if run is not None and 'mean' in self._norm:
+            if graph is not None and 'mean' in self._norm:
                 # Undo the normalisation, which graphs repeat: padding is zero again.
                 images = images * self._norm['std'] + self._norm['mean']
             start = time.perf_counter()
             # Graphs take no other arguments.
-            result = network(images, *args) if run is None else run(images)
-            if run is not None and conclude is not None:
+            result = network(images, *args) if graph is None else graph(images)
+            if graph is not None and conclude is not None:
                 result = conclude(result, *args)
             elapsed = 1e3 * (time.perf_counter() - start)
             self.times[self.active].append(elapsed / len(images))
@@ -164,6 +142,11 @@ def tolerance_for(lost: float) -> float:
     return math.ceil(100 * lost - 1e-6) / 100 if math.isfinite(lost) else lost
 
 
+def finite(values: Mapping[str, float]) -> dict[str, float]:
+    """Return the finite values, as JSON has neither NaN nor infinity."""
+    return {name: v for name, v in values.items() if math.isfinite(v)}
+
+
 def judge(
     stitch_id: int, file: Written, found: Mapping[str, Verified], request: ExportRequest
 ) -> tuple[dict, bool]:
@@ -177,26 +160,26 @@ def judge(
     metric = key_metric(wanted.metrics)
     direction = metric_directions(wanted.metrics).get(metric)
     check(direction, '--verify-on', metric, 'a metric whose direction is known')
-    scores = own.metrics[metric], wanted.metrics[metric]
-    lost = lost_points(*scores, direction == HIGHER)
+    value, pytorch = own.metrics[metric], wanted.metrics[metric]
+    lost = lost_points(value, pytorch, direction == HIGHER)
     kept = round(lost, 6) <= request.tolerance
     what = f'at least {tolerance_for(lost)}, what stitch {stitch_id} loses as '
-    what += f'{file.format} in {file.precision}: {metric} {scores[0]:.4g} '
-    what += f'instead of {scores[1]:.4g}'
+    what += f'{file.format} in {file.precision}: {metric} {value:.4g} '
+    what += f'instead of {pytorch:.4g}'
     check(kept or file.precision != 'fp32', '--tolerance', request.tolerance, what)
-    interval = (math.nan,)
+    interval = None
     if own.images and wanted.images:
         interval = own.images.difference_from(wanted.images)
-    # JSON has neither NaN nor infinity.
-    numbers = dict(value=scores[0], pytorch=scores[1], lost=lost)
+        interval = interval if all(map(math.isfinite, interval)) else None
+    numbers = dict.fromkeys(('value', 'pytorch', 'lost'))
     verified = dict(
         on=request.verify_on,
         images=own.num_images,
         metric=metric,
-        **{k: v if math.isfinite(v) else None for k, v in numbers.items()},
-        interval=interval if all(map(math.isfinite, interval)) else None,
+        **numbers | finite(dict(value=value, pytorch=pytorch, lost=lost)),
+        interval=interval,
         ms=ms,
         pytorch_ms=wanted_ms,
-        metrics={k: v for k, v in own.metrics.items() if math.isfinite(v)},
+        metrics=finite(own.metrics),
     )
     return verified, kept

@@ -1,11 +1,10 @@
-"""Bundles on Ray: a deadline-aware HTTP service, and prediction of image folders.
+"""Bundles on Ray Serve: a deadline-aware HTTP service.
 
 It requires the extra ``ray``, but neither torch nor mm packages.
 """
 
 import ray
 
-from .folder import predict_folder_on_ray
 from .service import StitchService, build_service
 
 

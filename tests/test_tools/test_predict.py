@@ -68,23 +68,8 @@ def test_predict_options_that_do_not_fit(run_here, bundle, narrow, images, tmp_p
     checkpoint = narrow / 'config.py', narrow / 'weights.pth', images
     for wrong, message in {
         (bundle, images, '--deadline', '8'): "deadline='8' is invalid",
-        (bundle, images, '--deadline', '1h', '--ray', 1): 'ray=1 is .* --deadline',
         (1, 2, 3, images): r'model=.* is invalid',
         (*checkpoint, '--threads', 1): 'threads=1 is invalid',
     }.items():
         with pytest.raises(ValueError, match=message):
             run_here('predict.py', *wrong, '--out', tmp_path)
-
-
-@pytest.mark.slow
-def test_predict_on_ray_writes_the_same(run_tool, bundle, images, tmp_path):
-    pytest.importorskip('ray.data', reason='ray is missing')
-    written = []
-    for options in ((), ('--ray', 2)):
-        out = tmp_path / f'out{len(options)}'
-        printed = run_tool('predict.py', bundle, images, '--out', out, *options).stdout
-        assert 'Skipped 1, listed in unreadable.txt' in printed
-        files = [p for p in out.iterdir() if p.suffix != '.lock']
-        written.append({p.name: p.read_bytes() for p in files})
-    assert written[0] == written[1]
-    assert len(written[0]) == 4

@@ -72,7 +72,7 @@ def test_serve_predicts_as_the_runtime(service, bundle):
 
 def test_serve_refuses_malformed_requests(service):
     for path, body, status in (
-        ('/predict', BODY[:40], 415),
+        ('/predict', BODY[:40], 400),
         ('/predict', BODY[:-60], 400),
         ('/predict?budget=9s', BODY, 400),
         ('/predict', None, 405),

@@ -8,7 +8,6 @@ import re
 import shutil
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -27,7 +26,6 @@ from snnet_mm.runtime.bundle import describe_file, files_of, name_by_content
 from snnet_mm.runtime.manifest import DIGITS, MANIFEST, VERSION
 from snnet_mm.stitching import Selection, StitchTable
 from snnet_mm.tasks import task_of
-from snnet_mm.tasks.base import Predictions
 from snnet_mm.utils import (
     check,
     check_writable,
@@ -44,27 +42,13 @@ from .graph import StitchBuild
 from .request import ExportRequest
 from .shared_weights import share_weights
 from .single import anchors_of, single_stitch
-from .verification import PYTORCH, finite, judge, verify
+from .verification import evaluate, finite, loses
 
 NUM_IMAGES = 2  # of a comparison; tracing any batch size needs two or more
 UNFINISHED = '.export-'  # prefix of folders of unfinished exports
 GRAPH_FILE = re.compile(  # graphs and their weights
     rf'(stitch|weights)\w*-[0-9a-f]{{{DIGITS}}}\.(onnx|safetensors|xml|bin)'
 )
-
-
-@dataclass
-class _Exported:
-    """The files of a stitch, and the predictions with which they are compared.
-
-    ``files`` have their ``verified`` entry in the manifest, or None.
-    """
-
-    id: int
-    wanted: Predictions
-    files: dict[Written, dict | None] = field(default_factory=dict)
-    left_out: list[dict] = field(default_factory=list)
-    metrics: dict[str, float] = field(default_factory=dict)
 
 
 class StitchExporter:
@@ -167,12 +151,11 @@ class StitchExporter:
                     manifest = self._write_all(ids, request, Path(folder))
                 finally:
                     set_stitch(self.model, active)
-                kept = {path.name for path in Path(folder).iterdir()}
-                for name in kept:
-                    os.replace(Path(folder, name), self.out_dir / name)
+                for path in Path(folder).iterdir():
+                    os.replace(path, self.out_dir / path.name)
             # Until this write, manifest and graphs of the earlier export stay valid.
             write_json(self.out_dir / MANIFEST, manifest)
-            kept |= {file['name'] for file in files_of(manifest)}
+            kept = {file['name'] for file in files_of(manifest)}
             for path in self.out_dir.iterdir():
                 if GRAPH_FILE.fullmatch(path.name) and path.name not in kept:
                     path.unlink()
@@ -182,90 +165,103 @@ class StitchExporter:
         self, ids: Sequence[int], request: ExportRequest, folder: Path
     ) -> dict:
         """Write all files except the manifest to a folder; return the manifest."""
-        exported, weights, results = [], None, self.results
+        stitches, weights, results = [], None, self.results
         for n, i in enumerate(ids, start=1):
             print_log(f'Writing stitch {i}, {n} of {len(ids)}', logger='current')
-            exported.append(self._write_stitch(i, request, folder))
-        files = (file for stitch in exported for file in stitch.files)
+            stitches.append(self._write_stitch(i, request, folder))
+        files = [file for stitch in stitches for file in stitch['files']]
         sharing = [file.path for file in files if FORMATS[file.format].shares_weights]
         if request.bundle and sharing:
             weights = share_weights(sharing)
         if request.verify_on and results is None:
-            metrics = {stitch.id: stitch.metrics for stitch in exported}
+            metrics = {stitch['id']: stitch['metrics'] for stitch in stitches}
             results = self.costs.with_metrics(metrics)
-        return json.loads(json.dumps(self._manifest(exported, weights, results)))
+        ranked_by, metrics = None, {}
+        if results is not None:
+            metrics = {row.id: finite(row.metrics) for row in results.rows}
+            if results.metric in results.directions:
+                better = results.higher_is_better
+                ranked_by = dict(metric=results.metric, higher_is_better=better)
+        for stitch in stitches:
+            stitch['files'] = [self._entry(file, weights) for file in stitch['files']]
+            stitch['metrics'] = metrics.get(stitch['id'], {})
+        manifest = dict(
+            version=VERSION,
+            **describe_graphs(self.cfg, self.model, self.size, files[-1].wanted),
+            ranked_by=ranked_by,
+            compared_on=self.compared_on,
+            space=self.space.fingerprint,
+            largest_flops=max(self.costs.column('flops').values()),
+            anchors=anchors_of(self.cfg, self.model),
+            stitches=stitches,
+            weights=weights,
+            machine=machine(),
+        )
+        return json.loads(json.dumps(manifest))
 
     def _write_stitch(
         self, stitch_id: int, request: ExportRequest, folder: Path
-    ) -> _Exported:
-        """Write the files of a stitch; if requested, evaluate them.
+    ) -> dict:
+        """Return a stitch's entry in the manifest, with its written files.
 
-        Files that lose too much are removed. If this leaves a format without a file,
-        an fp32 file is written and evaluated.
+        If requested, files are evaluated, and removed if they lose too much. If this
+        leaves a format without a file, an fp32 file is written and evaluated.
         """
         cfg, single = single_stitch(self.cfg, self.model, stitch_id)
-        exported = _Exported(stitch_id, predict_loaded(self.model, self.images))
+        wanted = predict_loaded(self.model, self.images)
         number = 1 if self.ranked else NUM_IMAGES
         build = StitchBuild(cfg, single, self.graph_images[:number])
         kinds = [*product(request.formats, request.precisions)]
+        files, left_out, metrics = [], [], {}
         while kinds:
-            files = [self._write(build, stitch_id, *kind, folder) for kind in kinds]
+            written = []
+            for name, precision in kinds:  # stitch_28_176x240_int8.onnx
+                format = FORMATS[name]
+                about = f'_{size_name(self.size)}_{precision}' * format.is_graph
+                path = folder / f'stitch_{stitch_id}{about}{format.suffix}'
+                format.write(build, path, precision)
+                written.append(Written(name, precision, path, wanted))
             if request.verify_on:
-                self._evaluate(files, exported, single, request)
-            else:
-                exported.files = dict.fromkeys(files)
-            left = {f.format for f in files} - {f.format for f in exported.files}
+                place = f'stitch {stitch_id} on {request.verify_on}'
+                print_log(f'Evaluating {place}', logger='current')
+                metrics = evaluate(
+                    self.cfg, deepcopy(single), written, self.size, request
+                )
+            kept = [file for file in written if not loses(stitch_id, file, request)]
+            for file in written:
+                if file not in kept:
+                    about = dict(format=file.format, precision=file.precision)
+                    left_out.append(about | dict(verified=file.verified))
+                    for path in file.paths():
+                        path.unlink()
+            files += kept
+            left = {f.format for f in written} - {f.format for f in kept}
             kinds = [(name, 'fp32') for name in sorted(left)]
-        return exported
+        stitch, cost = self.space[stitch_id], self.costs[stitch_id]
+        names, branches = self.space.anchor_names, self.space.branches(stitch)
+        # Segments of an elastic network count branches.
+        run = stitch.segments if branches is None else ()
+        return dict(
+            id=stitch_id,
+            kind=stitch.kind,
+            route=self.space.describe(stitch),
+            flops=cost.flops,
+            params=cost.params,
+            files=files,
+            left_out=left_out,
+            segments=[[names[a], begin, end] for a, begin, end in run if begin < end],
+            branches=branches,
+            metrics=metrics,
+        )
 
-    def _write(
-        self,
-        build: StitchBuild,
-        stitch_id: int,
-        name: str,
-        precision: str,
-        folder: Path,
-    ) -> Written:
-        """Write a file such as ``stitch_28_176x240_int8.onnx``."""
-        format = FORMATS[name]
-        about = f'_{size_name(self.size)}_{precision}' if format.is_graph else ''
-        path = folder / f'stitch_{stitch_id}{about}{format.suffix}'
-        format.write(build, path, precision)
-        return Written(name, precision, path)
-
-    def _evaluate(
-        self,
-        files: Sequence[Written],
-        exported: _Exported,
-        single: nn.Module,
-        request: ExportRequest,
-    ) -> None:
-        """Evaluate files against their stitch; remove those that lose too much."""
-        place = f'stitch {exported.id} on {request.verify_on}'
-        print_log(f'Evaluating {place}', logger='current')
-        runs = {file.path.name: file.open() for file in files}
-        data = self.size, request.verify_on, request.limit
-        found = verify(self.cfg, deepcopy(single), runs, *data)
-        exported.metrics = found[PYTORCH].scores.metrics
-        for file in files:
-            verified, is_kept = judge(exported.id, file, found, request)
-            if is_kept:
-                exported.files[file] = verified
-            else:
-                kind = dict(format=file.format, precision=file.precision)
-                exported.left_out.append(kind | dict(verified=verified))
-                for path in file.paths():
-                    path.unlink()
-
-    def _entry(self, file: Written, exported: _Exported, shared: dict | None) -> dict:
+    def _entry(self, file: Written, shared: dict | None) -> dict:
         """Compare a file with its stitch; return its entry in the manifest.
 
         A graph, and weights that it does not share, are renamed by their content.
         """
         format, got = FORMATS[file.format], file.open()(self.graph_images)
-        name, wanted = file.path.name, exported.wanted
         bound = format.tolerance if file.precision == 'fp32' else math.inf
-        apart = check_parity(name, got, wanted, bound, self.ranked)
+        apart = check_parity(file.path.name, got, file.wanted, bound, self.ranked)
         parts = [describe_file(path) for path in file.paths()]
         if format.is_graph:
             digest = parts[0]['sha256']
@@ -285,52 +281,5 @@ class StitchExporter:
             shares_weights=shares,
             weights=own[0] if own else shared if shares else None,
             options=format.options,
-            verified=exported.files[file],
-        )
-
-    def _manifest(
-        self,
-        exported: Sequence[_Exported],
-        weights: dict | None,
-        results: StitchTable | None,
-    ) -> dict:
-        """Compare all files with their stitches; return the manifest."""
-        ranked_by, metrics, stitches = None, {}, []
-        if results is not None:
-            metrics = {row.id: finite(row.metrics) for row in results.rows}
-            if results.metric in results.directions:
-                better = results.higher_is_better
-                ranked_by = dict(metric=results.metric, higher_is_better=better)
-        for one in exported:
-            stitch, cost = self.space[one.id], self.costs[one.id]
-            branches = self.space.branches(stitch)
-            # Segments of an elastic network count branches.
-            run = stitch.segments if branches is None else ()
-            names = self.space.anchor_names
-            about = dict(
-                id=one.id,
-                kind=stitch.kind,
-                route=self.space.describe(stitch),
-                flops=cost.flops,
-                params=cost.params,
-                files=[self._entry(file, one, weights) for file in one.files],
-                left_out=one.left_out,
-                segments=[
-                    [names[a], begin, end] for a, begin, end in run if begin < end
-                ],
-                branches=branches,
-                metrics=metrics.get(one.id, {}),
-            )
-            stitches.append(about)
-        return dict(
-            version=VERSION,
-            **describe_graphs(self.cfg, self.model, self.size, exported[-1].wanted),
-            ranked_by=ranked_by,
-            compared_on=self.compared_on,
-            space=self.space.fingerprint,
-            largest_flops=max(self.costs.column('flops').values()),
-            anchors=anchors_of(self.cfg, self.model),
-            stitches=stitches,
-            weights=weights,
-            machine=machine(),
+            verified=file.verified,
         )

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -96,12 +95,15 @@ FORMATS = {
 }
 
 
-class Written(NamedTuple):
-    """A written file of a stitch."""
+@dataclass(eq=False)
+class Written:
+    """A written file, the predictions of its stitch, and its metrics if evaluated."""
 
     format: str
     precision: str
     path: Path
+    wanted: Predictions
+    verified: dict | None = None
 
     def paths(self) -> list[Path]:
         """Return the file and, for some formats, the second file with its weights."""

@@ -3,10 +3,9 @@
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from statistics import median
-from typing import NamedTuple
 
 import torch
 from mmengine.config import Config
@@ -18,7 +17,7 @@ from torch.utils.data import DataLoader
 
 from snnet_mm.costs import size_name
 from snnet_mm.datasets import check_data_folders, spread
-from snnet_mm.evaluation.metric_buffers import MetricBuffers, StitchScores
+from snnet_mm.evaluation.metric_buffers import MetricBuffers
 from snnet_mm.stitching import HIGHER, key_metric, metric_directions
 from snnet_mm.tasks import check_partial, task_of
 from snnet_mm.tasks.base import Predictions
@@ -33,42 +32,62 @@ PYTORCH = 'pytorch'
 WARM_UP = 2  # first calls, whose times are discarded
 
 
-class Verified(NamedTuple):
-    """Scores over some images, and the median time per image in milliseconds."""
-
-    scores: StitchScores
-    ms: float
-
-
 @torch.no_grad()
-def verify(
+def evaluate(
     cfg: Config,
     model: nn.Module,
-    runs: Mapping[str, Run],
+    files: Sequence[Written],
     size: tuple[int, int],
-    mode: str = 'val',
-    limit: int | None = None,
-) -> dict[str, Verified]:
-    """Evaluate a model, then files that replace its network, alternating per batch.
+    request: ExportRequest,
+) -> dict[str, float]:
+    """Evaluate a model, and files that replace its network, alternating per batch.
+
+    The files' ``verified`` entries in the manifest are set.
 
     Args:
-        cfg: Config with the data and the metric of the mode.
-        model: Model of a single stitch, modified in place. Its results have the key
-            ``'pytorch'``.
-        runs: Opened files by name.
+        cfg: Config with the data and the metric of ``request.verify_on``.
+        model: Model of a single stitch, modified in place.
+        files: The files.
         size: Height and width of images that the files take.
-        mode: ``'val'`` or ``'test'``. Default: ``'val'``.
-        limit: Number of images to use, evenly spread. Default: all.
+        request: The options.
+
+    Returns:
+        The metrics of the model.
+
+    Raises:
+        ValueError: If the direction of the metric is unknown.
     """
-    loader, evaluator = _data(cfg, mode, limit)
+    loader, evaluator = _data(cfg, request.verify_on, request.limit)
+    runs = {file.path.name: file.open() for file in files}
     network = _Network(model, runs, size)
     buffers = MetricBuffers(evaluator, (PYTORCH, *runs))
     for batch in loader:
         for _ in buffers.predict(model, batch, network.switch):
             pass
     scores = buffers.scores(MMLogger.get_current_instance(), len(loader.dataset))
-    times = {name: all[WARM_UP:] or all for name, all in network.times.items()}
-    return {name: Verified(scores[name], median(times[name])) for name in buffers.ids}
+    times = {k: median(all[WARM_UP:] or all) for k, all in network.times.items()}
+    pytorch, ms = scores[PYTORCH], times[PYTORCH]
+    metric = key_metric(pytorch.metrics)
+    direction = metric_directions(pytorch.metrics).get(metric)
+    check(direction, '--verify-on', metric, 'a metric whose direction is known')
+    for file in files:
+        own, interval = scores[file.path.name], None
+        if own.images and pytorch.images:
+            interval = own.images.difference_from(pytorch.images)
+            interval = interval if all(map(math.isfinite, interval)) else None
+        values = dict(value=own.metrics[metric], pytorch=pytorch.metrics[metric])
+        values['lost'] = lost_points(*values.values(), direction == HIGHER)
+        file.verified = dict(
+            on=request.verify_on,
+            images=own.num_images,
+            metric=metric,
+            **dict.fromkeys(values) | finite(values),
+            interval=interval,
+            ms=times[file.path.name],
+            pytorch_ms=ms,
+            metrics=finite(own.metrics),
+        )
+    return pytorch.metrics
 
 
 def _data(cfg: Config, mode: str, limit: int | None) -> tuple[DataLoader, Evaluator]:
@@ -147,39 +166,19 @@ def finite(values: Mapping[str, float]) -> dict[str, float]:
     return {name: v for name, v in values.items() if math.isfinite(v)}
 
 
-def judge(
-    stitch_id: int, file: Written, found: Mapping[str, Verified], request: ExportRequest
-) -> tuple[dict, bool]:
-    """Return the manifest's entry of an evaluated file, and whether to keep it.
+def loses(stitch_id: int, file: Written, request: ExportRequest) -> bool:
+    """Return whether an evaluated file loses more than the tolerance.
 
     Raises:
-        ValueError: If an fp32 file, which has no fallback, loses too much, or if the
-            direction of the metric is unknown.
+        ValueError: If it is an fp32 file, which has no fallback.
     """
-    (own, ms), (wanted, wanted_ms) = found[file.path.name], found[PYTORCH]
-    metric = key_metric(wanted.metrics)
-    direction = metric_directions(wanted.metrics).get(metric)
-    check(direction, '--verify-on', metric, 'a metric whose direction is known')
-    value, pytorch = own.metrics[metric], wanted.metrics[metric]
-    lost = lost_points(value, pytorch, direction == HIGHER)
+    if file.verified is None:
+        return False
+    found, lost = file.verified, file.verified['lost']
+    lost = math.inf if lost is None else lost
     kept = round(lost, 6) <= request.tolerance
     what = f'at least {tolerance_for(lost)}, what stitch {stitch_id} loses as '
-    what += f'{file.format} in {file.precision}: {metric} {value:.4g} '
-    what += f'instead of {pytorch:.4g}'
+    what += f'{file.format} in {file.precision}: {found["metric"]} {found["value"]} '
+    what += f'instead of {found["pytorch"]}'
     check(kept or file.precision != 'fp32', '--tolerance', request.tolerance, what)
-    interval = None
-    if own.images and wanted.images:
-        interval = own.images.difference_from(wanted.images)
-        interval = interval if all(map(math.isfinite, interval)) else None
-    numbers = dict.fromkeys(('value', 'pytorch', 'lost'))
-    verified = dict(
-        on=request.verify_on,
-        images=own.num_images,
-        metric=metric,
-        **numbers | finite(dict(value=value, pytorch=pytorch, lost=lost)),
-        interval=interval,
-        ms=ms,
-        pytorch_ms=wanted_ms,
-        metrics=finite(own.metrics),
-    )
-    return verified, kept
+    return not kept

@@ -37,9 +37,8 @@ from snnet_mm.utils.configs import graph_order
 
 from .comparison import check_parity, predict_loaded, sample_images, size_of_test_images
 from .description import check_windows, describe_graphs
-from .formats import FORMATS, Written
+from .formats import FORMATS, ExportRequest, Written
 from .graph import StitchBuild
-from .request import ExportRequest
 from .shared_weights import share_weights
 from .single import anchors_of, single_stitch
 from .verification import evaluate, finite, loses

@@ -1,9 +1,10 @@
-"""Formats of exported stitches as plain data, and one loader for all of them."""
+"""Formats and options of exports, and one loader for files of all formats."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -11,8 +12,9 @@ from torch import Tensor
 
 from snnet_mm.runtime import read_manifest
 from snnet_mm.runtime.bundle import OPENERS, check_whole
+from snnet_mm.stitching import Selection
 from snnet_mm.tasks.base import Predictions
-from snnet_mm.utils import check
+from snnet_mm.utils import check, is_number, is_whole
 
 from .graph import StitchBuild
 from .onnx_files import write_onnx
@@ -93,6 +95,51 @@ FORMATS = {
         options={'INFERENCE_PRECISION_HINT': 'f32'},
     ),
 }
+
+
+@dataclass(frozen=True)
+class ExportRequest:
+    """Stitches to export, with formats, precisions and verification.
+
+    Args:
+        stitches: The stitches.
+        formats: Keys of :data:`FORMATS`. Default: ``'mm'``.
+        precisions: Some of :data:`PRECISIONS`, for every format. Default: ``'fp32'``.
+        bundle: Whether all stitches share weights, in formats that support it.
+            Default: False.
+        verify_on: Data to evaluate files on, ``'val'`` or ``'test'``. Default: None,
+            which skips the evaluation.
+        limit: Number of images to evaluate on, evenly spread. Default: all.
+        tolerance: Largest allowed loss; see :func:`lost_points`. Default: 0.5.
+    """
+
+    stitches: Selection
+    formats: Sequence[str] = ('mm',)
+    precisions: Sequence[str] = ('fp32',)
+    bundle: bool = False
+    verify_on: str | None = None
+    limit: int | None = None
+    tolerance: float = 0.5
+
+    def __post_init__(self) -> None:
+        modes = None, 'val', 'test'
+        check(self.verify_on in modes, '--verify-on', self.verify_on, modes)
+        right = self.limit is None or is_whole(self.limit, 1)
+        check(right, '--limit', self.limit, 'a whole number from 1')
+        right = is_number(self.tolerance) and self.tolerance >= 0
+        check(right, '--tolerance', self.tolerance, 'a number from 0')
+        known = self.formats and {*self.formats} <= {*FORMATS}
+        check(known, '--format', tuple(self.formats), FORMATS)
+        known = self.precisions and {*self.precisions} <= {*PRECISIONS}
+        check(known, '--precision', tuple(self.precisions), PRECISIONS)
+        for name in self.formats:
+            format = FORMATS[name]
+            right = format.is_graph or {*self.precisions} == {'fp32'}
+            allowed = f'fp32 for {name}: mm casts checkpoints when they run (--amp)'
+            check(right, '--precision', self.precisions, allowed)
+            missing = [n for n in format.packages if find_spec(n) is None]
+            allowed = f"an installed one: pip install -e '.[{name}]' for "
+            check(not missing, '--format', name, allowed + ', '.join(missing))
 
 
 @dataclass(eq=False)

@@ -24,8 +24,7 @@ from snnet_mm.tasks.base import Predictions
 from snnet_mm.training.trial import evaluator_of
 from snnet_mm.utils import check
 
-from .formats import Run, Written
-from .request import ExportRequest
+from .formats import ExportRequest, Run, Written
 
 PYTORCH = 'pytorch'
 

@@ -134,9 +134,10 @@ class ExportRequest:
         check(known, '--precision', tuple(self.precisions), PRECISIONS)
         for name in self.formats:
             format = FORMATS[name]
-            right = format.is_graph or {*self.precisions} == {'fp32'}
+            others = [p for p in self.precisions if p != 'fp32']
             allowed = f'fp32 for {name}: mm casts checkpoints when they run (--amp)'
-            check(right, '--precision', self.precisions, allowed)
+            right = format.is_graph or not others
+            check(right, '--precision', ', '.join(others), allowed)
             missing = [n for n in format.packages if find_spec(n) is None]
             allowed = f"an installed one: pip install -e '.[{name}]' for "
             check(not missing, '--format', name, allowed + ', '.join(missing))

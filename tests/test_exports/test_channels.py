@@ -52,9 +52,12 @@ def given(request, tmp_path):
     pipeline = [LOADERS[channels], dict(type='PackSegInputs')]
     about = dict(type='BaseSegDataset', data_prefix=dict(img_path=str(tmp_path)))
     cfg.test_dataloader.dataset = about | dict(pipeline=pipeline, img_suffix=file[-4:])
+    model = init_model(cfg, None, device='cpu')
+    names = [f'class {i}' for i in range(model.decode_head.num_classes)]
+    model.dataset_meta = dict(classes=names, palette=[[0, 0, 0]] * len(names))
     loaded = TRANSFORMS.build(LOADERS[channels])(dict(img_path=file))['img']
     loaded = loaded.reshape(SIDE, SIDE, channels)
-    return channels, file, loaded, init_model(cfg, None, device='cpu')
+    return channels, file, loaded, model
 
 
 def test_costs_grow_with_the_channels(given):

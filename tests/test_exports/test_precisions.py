@@ -28,7 +28,6 @@ from snnet_mm.exports.graph import PredictionGraph
 from snnet_mm.exports.verification import evaluate, lost_points, tolerance_for
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.runtime import bundle
-from snnet_mm.utils import folder_lock
 
 onnx = pytest.importorskip('onnx')
 pytest.importorskip('onnxruntime')
@@ -136,16 +135,6 @@ def test_heads_that_are_no_graphs_are_refused(exporter, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=words):
         exporter.export_stitch(2, ['mm', 'onnx'])
     assert not [*tmp_path.iterdir()]
-
-
-def test_two_exports_into_one_folder(exporter, tmp_path):
-    (tmp_path / '.export-alive').mkdir()
-    with folder_lock(tmp_path, '--out', 'exporting'):
-        with pytest.raises(ValueError, match=f"out='{tmp_path}' is invalid"):
-            exporter.export_stitch(2, ['mm'])
-        assert [p.name for p in tmp_path.iterdir()] == ['.export-alive']
-    exporter.export_stitch(2, ['mm'])
-    assert not (tmp_path / '.export-alive').exists()
 
 
 @pytest.mark.slow

@@ -33,15 +33,12 @@ def parse_args() -> argparse.Namespace:
     add('--out', type=Path, required=True, help='output folder')
     what = 'images per batch (default: %(default)s)'
     add('--batch-size', type=int, default=8, help=what)
-    what = 'run a bundle in N processes with Ray Data (needs the extra ray)'
-    add('--ray', type=int, metavar='N', help=what)
-    add('--address', help='Ray cluster of --ray (default: one on this machine)')
     which = parser.add_mutually_exclusive_group()
     which.add_argument('--stitch-id', type=int, help='stitch (sub-network) to run')
     what = 'run the best stitch within this budget: 25ms, 2G or 50%%'
     which.add_argument('--budget', help=what)
     what = """finish within this time, such as 8h, 30m or 90s, by switching between the
-        stitches of a bundle; not with --ray"""
+        stitches of a bundle"""
     which.add_argument('--deadline', help=what)
     what = 'with a checkpoint: stitches.json of its test, for --budget'
     add('--results', help=what)
@@ -78,7 +75,7 @@ def open_checkpoint(args: argparse.Namespace) -> tuple[Predict, tuple]:
     from snnet_mm.inference.init_inferencer import init_inferencer, predict_arrays
     from snnet_mm.tasks import task_of
 
-    for key in ('precision', 'threads', 'deadline', 'ray'):
+    for key in ('precision', 'threads', 'deadline'):
         value = getattr(args, key)
         check(value is None, f'--{key}', value, 'no value with a checkpoint')
     check_file(args.model[1], 'argument: checkpoint')
@@ -96,9 +93,6 @@ def main() -> None:
     number, deadline = len(args.model), None
     check(number < 3, 'model', args.model, 'a bundle, or a config and a checkpoint')
     seconds = parse_duration(args.deadline) if args.deadline else None
-    if args.ray is not None:
-        right, allowed = args.ray > 0 and seconds is None, 'a number > 0, no --deadline'
-        check(right, '--ray', args.ray, allowed)
     check_writable(args.out, 'option: --out')
     if number == 2:
         predict, about = open_checkpoint(args)

@@ -3,6 +3,5 @@
 from snnet_mm.runtime import read_manifest
 
 from .exporter import StitchExporter
-from .formats import FORMATS, PRECISIONS, load_export
-from .request import ExportRequest
+from .formats import FORMATS, PRECISIONS, ExportRequest, load_export
 from .single import load_single, single_stitch, single_stitch_config

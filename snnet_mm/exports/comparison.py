@@ -83,15 +83,22 @@ def check_parity(
     them, as detectors choose among almost equal scores.
     """
     differences = []
-    wanted = _nearest(got, wanted) if ranked else wanted
+    if ranked:  # the nearest object of each
+        images = torch.arange(len(wanted[0]))[:, None]
+        rows = [
+            torch.cat([x.reshape(*x.shape[:2], -1) for x in found], 2)
+            for found in (got, wanted)
+        ]
+        nearest = torch.cdist(*rows, p=math.inf).argmin(2)
+        wanted = tuple(x[images, nearest] for x in wanted)
     for a, b in zip(as_tuple(got), as_tuple(wanted), strict=True):
         apart = (a - b).abs()
         if ranked:
-            apart = apart.reshape(*apart.shape[:2], -1).amax(2).flatten().sort().values
-            apart = apart[: len(apart) - int(RERANKED * len(apart))]
+            apart = apart.reshape(*apart.shape[:2], -1).amax(2).flatten()
+            number = len(apart) - int(RERANKED * len(apart))
+            apart = apart.kthvalue(number).values
         differences.append(apart.max().item())
-        bound = tolerance * max(1.0, b.abs().max().item())
-        bound = min(bound, sys.float_info.max)
+        bound = min(tolerance * max(1.0, b.abs().max().item()), sys.float_info.max)
         # This form of the comparison also rejects NaN.
         if not differences[-1] <= bound:
             raise RuntimeError(
@@ -99,14 +106,3 @@ def check_parity(
                 f'{differences[-1]:.2g}, more than {bound:.2g}: please report it'
             )
     return max(differences)
-
-
-def _nearest(got: Predictions, wanted: Predictions) -> Predictions:
-    """Return the nearest row of ``wanted`` for each row ``(B, n, ...)`` of ``got``."""
-    images = torch.arange(len(wanted[0]))[:, None]
-    rows = [
-        torch.cat([x.reshape(*x.shape[:2], -1) for x in found], 2)
-        for found in (got, wanted)
-    ]
-    nearest = torch.cdist(*rows, p=math.inf).argmin(2)
-    return tuple(x[images, nearest] for x in wanted)

@@ -6,9 +6,8 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -27,7 +26,6 @@ from snnet_mm.runtime.bundle import describe_file, files_of, name_by_content
 from snnet_mm.runtime.manifest import DIGITS, MANIFEST, VERSION
 from snnet_mm.stitching import Selection, StitchTable
 from snnet_mm.tasks import task_of
-from snnet_mm.tasks.base import Predictions
 from snnet_mm.utils import (
     check,
     check_writable,
@@ -37,42 +35,19 @@ from snnet_mm.utils import (
 )
 from snnet_mm.utils.configs import graph_order
 
-from .comparison import (
-    check_parity,
-    predict_loaded,
-    sample_images,
-    size_of_test_images,
-)
+from .comparison import check_parity, predict_loaded, sample_images, size_of_test_images
 from .description import check_windows, describe_graphs
-from .formats import FORMATS, PRECISIONS, Written
+from .formats import FORMATS, ExportRequest, Written
 from .graph import StitchBuild
-from .request import ExportRequest
 from .shared_weights import share_weights
 from .single import anchors_of, single_stitch
-from .verification import PYTORCH, Verified, judge, results_by_kind, verify
+from .verification import evaluate, finite, loses
 
 NUM_IMAGES = 2  # of a comparison; tracing any batch size needs two or more
 UNFINISHED = '.export-'  # prefix of folders of unfinished exports
 GRAPH_FILE = re.compile(  # graphs and their weights
     rf'(stitch|weights)\w*-[0-9a-f]{{{DIGITS}}}\.(onnx|safetensors|xml|bin)'
 )
-RESULTS = 'stitches_{}_{}.json'  # of a format in a precision
-MEASURED = {RESULTS.format(*kind) for kind in product((PYTORCH, *FORMATS), PRECISIONS)}
-
-
-@dataclass
-class _Exported:
-    """The files of a stitch, and the predictions with which they are compared.
-
-    ``files`` have their ``verified`` entry in the manifest, or None. ``scores`` are of
-    each format and precision.
-    """
-
-    id: int
-    wanted: Predictions
-    files: dict[Written, dict | None]
-    left_out: list[dict] = field(default_factory=list)
-    scores: dict[tuple[str, str], Verified] = field(default_factory=dict)
 
 
 class StitchExporter:
@@ -175,15 +150,13 @@ class StitchExporter:
                     manifest = self._write_all(ids, request, Path(folder))
                 finally:
                     set_stitch(self.model, active)
-                kept = {path.name for path in Path(folder).iterdir()}
-                for name in kept:
-                    os.replace(Path(folder, name), self.out_dir / name)
+                for path in Path(folder).iterdir():
+                    os.replace(path, self.out_dir / path.name)
             # Until this write, manifest and graphs of the earlier export stay valid.
             write_json(self.out_dir / MANIFEST, manifest)
-            kept |= {file['name'] for file in files_of(manifest)}
+            kept = {file['name'] for file in files_of(manifest)}
             for path in self.out_dir.iterdir():
-                written = GRAPH_FILE.fullmatch(path.name) or path.name in MEASURED
-                if written and path.name not in kept:
+                if GRAPH_FILE.fullmatch(path.name) and path.name not in kept:
                     path.unlink()
         return manifest
 
@@ -191,91 +164,103 @@ class StitchExporter:
         self, ids: Sequence[int], request: ExportRequest, folder: Path
     ) -> dict:
         """Write all files except the manifest to a folder; return the manifest."""
-        exported, weights, results = [], None, self.results
+        stitches, weights, results = [], None, self.results
         for n, i in enumerate(ids, start=1):
             print_log(f'Writing stitch {i}, {n} of {len(ids)}', logger='current')
-            exported.append(self._write_stitch(i, request, folder))
-        files = (file for stitch in exported for file in stitch.files)
+            stitches.append(self._write_stitch(i, request, folder))
+        files = [file for stitch in stitches for file in stitch['files']]
         sharing = [file.path for file in files if FORMATS[file.format].shares_weights]
         if request.bundle and sharing:
             weights = share_weights(sharing)
-        if request.verify_on:
-            scores = {stitch.id: stitch.scores for stitch in exported}
-            measured = results_by_kind(self.costs, scores)
-            for kind, table in measured.items():
-                table.save(folder / RESULTS.format(*kind))
-            # Without given results, the manifest lists those of PyTorch.
-            results = measured[PYTORCH, 'fp32'] if results is None else results
-        return json.loads(json.dumps(self._manifest(exported, weights, results)))
+        if request.verify_on and results is None:
+            metrics = {stitch['id']: stitch['metrics'] for stitch in stitches}
+            results = self.costs.with_metrics(metrics)
+        ranked_by, metrics = None, {}
+        if results is not None:
+            metrics = {row.id: finite(row.metrics) for row in results.rows}
+            if results.metric in results.directions:
+                better = results.higher_is_better
+                ranked_by = dict(metric=results.metric, higher_is_better=better)
+        for stitch in stitches:
+            stitch['files'] = [self._entry(file, weights) for file in stitch['files']]
+            stitch['metrics'] = metrics.get(stitch['id'], {})
+        manifest = dict(
+            version=VERSION,
+            **describe_graphs(self.cfg, self.model, self.size, files[-1].wanted),
+            ranked_by=ranked_by,
+            compared_on=self.compared_on,
+            space=self.space.fingerprint,
+            largest_flops=max(self.costs.column('flops').values()),
+            anchors=anchors_of(self.cfg, self.model),
+            stitches=stitches,
+            weights=weights,
+            machine=machine(),
+        )
+        return json.loads(json.dumps(manifest))
 
     def _write_stitch(
         self, stitch_id: int, request: ExportRequest, folder: Path
-    ) -> _Exported:
-        """Write the files of a stitch; evaluate them if requested."""
+    ) -> dict:
+        """Return a stitch's entry in the manifest, with its written files.
+
+        If requested, files are evaluated, and removed if they lose too much. If this
+        leaves a format without a file, an fp32 file is written and evaluated.
+        """
         cfg, single = single_stitch(self.cfg, self.model, stitch_id)
         wanted = predict_loaded(self.model, self.images)
         number = 1 if self.ranked else NUM_IMAGES
         build = StitchBuild(cfg, single, self.graph_images[:number])
-
-        def write(kind: str, precision: str) -> Written:
-            """Write a file such as ``stitch_28_176x240_int8.onnx``."""
-            format = FORMATS[kind]
-            about = f'_{size_name(self.size)}_{precision}' if format.is_graph else ''
-            path = folder / f'stitch_{stitch_id}{about}{format.suffix}'
-            format.write(build, path, precision)
-            return Written(kind, precision, path)
-
-        files = [write(*pair) for pair in product(request.formats, request.precisions)]
-        exported = _Exported(stitch_id, wanted, dict.fromkeys(files))
-        if request.verify_on:
-            place = f'on {request.verify_on}'
-            print_log(f'Evaluating stitch {stitch_id} {place}', logger='current')
-            self._evaluate(exported, build, request, write)
-        return exported
-
-    def _evaluate(
-        self,
-        exported: _Exported,
-        build: StitchBuild,
-        request: ExportRequest,
-        write: Callable[[str, str], Written],
-    ) -> None:
-        """Evaluate files against their stitch; remove those that lose too much.
-
-        If this leaves a format without a file, an fp32 file is written and evaluated.
-        """
-        files, exported.files = [*exported.files], {}
-        while files:
-            runs = {file.path.name: file.run for file in files}
-            data = self.size, request.verify_on, request.limit
-            found = verify(self.cfg, deepcopy(build.model), runs, *data)
-            exported.scores[PYTORCH, 'fp32'] = found[PYTORCH]
-            for file in files:
-                verified, is_kept = judge(exported.id, file, found, request)
-                if is_kept:
-                    exported.files[file] = verified
-                    exported.scores[file.format, file.precision] = found[file.path.name]
-                else:
-                    kind = dict(format=file.format, precision=file.precision)
-                    exported.left_out.append(kind | dict(verified=verified))
+        kinds = [*product(request.formats, request.precisions)]
+        files, left_out, metrics = [], [], {}
+        while kinds:
+            written = []
+            for name, precision in kinds:  # stitch_28_176x240_int8.onnx
+                format = FORMATS[name]
+                about = f'_{size_name(self.size)}_{precision}' * format.is_graph
+                path = folder / f'stitch_{stitch_id}{about}{format.suffix}'
+                format.write(build, path, precision)
+                written.append(Written(name, precision, path, wanted))
+            if request.verify_on:
+                place = f'stitch {stitch_id} on {request.verify_on}'
+                print_log(f'Evaluating {place}', logger='current')
+                metrics = evaluate(
+                    self.cfg, deepcopy(single), written, self.size, request
+                )
+            kept = [file for file in written if not loses(stitch_id, file, request)]
+            for file in written:
+                if file not in kept:
+                    about = dict(format=file.format, precision=file.precision)
+                    left_out.append(about | dict(verified=file.verified))
                     for path in file.paths():
                         path.unlink()
-            without = {f.format for f in files} - {f.format for f in exported.files}
-            files = [write(kind, 'fp32') for kind in sorted(without)]
-        if request.bundle:  # a bundle may have more files than fit in memory
-            for file in exported.files:
-                file.close()
+            files += kept
+            left = {f.format for f in written} - {f.format for f in kept}
+            kinds = [(name, 'fp32') for name in sorted(left)]
+        stitch, cost = self.space[stitch_id], self.costs[stitch_id]
+        names, branches = self.space.anchor_names, self.space.branches(stitch)
+        # Segments of an elastic network count branches.
+        run = stitch.segments if branches is None else ()
+        return dict(
+            id=stitch_id,
+            kind=stitch.kind,
+            route=self.space.describe(stitch),
+            flops=cost.flops,
+            params=cost.params,
+            files=files,
+            left_out=left_out,
+            segments=[[names[a], begin, end] for a, begin, end in run if begin < end],
+            branches=branches,
+            metrics=metrics,
+        )
 
-    def _entry(self, file: Written, exported: _Exported, shared: dict | None) -> dict:
+    def _entry(self, file: Written, shared: dict | None) -> dict:
         """Compare a file with its stitch; return its entry in the manifest.
 
         A graph, and weights that it does not share, are renamed by their content.
         """
-        format, got = FORMATS[file.format], file.run(self.graph_images)
-        file.close()
-        name, wanted = file.path.name, exported.wanted
+        format, got = FORMATS[file.format], file.open()(self.graph_images)
         bound = format.tolerance if file.precision == 'fp32' else math.inf
-        apart = check_parity(name, got, wanted, bound, self.ranked)
+        apart = check_parity(file.path.name, got, file.wanted, bound, self.ranked)
         parts = [describe_file(path) for path in file.paths()]
         if format.is_graph:
             digest = parts[0]['sha256']
@@ -294,55 +279,6 @@ class StitchExporter:
             max_difference=apart,
             shares_weights=shares,
             weights=own[0] if own else shared if shares else None,
-            options=dict(format.options.get(file.precision, {})),
-            verified=exported.files[file],
-        )
-
-    def _manifest(
-        self,
-        exported: Sequence[_Exported],
-        weights: dict | None,
-        results: StitchTable | None,
-    ) -> dict:
-        """Compare all files with their stitches; return the manifest."""
-        ranked_by, metrics = None, {}
-        if results is not None:
-            for row in results.rows:  # JSON has no NaN
-                found = row.metrics.items()
-                metrics[row.id] = {k: v for k, v in found if math.isfinite(v)}
-            if results.metric in results.directions:
-                better = results.higher_is_better
-                ranked_by = dict(metric=results.metric, higher_is_better=better)
-        names, stitches = self.space.anchor_names, []
-        for one in exported:
-            stitch, cost = self.space[one.id], self.costs[one.id]
-            branches = self.space.branches(stitch)
-            # Segments of an elastic network count branches.
-            run = stitch.segments if branches is None else ()
-            about = dict(
-                id=one.id,
-                kind=stitch.kind,
-                route=self.space.describe(stitch),
-                flops=cost.flops,
-                params=cost.params,
-                files=[self._entry(file, one, weights) for file in one.files],
-                left_out=one.left_out,
-                segments=[
-                    [names[a], begin, end] for a, begin, end in run if begin < end
-                ],
-                branches=branches,
-                metrics=metrics.get(one.id, {}),
-            )
-            stitches.append(about)
-        return dict(
-            version=VERSION,
-            **describe_graphs(self.cfg, self.model, self.size, exported[-1].wanted),
-            ranked_by=ranked_by,
-            compared_on=self.compared_on,
-            space=self.space.fingerprint,
-            largest_flops=max(self.costs.column('flops').values()),
-            anchors=anchors_of(self.cfg, self.model),
-            stitches=stitches,
-            weights=weights,
-            machine=machine(),
+            options=format.options,
+            verified=file.verified,
         )

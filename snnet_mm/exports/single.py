@@ -140,6 +140,7 @@ def load_single(path: str | os.PathLike) -> nn.Module:
     init_default_scope(cfg.get('default_scope') or 'mmengine')
     single = MODELS.build(cfg.model)
     single.load_state_dict(load_weights_only(path)['state_dict'])
+    single.cfg = cfg
     return single
 
 
@@ -147,8 +148,7 @@ def load_checkpoint(path: Path, options: Mapping) -> Callable[[Tensor], Predicti
     """Open a file of :func:`save_single` to predict images as graphs take them."""
     model = load_single(path)
     # mm loads BGR.
-    cfg = load_config(path.with_suffix('.py'))
-    return lambda images: predict_loaded(model, graph_order(cfg, images))
+    return lambda images: predict_loaded(model, graph_order(model.cfg, images))
 
 
 def merged_state(model: nn.Module) -> dict[str, Tensor]:

@@ -3,11 +3,9 @@
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from functools import partial
 from statistics import median
-from typing import NamedTuple
 
 import torch
 from mmengine.config import Config
@@ -19,82 +17,76 @@ from torch.utils.data import DataLoader
 
 from snnet_mm.costs import size_name
 from snnet_mm.datasets import check_data_folders, spread
-from snnet_mm.evaluation.metric_buffers import MetricBuffers, StitchScores
-from snnet_mm.stitching import (
-    HIGHER,
-    Setup,
-    StitchTable,
-    key_metric,
-    metric_directions,
-)
+from snnet_mm.evaluation.metric_buffers import MetricBuffers
+from snnet_mm.stitching import HIGHER, key_metric, metric_directions
 from snnet_mm.tasks import check_partial, task_of
 from snnet_mm.tasks.base import Predictions
 from snnet_mm.training.trial import evaluator_of
 from snnet_mm.utils import check
 
-from .formats import Run, Written
-from .request import ExportRequest
+from .formats import ExportRequest, Run, Written
 
 PYTORCH = 'pytorch'
 
 WARM_UP = 2  # first calls, whose times are discarded
 
 
-class Verified(NamedTuple):
-    """Scores over some images, and the median time per image in milliseconds."""
-
-    scores: StitchScores
-    ms: float
-
-
 @torch.no_grad()
-def verify(
+def evaluate(
     cfg: Config,
     model: nn.Module,
-    runs: Mapping[str, Run],
+    files: Sequence[Written],
     size: tuple[int, int],
-    mode: str = 'val',
-    limit: int | None = None,
-) -> dict[str, Verified]:
-    """Evaluate a model, then files that replace its network, alternating per batch.
+    request: ExportRequest,
+) -> dict[str, float]:
+    """Evaluate a model, and files that replace its network, alternating per batch.
+
+    The files' ``verified`` entries in the manifest are set.
 
     Args:
-        cfg: Config with the data and the metric of the mode.
-        model: Model of a single stitch, modified in place. Its results have the key
-            ``'pytorch'``.
-        runs: Opened files by name.
+        cfg: Config with the data and the metric of ``request.verify_on``.
+        model: Model of a single stitch, modified in place.
+        files: The files.
         size: Height and width of images that the files take.
-        mode: ``'val'`` or ``'test'``. Default: ``'val'``.
-        limit: Number of images to use, evenly spread. Default: all.
+        request: The options.
+
+    Returns:
+        The metrics of the model.
+
+    Raises:
+        ValueError: If the direction of the metric is unknown.
     """
-    loader, evaluator = _data(cfg, mode, limit)
+    loader, evaluator = _data(cfg, request.verify_on, request.limit)
+    runs = {file.path.name: file.open() for file in files}
     network = _Network(model, runs, size)
-    switch = partial(setattr, network, 'active')
     buffers = MetricBuffers(evaluator, (PYTORCH, *runs))
     for batch in loader:
-        for _ in buffers.predict(model, batch, switch):
+        for _ in buffers.predict(model, batch, network.switch):
             pass
     scores = buffers.scores(MMLogger.get_current_instance(), len(loader.dataset))
-    times = {name: all[WARM_UP:] or all for name, all in network.times.items()}
-    return {name: Verified(scores[name], median(times[name])) for name in buffers.ids}
-
-
-def results_by_kind(
-    costs: StitchTable,
-    scores: Mapping[int, Mapping[tuple[str, str], Verified]],
-) -> dict[tuple[str, str], StitchTable]:
-    """Return results, latencies included, by format and precision."""
-    results = {}
-    for kind in {kind: None for found in scores.values() for kind in found}:
-        rows = {i: found[kind] for i, found in scores.items() if kind in found}
-        name, precision = kind
-        device = f'{name} on a cpu, threads: {torch.get_num_threads()}'
-        latency = {i: row.ms for i, row in rows.items()}
-        table = costs.measured(Setup(device, 1, precision), latency)
-        metrics = {i: row.scores.metrics for i, row in rows.items()}
-        number = next(iter(rows.values())).scores.num_images
-        results[kind] = table.with_metrics(metrics, number)
-    return results
+    times = {k: median(all[WARM_UP:] or all) for k, all in network.times.items()}
+    pytorch, ms = scores[PYTORCH], times[PYTORCH]
+    metric = key_metric(pytorch.metrics)
+    direction = metric_directions(pytorch.metrics).get(metric)
+    check(direction, '--verify-on', metric, 'a metric whose direction is known')
+    for file in files:
+        own, interval = scores[file.path.name], None
+        if own.images and pytorch.images:
+            interval = own.images.difference_from(pytorch.images)
+            interval = interval if all(map(math.isfinite, interval)) else None
+        values = dict(value=own.metrics[metric], pytorch=pytorch.metrics[metric])
+        values['lost'] = lost_points(*values.values(), direction == HIGHER)
+        file.verified = dict(
+            on=request.verify_on,
+            images=own.num_images,
+            metric=metric,
+            **dict.fromkeys(values) | finite(values),
+            interval=interval,
+            ms=times[file.path.name],
+            pytorch_ms=ms,
+            metrics=finite(own.metrics),
+        )
+    return pytorch.metrics
 
 
 def _data(cfg: Config, mode: str, limit: int | None) -> tuple[DataLoader, Evaluator]:
@@ -123,21 +115,25 @@ class _Network:
         self._norm = dict(model.data_preprocessor.named_buffers())
         task_of(model).replace_network(model, self._timed)
 
+    def switch(self, name: str) -> None:
+        """Let a file, or the network, make the next predictions."""
+        self.active = name
+
     def _timed(
         self, network: Callable, conclude: Callable | None = None
     ) -> Callable[..., Predictions]:
         def run(images: Tensor, *args) -> Predictions:
-            run, found = self.runs.get(self.active), tuple(images.shape[2:])
+            graph, found = self.runs.get(self.active), tuple(images.shape[2:])
             allowed = f'{size_name(found)}, the size of the images'
-            fits = run is None or found == self.size
+            fits = graph is None or found == self.size
             check(fits, '--shape', size_name(self.size), allowed)
-            if run is not None and 'mean' in self._norm:
+            if graph is not None and 'mean' in self._norm:
                 # Undo the normalisation, which graphs repeat: padding is zero again.
                 images = images * self._norm['std'] + self._norm['mean']
             start = time.perf_counter()
             # Graphs take no other arguments.
-            result = network(images, *args) if run is None else run(images)
-            if run is not None and conclude is not None:
+            result = network(images, *args) if graph is None else graph(images)
+            if graph is not None and conclude is not None:
                 result = conclude(result, *args)
             elapsed = 1e3 * (time.perf_counter() - start)
             self.times[self.active].append(elapsed / len(images))
@@ -164,39 +160,24 @@ def tolerance_for(lost: float) -> float:
     return math.ceil(100 * lost - 1e-6) / 100 if math.isfinite(lost) else lost
 
 
-def judge(
-    stitch_id: int, file: Written, found: Mapping[str, Verified], request: ExportRequest
-) -> tuple[dict, bool]:
-    """Return the manifest's entry of an evaluated file, and whether to keep it.
+def finite(values: Mapping[str, float]) -> dict[str, float]:
+    """Return the finite values, as JSON has neither NaN nor infinity."""
+    return {name: v for name, v in values.items() if math.isfinite(v)}
+
+
+def loses(stitch_id: int, file: Written, request: ExportRequest) -> bool:
+    """Return whether an evaluated file loses more than the tolerance.
 
     Raises:
-        ValueError: If an fp32 file, which has no fallback, loses too much, or if the
-            direction of the metric is unknown.
+        ValueError: If it is an fp32 file, which has no fallback.
     """
-    (own, ms), (wanted, wanted_ms) = found[file.path.name], found[PYTORCH]
-    metric = key_metric(wanted.metrics)
-    direction = metric_directions(wanted.metrics).get(metric)
-    check(direction, '--verify-on', metric, 'a metric whose direction is known')
-    scores = own.metrics[metric], wanted.metrics[metric]
-    lost = lost_points(*scores, direction == HIGHER)
+    if file.verified is None:
+        return False
+    found, lost = file.verified, file.verified['lost']
+    lost = math.inf if lost is None else lost
     kept = round(lost, 6) <= request.tolerance
     what = f'at least {tolerance_for(lost)}, what stitch {stitch_id} loses as '
-    what += f'{file.format} in {file.precision}: {metric} {scores[0]:.4g} '
-    what += f'instead of {scores[1]:.4g}'
+    what += f'{file.format} in {file.precision}: {found["metric"]} {found["value"]} '
+    what += f'instead of {found["pytorch"]}'
     check(kept or file.precision != 'fp32', '--tolerance', request.tolerance, what)
-    interval = (math.nan,)
-    if own.images and wanted.images:
-        interval = own.images.difference_from(wanted.images)
-    # JSON has neither NaN nor infinity.
-    numbers = dict(value=scores[0], pytorch=scores[1], lost=lost)
-    verified = dict(
-        on=request.verify_on,
-        images=own.num_images,
-        metric=metric,
-        **{k: v if math.isfinite(v) else None for k, v in numbers.items()},
-        interval=interval if all(map(math.isfinite, interval)) else None,
-        ms=ms,
-        pytorch_ms=wanted_ms,
-        metrics={k: v for k, v in own.metrics.items() if math.isfinite(v)},
-    )
-    return verified, kept
+    return not kept

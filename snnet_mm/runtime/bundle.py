@@ -10,9 +10,6 @@ import numpy as np
 
 from .manifest import DIGITS, MANIFEST
 
-DAMAGED = (
-    'the file is damaged, or the stitches were exported again: open the folder anew'
-)
 Run = Callable[[np.ndarray], list[np.ndarray]]
 
 
@@ -54,46 +51,31 @@ def files_of(manifest: Mapping) -> Iterator[Mapping]:
             yield from filter(None, (file, file['weights']))
 
 
-def check_size(folder: str | os.PathLike, file: Mapping) -> Path:
-    """Return the path of a file of a manifest after checking its size.
-
-    Raises:
-        ValueError: If the file is outside of the folder, by its name or as a link, or
-            its size differs from the manifest.
-    """
-    path = Path(folder, file['name'])
-    # Files of the hub's cache are links into one folder, the manifest included.
-    places = Path(folder).resolve(), Path(folder, MANIFEST).resolve().parent
-    if path.resolve().parent not in places:
-        raise ValueError(f'{path} is outside of the folder, or a link out of it')
-    found, wanted = path.stat().st_size if path.is_file() else 0, file['bytes']
-    if found != wanted:
-        expected = f'{wanted}, as in {MANIFEST}; {DAMAGED}'
-        raise ValueError(f'{path}: bytes={found} is invalid: expected {expected}')
-    return path
-
-
 def check_whole(folder: str | os.PathLike, file: Mapping) -> Path:
     """Return the path of a file after checking its digest and its weights' digest.
 
     Raises:
-        ValueError: As in :func:`check_size`, or if a digest differs.
+        ValueError: If a file is outside of the folder, by its name or as a link, or is
+            missing or differs from the manifest.
     """
+    # Files of the hub's cache are links into one folder, the manifest included.
+    places = Path(folder).resolve(), Path(folder, MANIFEST).resolve().parent
     for about in filter(None, (file.get('weights'), file)):
-        path = check_size(folder, about)
-        found, wanted = file_digest(path), about['sha256']
-        if found != wanted:
-            expected = f'{wanted}, as in {MANIFEST}; {DAMAGED}'
+        path = Path(folder, about['name'])
+        if path.resolve().parent not in places:
+            raise ValueError(f'{path} is outside of the folder, or a link out of it')
+        found = file_digest(path) if path.is_file() else None
+        if found != about['sha256']:
+            expected = f'{about["sha256"]}, as in {MANIFEST}; the file is damaged, or '
+            expected += 'the stitches were exported again: open the folder anew'
             raise ValueError(f'{path}: sha256={found} is invalid: expected {expected}')
     return path
 
 
-def open_graph(
-    folder: str | os.PathLike, kind: str, file: Mapping, threads: int
-) -> Run:
+def open_graph(folder: str | os.PathLike, file: Mapping, threads: int) -> Run:
     """Validate and open a graph of a manifest; see :func:`check_whole`."""
     path = check_whole(folder, file)
-    return OPENERS[kind](path, threads, file.get('options', {}))
+    return OPENERS[file['format']](path, threads, file.get('options', {}))
 
 
 def open_onnx(path: Path, threads: int, options: Mapping) -> Run:

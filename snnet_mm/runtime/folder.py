@@ -2,18 +2,17 @@
 
 import csv
 import io
-import itertools
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from .budget_controller import Deadline
 from .checks import check, is_whole
-from .deadline import Deadline
 from .image_io import ImageFile, as_png, describe, list_image_files, read_image
 
 STATE = '.predict'  # folder of unfinished files, and of boxes and classes by image
@@ -73,8 +72,9 @@ class Folder:
         except ValueError as error:
             if len(arrays) == 1:
                 return reasons | {image.name: _one_line(error) for image in arrays}
-            parts = (self.predict(predict, [image]) for image in arrays)
-            return reasons | {k: v for part in parts for k, v in part.items()}
+            for image in arrays:
+                reasons |= self.predict(predict, [image])
+            return reasons
         for (image, array), prediction in zip(arrays.items(), found, strict=True):
             if self._maps:
                 content = as_png(prediction)
@@ -83,7 +83,7 @@ class Folder:
                 about = dict(image=image.name, height=height, width=width)
                 about |= describe(prediction, len(self.classes))
                 content = json.dumps(about).encode()
-            self._write(self._path(image), [content])
+            self._write(self._path(image), content)
         return reasons
 
     def finish(self, reasons: Mapping[str, str]) -> Summary:
@@ -91,13 +91,15 @@ class Folder:
         listed = self.out / 'unreadable.txt'
         listed.unlink(missing_ok=True)
         if reasons:
-            self._write(listed, (f'{k}\t{v}\n'.encode() for k, v in reasons.items()))
+            lines = ''.join(f'{name}\t{why}\n' for name, why in reasons.items())
+            self._write(listed, lines.encode())
         if self._maps:
             shutil.rmtree(self.out / STATE, ignore_errors=True)
         elif self.task == 'classification':
-            self._write(self.out / 'predictions.csv', self._csv())
+            self._write(self.out / 'predictions.csv', self._csv().encode())
         else:
-            self._write(self.out / 'predictions.json', self._coco())
+            coco = json.dumps(self._coco())
+            self._write(self.out / 'predictions.json', coco.encode())
         number = len(self.left)
         return Summary(number - len(reasons), len(self.images) - number, dict(reasons))
 
@@ -106,44 +108,39 @@ class Folder:
             return self.out / f'{image.stem}.png'
         return self.out / STATE / f'{image.stem}.json'
 
-    def _write(self, path: Path, parts: Iterable[bytes]) -> None:
+    def _write(self, path: Path, content: bytes) -> None:
         temporary = self.out / STATE / f'{path.name}.{os.getpid()}'
         for folder in (path.parent, temporary.parent):
             folder.mkdir(parents=True, exist_ok=True)
         with temporary.open('wb') as file:
-            file.writelines(parts)
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
 
-    def _records(self) -> Iterator[tuple[int, dict]]:
-        for i, image in enumerate(self.images, start=1):
-            if (path := self._path(image)).exists():
-                yield i, json.loads(path.read_bytes())
+    def _records(self) -> dict[int, dict]:
+        """Return the predictions of images, by their numbers from 1."""
+        paths = {i: self._path(image) for i, image in enumerate(self.images, start=1)}
+        return {i: json.loads(p.read_bytes()) for i, p in paths.items() if p.exists()}
 
-    def _csv(self) -> Iterator[bytes]:
-        file = io.StringIO()
+    def _csv(self) -> str:
+        file, names = io.StringIO(), dict(enumerate(self.classes))
         rows = csv.writer(file)
         rows.writerow(['image', 'label', 'class', 'score'])
-        for _, found in self._records():
+        for found in self._records().values():
             label = found['label']
-            name = self.classes[label] if label < len(self.classes) else label
+            name = names.get(label, label)
             rows.writerow([found['image'], label, name, found['score']])
-        yield file.getvalue().encode()
+        return file.getvalue()
 
-    def _coco(self) -> Iterator[bytes]:
-        """Yield COCO JSON object by object, as all masks may not fit into memory."""
-        images, numbers = [], itertools.count(1)
-        yield b'{"annotations": ['
-        for i, found in self._records():
+    def _coco(self) -> dict:
+        annotations, images = [], []
+        for i, found in self._records().items():
             for about in found.pop('objects'):
-                number = next(numbers)
-                about = dict(id=number, image_id=i) | about
-                yield f'{"," if number > 1 else ""}\n{json.dumps(about)}'.encode()
+                annotations.append(dict(id=len(annotations) + 1, image_id=i) | about)
             images.append(dict(id=i, file_name=found.pop('image')) | found)
         named = [dict(id=i, name=n) for i, n in enumerate(self.classes, start=1)]
-        rest = json.dumps(dict(images=images, categories=named))
-        yield f'],\n{rest[1:]}\n'.encode()
+        return dict(annotations=annotations, images=images, categories=named)
 
 
 def predict_folder(

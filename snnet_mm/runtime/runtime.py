@@ -5,9 +5,9 @@ import json
 import os
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property, lru_cache
 from importlib import import_module
 from pathlib import Path
 from statistics import median
@@ -16,8 +16,8 @@ import numpy as np
 
 from .budget_controller import BudgetController
 from .budgets import UNITS, best_within, pareto_front, parse_budget
-from .bundle import OPENERS, RUNTIMES, Run, check_size, files_of, open_graph
-from .checks import check, is_number, is_whole
+from .bundle import OPENERS, RUNTIMES, Run, open_graph
+from .checks import check, is_whole
 from .detection import Detections, Panoptic
 from .device import processor, usable_cores
 from .manifest import read_manifest
@@ -68,22 +68,18 @@ class StitchRuntime:
         precision: str | None = None,
         image_size: tuple[int, int] | None = None,
     ) -> None:
-        self.folder, self.threads, self._most = Path(folder), threads, sessions
+        self.folder, self.threads = Path(folder), threads
         check(sessions > 0, 'sessions', sessions, '1 or more')
         self.manifest = read_manifest(self.folder)
-        for file in files_of(self.manifest):
-            if file.get('format', 'onnx') in OPENERS:
-                check_size(self.folder, file)
         #: Entries of the manifest by stitch id.
         self.stitches = {stitch['id']: stitch for stitch in self.manifest['stitches']}
         self._files = dict(self._choosable(precision))
         self._steps = Steps(self.manifest)
         self._image_size = tuple(image_size or self._steps.size)
-        self._sessions: OrderedDict[Key, Run] = OrderedDict()
-        self._opening, self._measuring = threading.Lock(), threading.Lock()
-        self._lock = threading.RLock()  # guards the active stitch and controller
-        self._controller: BudgetController | None = None
-        self._latencies: dict[Key, float] = {}
+        self._session = lru_cache(sessions)(self._open)
+        self._updating = threading.Lock()
+        # A key, or the controller that chooses one for every call.
+        self._active: Key | BudgetController
         self._set(max(self._scores()[0], key=self._column('flops').get))
 
     @property
@@ -98,7 +94,11 @@ class StitchRuntime:
 
     def set_stitch(self, stitch_id: int, precision: str | None = None) -> None:
         """Select the stitch of the next calls, by default in its first precision."""
-        self._set(self._key(stitch_id, precision))
+        known = is_whole(stitch_id) and stitch_id in self.stitches
+        check(known, 'stitch_id', stitch_id, self.stitches)
+        known = [name for name, i in self._files if i == stitch_id]
+        check(precision in (None, *known), 'precision', precision, known)
+        self._set((precision or known[0], stitch_id))
 
     def set_budget(self, budget: str, fallback: str | None = None) -> int:
         """Select the best stitch within a budget and return its id.
@@ -124,41 +124,36 @@ class StitchRuntime:
         check(fallback in (None, 'cheapest'), 'fallback', fallback, (None, 'cheapest'))
         column = self.latencies() if cost == 'latency' else self._column(cost)
         scores, higher = self._scores()
-        front = pareto_front(column, scores, higher)
+        # Of files that are equal in both, the first is on the front.
+        by_bits = sorted(scores, key=lambda key: BITS.get(key[0], 32))
+        front = pareto_front(column, {key: scores[key] for key in by_bits}, higher)
         best, cheapest = best_within(front, limit), next(iter(front))
         least, (precision, stitch) = UNITS[cost].budget(front[cheapest]), cheapest
         minimum = f'at least {least}, the cost of stitch {stitch} in {precision}'
         check(best or fallback, 'budget', budget, minimum)
-        best = best or cheapest
-        if cost != 'latency':
-            column = {key: BITS.get(key[0], 32) for key in scores}
-        equal = [k for k in scores if k[1] == best[1] and scores[k] == scores[best]]
-        self._set(min(equal, key=column.get))
-        return best[1]
+        self._set(best or cheapest)
+        return self.active_stitch
 
     def hold(self, fps: float | None) -> None:
         """Switch stitches between calls to maintain a frame rate.
 
         The best stitches that reach it are run. None, or selecting a stitch, ends it.
         """
-        controller = None
-        if fps is not None:
-            settings = dict(target_fps=fps, load=1)
-            controller = BudgetController(self.latencies(), *self._scores(), **settings)
-            for key in (*[*controller.costs][: self._most - 1], controller.stitch):
-                self._session(key)
-        with self._lock:
-            self._active, self._controller = self._next(), controller
+        if fps is None:
+            self._active = self._next()
+            return
+        settings = dict(target_fps=fps, load=1)
+        controller = BudgetController(self.latencies(), *self._scores(), **settings)
+        for key in (*controller.costs, controller.stitch):
+            self._session(key)
+        self._active = controller
 
     def latencies(self) -> dict[Key, float]:
         """Milliseconds of a call on this device, by precision and stitch id.
 
         They are measured once, on noise, and cached beside the graphs if possible.
         """
-        with self._measuring:
-            if not self._latencies:
-                self._latencies = self._read_latencies()
-            return dict(self._latencies)
+        return dict(self._latencies)
 
     def front(self) -> dict[Key, float]:
         """Milliseconds of the stitches on the Pareto front, fastest first."""
@@ -176,53 +171,38 @@ class StitchRuntime:
         """
         return self.predict_batch([image])[0]
 
-    def predict_batch(
-        self, images: Sequence[np.ndarray], stitch: int | None = None
-    ) -> list:
+    def predict_batch(self, images: Sequence[np.ndarray]) -> list:
         """Predict images of any sizes, as in separate calls up to rounding errors.
 
         Images of equal size after preprocessing run as one batch, as do their windows
         at the same position, so long lists need much memory. ONNX files in int8 run
         image by image, because their scales are computed over a whole batch.
-
-        Args:
-            images: Images as in :meth:`__call__`.
-            stitch: Stitch id for these images only, in its first precision. Default:
-                the active stitch.
         """
         for image in images:
             self._steps.check_image(image)
-        with self._lock:
-            controller, key = self._controller, self._next()
-        if stitch is not None:
-            controller, key = None, self._key(stitch)
+        active, key = self._active, self._next()
         run, file = self._session(key), self._files[key]
         whole = (file['format'], file['precision']) != ('onnx', 'int8')
         begin = time.perf_counter()
         groups = [images] if whole else [[image] for image in images]
         predicted = [p for group in groups for p in self._steps.predict(run, group)]
         elapsed = (time.perf_counter() - begin) * 1000
-        with self._lock:
-            same = controller is not None and controller is self._controller
-            if same and controller.stitch == key and predicted:
-                controller.update(elapsed / len(predicted))
+        with self._updating:
+            held = isinstance(active, BudgetController) and active.stitch == key
+            if held and predicted:
+                active.update(elapsed / len(predicted))
         return predicted
 
     def _next(self) -> Key:
-        with self._lock:
-            return self._controller.stitch if self._controller else self._active
-
-    def _key(self, stitch_id: int, precision: str | None = None) -> Key:
-        known = is_whole(stitch_id) and stitch_id in self.stitches
-        check(known, 'stitch_id', stitch_id, self.stitches)
-        known = [name for name, i in self._files if i == stitch_id]
-        check(precision in (None, *known), 'precision', precision, known)
-        return precision or known[0], stitch_id
+        active = self._active
+        return active.stitch if isinstance(active, BudgetController) else active
 
     def _set(self, key: Key) -> None:
         self._session(key)
-        with self._lock:
-            self._controller, self._active = None, key
+        self._active = key
+
+    def _open(self, key: Key) -> Run:
+        return open_graph(self.folder, self._files[key], self.threads or 0)
 
     def _choosable(self, precision: str | None) -> Iterator[tuple[Key, dict]]:
         """Yield the files that may be selected.
@@ -253,17 +233,6 @@ class StitchRuntime:
         equal = low <= 0 <= high and found['lost'] <= EQUAL
         return 0.0 if equal else found['pytorch'] - found['value']
 
-    def _session(self, key: Key) -> Run:
-        with self._opening:
-            if key not in self._sessions:
-                file = self._files[key]
-                kind, threads = file['format'], self.threads or 0
-                self._sessions[key] = open_graph(self.folder, kind, file, threads)
-                if len(self._sessions) > self._most:
-                    self._sessions.popitem(last=False)
-            self._sessions.move_to_end(key)
-            return self._sessions[key]
-
     def _column(self, name: str) -> dict[Key, float]:
         return {key: self.stitches[key[1]][name] for key in self._files}
 
@@ -278,28 +247,28 @@ class StitchRuntime:
             return self._column('flops'), True
         return scores, ranked['higher_is_better']
 
-    def _read_latencies(self) -> dict[Key, float]:
-        """Read cached latencies; measure and cache those that are missing."""
+    @cached_property
+    def _latencies(self) -> dict[Key, float]:
+        """Latencies cached in the folder; missing ones are measured and cached."""
         path, text = self.folder / LATENCIES, json.dumps(self.manifest, sort_keys=True)
         kinds = {file['format'] for file in self._files.values()}
         modules = [import_module(RUNTIMES[kind]) for kind in sorted(kinds)]
         runtimes = ', '.join(f'{m.__name__} {m.__version__}' for m in modules)
-        setup = f'{processor()}, {usable_cores()} cores, threads: {self.threads}, '
         height, width = self._image_size
-        setup += f'{runtimes}, images: {height}x{width}, manifest: '
-        setup += hashlib.sha256(text.encode()).hexdigest()[:12]
+        digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+        setup = f'{processor()}, {usable_cores()} cores, threads: {self.threads}, '
+        setup += f'{runtimes}, images: {height}x{width}, manifest: {digest}'
         try:
-            kept = dict(json.loads(path.read_text()))
-            known = dict(kept.get(setup, {}))
-        except (OSError, RecursionError, TypeError, ValueError):
-            kept, known = {}, {}
-        times = {name: ms for name, ms in known.items() if is_number(ms) and ms > 0}
+            cached = json.loads(path.read_text())
+        except (OSError, ValueError):
+            cached = {}
+        times = cached.setdefault(setup, {})
         names = {key: file['name'] for key, file in self._files.items()}
         if new := [key for key, name in names.items() if name not in times]:
             times |= {names[key]: ms for key, ms in self._measure(new).items()}
             temporary = path.with_name(f'.{LATENCIES}.{os.getpid()}')
             with suppress(OSError):  # read-only folder: measured again each time
-                temporary.write_text(json.dumps(kept | {setup: times}, indent=1))
+                temporary.write_text(json.dumps(cached, indent=1))
                 temporary.replace(path)
         return {key: times[name] for key, name in names.items()}
 
@@ -308,8 +277,9 @@ class StitchRuntime:
         shape = *self._image_size, self._steps.channels
         noise = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
         times: dict[Key, list[float]] = {key: [] for key in keys}
-        for first in range(0, len(keys), self._most):  # as many as can be open
-            for key in [*keys[first : first + self._most]] * (1 + REPEATS):
+        most = self._session.cache_parameters()['maxsize']
+        for first in range(0, len(keys), most):  # as many as can be open
+            for key in [*keys[first : first + most]] * (1 + REPEATS):
                 run = self._session(key)
                 begin = time.perf_counter()
                 self._steps.predict(run, [noise])

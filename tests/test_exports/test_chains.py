@@ -1,7 +1,5 @@
 """Chains of an elastic network as models of their own, and in bundles."""
 
-from itertools import product
-
 import numpy as np
 import pytest
 import torch
@@ -51,35 +49,31 @@ def exporter(elastic, tmp_path_factory):
 
 
 @torch.no_grad()
-def test_a_chain_is_a_model_of_its_own(elastic, exporter, logits, tmp_path):
-    cfg, network, model = elastic
+def test_chain_is_a_model_of_its_own(elastic, exporter, logits, tmp_path):
+    _, network, model = elastic
     images = torch.randn(2, 3, 64, 64)
-    whole, numbers = logits(network, images), []
+    exporter.out_dir = tmp_path
     for i in (0, 1, 2):
-        exporter.out_dir = tmp_path / str(i)
-        exporter.out_dir.mkdir()
         exporter.export_stitch(i, ['mm'])
-        path = exporter.out_dir / f'stitch_{i}.pth'
+        path = tmp_path / f'stitch_{i}.pth'
         single = init_model(path.with_suffix('.py'), path, device='cpu')
         set_stitch(model, i)
         found = logits(single, images)
         assert_close(found, logits(model, images), rtol=1e-5, atol=1e-5)
-        assert torch.equal(found, whole) is (i == 0)
-        numbers.append(sum(p.numel() for p in single.backbone.parameters()))
-    assert numbers == [exporter.costs[i].params - _head(single) for i in (0, 1, 2)]
-    widths = [f'blocks.{i}.{n}.weight' for i, n in ((1, 'attn.qkv'), (3, 'mlp.fc1'))]
+        assert torch.equal(found, logits(network, images)) is (i == 0)
+        held = sum(p.numel() for p in single.parameters())
+        assert held == exporter.costs[i].params
+    # One of two heads, and 96 of 128 neurons.
     anchor = single.backbone.net
-    head = anchor.block_dims[0] // 2
-    shapes = [len(anchor.get_parameter(name)) for name in widths]
-    assert shapes == [3 * head, 96]
-
-
-def _head(model):
-    return sum(p.numel() for p in model.decode_head.parameters())
+    shapes = [
+        len(anchor.get_parameter(f'blocks.{name}.weight'))
+        for name in ('1.attn.qkv', '3.mlp.fc1')
+    ]
+    assert shapes == [3 * anchor.block_dims[0] // 2, 96]
 
 
 @pytest.mark.slow
-def test_an_exported_chain_is_trained_and_tested(exporter, run_here, tmp_path):
+def test_exported_chain_is_trained_and_tested(exporter, run_here, tmp_path):
     exporter.out_dir = tmp_path
     exporter.export_stitch(2, ['mm'])
     files = tmp_path / 'stitch_2.py', tmp_path / 'stitch_2.pth'
@@ -97,7 +91,7 @@ def test_an_exported_chain_is_trained_and_tested(exporter, run_here, tmp_path):
 
 @pytest.mark.slow
 @writes_onnx
-def test_a_bundle_holds_each_narrow_layer_once(elastic, exporter, tmp_path):
+def test_bundle_holds_each_narrow_layer_once(exporter, tmp_path):
     onnx = pytest.importorskip('onnx')
     pytest.importorskip('onnxruntime')
     exporter.out_dir = tmp_path
@@ -109,17 +103,16 @@ def test_a_bundle_holds_each_narrow_layer_once(elastic, exporter, tmp_path):
     branches = [[n for _, n, _ in s['branches']] for s in manifest['stitches']]
     assert branches == [[0, 0, 1, 96, 0, 0, 0, 128], [0, 0, 1, 64, 0, 0, 0, 96]]
     assert manifest['stitches'][1]['branches'][3] == [1, 64, 128]
-    places = {}
-    for i, precision in product((1, 2), ('fp32', 'int8')):
-        path = path_of(tmp_path, f'stitch_{i}_64x64_{precision}.onnx')
-        graph = onnx.load(path, load_external_data=False).graph
-        for tensor in (t for t in graph.initializer if t.external_data):
-            about = {entry.key: entry.value for entry in tensor.external_data}
-            place = int(about['offset']), int(about['length'])
-            places[i, precision, tensor.name.partition('[')[0]] = place
     name = 'backbone.net.blocks.1.mlp.fc1.weight'
     for precision, key in (('fp32', name), ('int8', f'{name}_quantized')):
-        (begin, wide), (same, narrow) = (places[i, precision, key] for i in (1, 2))
+        places = []
+        for i in (1, 2):
+            path = path_of(tmp_path, f'stitch_{i}_64x64_{precision}.onnx')
+            tensors = onnx.load(path, load_external_data=False).graph.initializer
+            (found,) = (t for t in tensors if t.name.partition('[')[0] == key)
+            about = {entry.key: int(entry.value) for entry in found.external_data[1:3]}
+            places.append((about['offset'], about['length']))
+        (begin, wide), (same, narrow) = places
         assert same == begin
         assert narrow * 96 == wide * 64
     runtime = StitchRuntime(tmp_path, threads=1)

@@ -14,6 +14,12 @@ from snnet_mm.exports.description import describe_graphs
 RESIZE = dict(type='Resize', scale=(96, 64), keep_ratio=True)
 LOAD = dict(type='LoadImageFromFile')
 RESIZED = dict(step='resize', size=[64, 96], keep_ratio=True, interpolation='bilinear')
+MAPS = torch.zeros(1, 6, 64, 64)
+
+
+@pytest.fixture
+def cfg(toy_cfg):
+    return toy_cfg(sizes=SHORT)
 
 
 @pytest.mark.parametrize(
@@ -27,30 +33,17 @@ RESIZED = dict(step='resize', size=[64, 96], keep_ratio=True, interpolation='bil
         ([dict(LOAD, to_float32=True), RESIZE], ['LoadImageFromFile', RESIZED]),
     ],
 )
-def test_steps_of_a_pipeline(toy_cfg, build, steps, found):
-    cfg = toy_cfg(sizes=SHORT)
-    model = build(cfg)
-    pipeline = cfg.test_dataloader.dataset.pipeline
-    pipeline[-1:] = [*deepcopy(steps), pipeline[-1]]
-    maps = torch.zeros(1, 6, 64, 64)
-    before = describe_graphs(cfg, model, (64, 64), maps)['caller']['before']
+def test_steps_of_a_pipeline(cfg, build, steps, found):
+    cfg.test_dataloader.dataset.pipeline[-1:-1] = deepcopy(steps)
+    before = describe_graphs(cfg, build(cfg), (64, 64), MAPS)['caller']['before']
     named = [step if step['step'] == 'resize' else step['step'] for step in before]
     assert named == [*found, 'channels', 'batch']
 
 
-def test_grey_images_are_refused(toy_cfg, build):
-    cfg = toy_cfg(sizes=SHORT)
+def test_grey_images_are_refused(cfg, build):
     cfg.test_dataloader.dataset.pipeline[:0] = [dict(LOAD, color_type='grayscale')]
     with pytest.raises(ValueError, match="color_type='grayscale' is .*of 3 channels"):
-        describe_graphs(cfg, build(cfg), (64, 64), torch.zeros(1, 6, 64, 64))
-
-
-def test_graphs_of_another_size_than_windows_are_refused(toy_cfg, build, tmp_path):
-    cfg = toy_cfg(sizes=SHORT)
-    cfg.model.test_cfg = dict(mode='slide', crop_size=(64, 64), stride=(32, 43))
-    with pytest.raises(ValueError, match="shape='32x32' is invalid"):
-        StitchExporter(cfg, build(cfg), tmp_path, size=(32, 32))
-    assert not [*tmp_path.iterdir()]
+        describe_graphs(cfg, build(cfg), (64, 64), MAPS)
 
 
 @pytest.mark.parametrize(
@@ -61,12 +54,15 @@ def test_graphs_of_another_size_than_windows_are_refused(toy_cfg, build, tmp_pat
     ],
 )
 def test_graphs_take_windows_or_what_the_config_says(
-    toy_cfg, build, tmp_path, settings, size
+    cfg, build, tmp_path, settings, size
 ):
-    cfg = toy_cfg(sizes=SHORT)
     cfg.model.test_cfg, cfg.test_cfg.input_size = settings, (80, 96)
-    exporter = StitchExporter(cfg, build(cfg), tmp_path)
+    model = build(cfg)
+    exporter = StitchExporter(cfg, model, tmp_path)
     assert exporter.size == exporter.costs.input_size == size
+    if settings['mode'] == 'slide':
+        with pytest.raises(ValueError, match="shape='32x32' is invalid"):
+            StitchExporter(cfg, model, tmp_path, size=(32, 32))
 
 
 @pytest.mark.parametrize(
@@ -81,12 +77,12 @@ def test_classifiers_with_several_labels_for_an_image(settings, chosen):
     heads = pytest.importorskip('mmpretrain.models.heads')
     model = nn.Module()
     model.head = heads.MultiLabelClsHead(**settings)
-    logits, cfg = torch.zeros(1, 5), Config(dict(model=dict(type='ImageClassifier')))
-    after = describe_graphs(cfg, model, (64, 64), logits)['caller']['after']
+    cfg = Config(dict(model=dict(type='ImageClassifier')))
+    after = describe_graphs(cfg, model, (64, 64), torch.zeros(1, 5))['caller']['after']
     assert after == [dict(step='sigmoid'), chosen]
 
 
-def test_models_of_other_tasks_are_taken_as_classifiers(toy_cfg):
-    found = describe_graphs(toy_cfg(sizes=SHORT), nn.Module(), (64, 64), torch.zeros(1))
+def test_models_of_other_tasks_are_taken_as_classifiers(cfg):
+    found = describe_graphs(cfg, nn.Module(), (64, 64), torch.zeros(1))
     steps = [step['step'] for step in found['caller']['after']]
     assert (found['task'], steps) == ('classification', ['softmax', 'argmax'])

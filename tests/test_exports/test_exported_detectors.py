@@ -23,12 +23,12 @@ from stock_configs import (
 )
 from toy import smooth_images
 
-from snnet_mm.exports import StitchExporter
+from snnet_mm.exports import ExportRequest, StitchExporter
 from snnet_mm.exports.comparison import as_tuple
 from snnet_mm.exports.description import describe_graphs
 from snnet_mm.exports.graph import PredictionGraph
 from snnet_mm.exports.openvino_files import write_openvino
-from snnet_mm.exports.verification import verify
+from snnet_mm.exports.verification import evaluate
 from snnet_mm.inference.init_inferencer import init_inferencer, predict_arrays
 from snnet_mm.models import set_stitch
 from snnet_mm.runtime import Detections, Panoptic, StitchRuntime
@@ -37,10 +37,11 @@ from snnet_mm.tasks import task_of
 
 pytest.importorskip('cv2')
 pytestmark = pytest.mark.ops
+RETINA = 'retinanet/retinanet_r50_fpn_1x_coco'
 # By mechanism.
 DENSE = {
     'rtmdet/rtmdet_tiny_8xb32-300e_coco': THREE,
-    'retinanet/retinanet_r50_fpn_1x_coco': FROM_8,
+    RETINA: FROM_8,
     'fcos/fcos_r50-caffe_fpn_gn-head_1x_coco': FROM_8,
     'gfl/gfl_r50_fpn_1x_coco': FROM_8,
     'yolox/yolox_tiny_8xb8-300e_coco': THREE,
@@ -81,22 +82,18 @@ TWO_STAGES = {
     'mask_rcnn/mask-rcnn_r50_fpn_1x_coco': pyramid(4, 8, 16, 32, 64),
     'faster_rcnn/faster-rcnn_r50_fpn_1x_coco': pyramid(4, 8, 16, 32, 64),
 }
-QUICK = {*DENSE, *DETRS, PANOPTIC, next(iter(TWO_STAGES))}
+QUICK = (*DENSE, *DETRS, PANOPTIC, next(iter(TWO_STAGES)))
 ALL = DENSE | DETRS | MASKS | TWO_STAGES | MORE | MORE_DETRS
+# With the words that refuse them.
 REFUSED = {
-    'tood/tood_r50_fpn_1x_coco': FROM_8,
-    'vfnet/vfnet_r50_fpn_1x_coco': FROM_8,
-    'solov2/solov2_r50_fpn_1x_coco': FROM_8,
-    'cascade_rcnn/cascade-mask-rcnn_r50_fpn_1x_coco': FROM_8,
-    'maskformer/maskformer_r50_ms-16xb1-75e_coco': STAGES,
-}
-NAMED = (
-    'TOODHead: it chooses objects in',
-    'VFNetHead: ONNX Runtime has',
-    'SOLOv2 is none',
-    'CascadeRoIHead: it or RPNHead',
-    'MaskFormerHead: it',
-)
+    'tood/tood_r50_fpn_1x_coco': (FROM_8, 'TOODHead: it chooses objects in'),
+    'vfnet/vfnet_r50_fpn_1x_coco': (FROM_8, 'VFNetHead: ONNX Runtime has'),
+    'solov2/solov2_r50_fpn_1x_coco': (FROM_8, 'SOLOv2 is none'),
+    'cascade_rcnn/cascade-mask-rcnn_r50_fpn_1x_coco': (
+        FROM_8, 'CascadeRoIHead: it or RPNHead'
+    ),
+    'maskformer/maskformer_r50_ms-16xb1-75e_coco': (STAGES, 'MaskFormerHead: it'),
+}  # fmt: skip
 GRAPH = 128, 160
 SIZES = GRAPH, (96, 100), (200, 180)
 CLOSE = partial(assert_allclose, rtol=0, atol=1e-3)
@@ -107,7 +104,8 @@ def build(tmp_path, monkeypatch):
     """Builds a narrow detector with weights that matter, and its config."""
 
     def build(stock):
-        cfg = read_own('mmdet', stock, (ALL | REFUSED)[stock], tmp_path / 'own.py')
+        parts = ALL | {name: parts for name, (parts, _) in REFUSED.items()}
+        cfg = read_own('mmdet', stock, parts[stock], tmp_path / 'own.py')
         if stock in WIDE:
             wide = AT_MOST | dict(embed_dims=256, num_feats=128)
             monkeypatch.setattr('narrowing.WIDTH', 256)
@@ -162,10 +160,7 @@ def assert_same(found, wanted):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize(
-    'stock',
-    [s if s in QUICK else pytest.param(s, marks=pytest.mark.slow) for s in ALL],
-)
+@pytest.mark.parametrize('stock', QUICK)
 def test_objects_are_those_of_mm(build, stock):
     cfg, model, size = build(stock)
     assert task_of(model).without_heads(model) is None
@@ -209,7 +204,7 @@ def test_a_file_predicts_as_mm(build, kind, stock, tmp_path):
 class Sums(BaseMetric):
     """Sums of what was predicted, in the place of a metric that random boxes fail."""
 
-    default_prefix = 'sum'
+    default_prefix = 'coco'  # a metric whose direction is known
 
     def process(self, batch, samples):
         found = [sample['pred_instances'] for sample in samples]
@@ -217,7 +212,7 @@ class Sums(BaseMetric):
 
     def compute_metrics(self, results):
         scores, boxes = np.sum([[float(v) for v in row] for row in results], 0)
-        return dict(scores=scores, boxes=boxes)
+        return dict(bbox_mAP=scores, boxes=boxes)
 
 
 @torch.no_grad()
@@ -234,31 +229,47 @@ def test_files_are_evaluated_as_the_model(build, stock, tmp_path):
     cfg.val_dataloader = dict(batch_size=1, sampler=sampler, dataset=dataset)
     cfg.val_evaluator = dict(type=Sums)
     graph = PredictionGraph(model, size, cfg.model.data_preprocessor).eval()
-    (wanted, found) = verify(cfg, model, dict(file=graph), size).values()
-    assert wanted.scores.metrics['sum/scores'] > 0.1
-    assert found.scores.metrics == pytest.approx(wanted.scores.metrics, rel=1e-4)
-    assert min(found.ms, wanted.ms) > 0
+    file = SimpleNamespace(path=tmp_path, open=lambda: graph)
+    request = ExportRequest((4,), verify_on='val')
+    wanted = evaluate(cfg, model, [file], size, request)
+    assert wanted['coco/bbox_mAP'] > 0.1
+    assert file.verified['metrics'] == pytest.approx(wanted, rel=1e-4)
 
 
-@pytest.mark.parametrize(('stock', 'named'), [*zip(REFUSED, NAMED, strict=True)])
-def test_other_heads_are_refused_by_name(build, stock, named):
+@pytest.mark.parametrize('stock', REFUSED)
+def test_other_heads_are_refused_by_name(build, stock):
     model = build(stock)[1]
-    assert task_of(model).without_heads(model).startswith(named)
+    assert task_of(model).without_heads(model).startswith(REFUSED[stock][1])
 
 
-def test_fault_of_settings_of_dense_head(build):
-    _, model, _ = build('retinanet/retinanet_r50_fpn_1x_coco')
-    without_heads, test_cfg = task_of(model).without_heads, model.bbox_head.test_cfg
-    for changed, why in (
-        (dict(nms=dict(type='soft_nms')), "its NMS is {'type': 'soft_nms'"),
-        (dict(nms_pre=-1), 'it chooses objects in a way of its own'),
-        (dict(min_bbox_size=2), 'its min_bbox_size is in pixels of the image'),
-    ):
-        model.bbox_head.test_cfg = deepcopy(test_cfg)
-        model.bbox_head.test_cfg.update(changed)
-        assert without_heads(model).startswith(f'RetinaHead: {why}')
-    model.bbox_head.test_cfg = test_cfg
-    mean = model.data_preprocessor.mean
+@pytest.mark.parametrize(
+    ('stock', 'head', 'changed', 'why'),
+    [
+        (
+            RETINA,
+            'bbox_head',
+            dict(nms=dict(type='soft_nms')),
+            "its NMS is {'type': 's",
+        ),
+        (RETINA, 'bbox_head', dict(nms_pre=-1), 'it chooses objects in a way of its'),
+        (RETINA, 'bbox_head', dict(min_bbox_size=2), 'its min_bbox_size is in pixels'),
+        (
+            *(PANOPTIC, 'panoptic_fusion_head', dict(object_mask_thr=0.4)),
+            'its object_mask_thr is under 0.5',
+        ),
+    ],
+)
+def test_settings_of_heads_that_are_refused(build, stock, head, changed, why):
+    model = build(stock)[1]
+    getattr(model, head).test_cfg.update(changed)
+    name, _, found = task_of(model).without_heads(model).partition(': ')
+    assert name == dict(bbox_head='RetinaHead').get(head, 'Mask2FormerHead')
+    assert found.startswith(why)
+
+
+def test_models_that_a_graph_cannot_hold_are_refused(build):
+    model = build(RETINA)[1]
+    without_heads, mean = task_of(model).without_heads, model.data_preprocessor.mean
     model.data_preprocessor.mean = mean.round()  # a pixel may have this value
     why = 'RetinaHead: pixels may look like padding (data_preprocessor)'
     assert without_heads(model) == why
@@ -269,28 +280,9 @@ def test_fault_of_settings_of_dense_head(build):
     assert without_heads(model) == why
 
 
-def test_fault_of_low_threshold_of_segments(build):
-    _, model, _ = build(PANOPTIC)
-    model.panoptic_fusion_head.test_cfg.object_mask_thr = 0.4
-    why = task_of(model).without_heads(model)
-    assert why == 'Mask2FormerHead: its object_mask_thr is under 0.5'
-
-
 def test_write_openvino_refuses_pooled_regions(monkeypatch, tmp_path):
     """OpenVINO 2026.4 pools them up to 1.5 pixels away."""
     graph = SimpleNamespace(graph=[SimpleNamespace(op_type='RoiAlign')])
     monkeypatch.setattr('snnet_mm.exports.openvino_files.to_onnx', lambda _: graph)
     with pytest.raises(ValueError, match="format='openvino' is invalid"):
         write_openvino(None, tmp_path / 'a.xml', 'fp32')
-
-
-def test_segments_as_objects():
-    """Files and pictures hold segments as objects; pixels of none are left out."""
-    segments = np.full((6, 8), 3, np.int32)  # nothing, of three classes
-    segments[1:3, 2:5], segments[4:, :] = 1002, 2
-    found = Panoptic(segments, None).as_detections(3)
-    assert found.labels.tolist() == [2, 2]
-    assert found.boxes.tolist() == [[0, 4, 8, 6], [2, 1, 5, 3]]
-    assert found.masks.sum((1, 2)).tolist() == [16, 6]
-    objects = found._replace(masks=None)
-    assert Panoptic(segments, objects).as_detections(3) is objects

@@ -11,10 +11,6 @@ from snnet_mm.exports.shared_weights import share_weights  # noqa: E402
 NUMBERS = np.arange(100, dtype=np.float32)
 
 
-def constant(name, array):
-    return ir.Value(name=name, const_value=ir.tensor(array, name=name))
-
-
 def save(path, shape, *steps, result=None):
     """Save a graph of ``x`` through operators with a constant: ``(op, name, array)``.
 
@@ -23,7 +19,7 @@ def save(path, shape, *steps, result=None):
     last = x = ir.Value(name='x', shape=ir.Shape(shape))
     constants, nodes = [], []
     for op, name, array in steps:
-        constants.append(constant(name, array))
+        constants.append(ir.Value(name=name, const_value=ir.tensor(array, name=name)))
         nodes.append(ir.node(op, [last, constants[-1]]))
         last = nodes[-1].outputs[0]
     nodes[0].outputs[0].name, last.name = result, 'y'
@@ -49,60 +45,61 @@ def test_results_may_have_the_names_of_another_graphs_constants(tmp_path):
         np.testing.assert_array_equal(run(path, NUMBERS), 3 * NUMBERS)
 
 
-def save_linear(path, weight, bias):
-    """Save a graph of a linear layer, with its weight ``(C, units)``."""
-    layer = ('MatMul', 'fc1.weight.T', weight), ('Add', 'fc1.bias', bias)
-    save(path, [3, len(weight)], *layer)
+def share_linear(folder, layers):
+    """Save linear layers ``(weight (C, units), bias)``; return graphs and tensors.
+
+    Asserts that the graphs compute the layers once their weights are shared.
+    """
+    paths = [folder / f'{i}.onnx' for i in range(len(layers))]
+    for path, (weight, bias) in zip(paths, layers, strict=True):
+        layer = ('MatMul', 'fc1.weight.T', weight), ('Add', 'fc1.bias', bias)
+        save(path, [3, len(weight)], *layer)
+    stored = load_file(folder / share_weights(paths)['name'])
+    x = np.random.default_rng(1).random((3, len(weight)), 'f4')
+    for path, (weight, bias) in zip(paths, layers, strict=True):
+        np.testing.assert_allclose(run(path, x), x @ weight + bias, rtol=1e-5)
+    return [ir.load(path).graph for path in paths], stored
+
+
+def random_layer(units, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.random((16, units), 'f4'), rng.random(units, 'f4')
+
+
+def assert_stored(stored, **wanted):
+    assert stored.keys() == wanted.keys()
+    for name, array in wanted.items():
+        np.testing.assert_array_equal(stored[name], array)
 
 
 def test_narrow_layers_are_parts_of_wide_ones(tmp_path):
     """The first units of a layer are stored with all of them; other units apart."""
-    rng = np.random.default_rng(0)
-    weight, bias = rng.random((16, 96), 'f4'), rng.random(96, 'f4')
-    other = rng.random((16, 64), 'f4'), rng.random(64, 'f4')
-    layers = dict(a=(weight[:, :32], bias[:32]), b=(weight, bias), c=other)
-    layers |= dict(d=(weight[:, :80], bias[:80]), e=(weight, bias))
-    paths = [tmp_path / f'{name}.onnx' for name in layers]
-    for path, arrays in zip(paths, layers.values(), strict=True):
-        save_linear(path, *arrays)
-    weights = share_weights(paths)
-    stored = load_file(tmp_path / weights['name'])
-    np.testing.assert_array_equal(stored.pop('fc1.weight'), weight.T)
-    np.testing.assert_array_equal(stored.pop('fc1.weight.T@2'), other[0])
-    np.testing.assert_array_equal(stored.pop('fc1.bias'), bias)
-    np.testing.assert_array_equal(stored.pop('fc1.bias@2'), other[1])
-    assert not stored
-    x = rng.random((3, 16), 'f4')
-    for path, (w, b) in zip(paths, layers.values(), strict=True):
-        np.testing.assert_allclose(run(path, x), x @ w + b, rtol=1e-5)
-    graph = ir.load(paths[0]).graph
-    assert {*graph.initializers} == {'fc1.weight[:32]', 'fc1.bias[:32]'}
-    assert [node.op_type for node in graph] == ['Transpose', 'MatMul', 'Add']
+    (weight, bias), other = random_layer(96), random_layer(64, seed=2)
+    wide, *narrow = ((weight[:, :n], bias[:n]) for n in (96, 32, 80))
+    graphs, stored = share_linear(tmp_path, [narrow[0], wide, other, narrow[1], wide])
+    assert_stored(
+        stored,
+        **{'fc1.weight': weight.T, 'fc1.weight.T@2': other[0]},
+        **{'fc1.bias': bias, 'fc1.bias@2': other[1]},
+    )
+    assert {*graphs[0].initializers} == {'fc1.weight[:32]', 'fc1.bias[:32]'}
+    assert [node.op_type for node in graphs[0]] == ['Transpose', 'MatMul', 'Add']
     # A layer that no other one is a part of is read as it is.
-    assert [node.op_type for node in ir.load(paths[2]).graph] == ['MatMul', 'Add']
+    assert [node.op_type for node in graphs[2]] == ['MatMul', 'Add']
 
 
 def test_units_in_another_order_are_gathered(tmp_path):
     """As of narrow branches, beside the whole one; for any number of them."""
-    rng = np.random.default_rng(0)
-    weight, bias = rng.random((16, 96), 'f4'), rng.random(96, 'f4')
-    order = rng.permutation(96)
-    layers = [np.arange(96), order[:64], order[:32]]
-    paths = [tmp_path / f'{i}.onnx' for i in range(3)]
-    for path, units in zip(paths, layers, strict=True):
-        save_linear(path, weight[:, units], bias[units])
-    weights = share_weights(paths)
-    stored = load_file(tmp_path / weights['name'])
-    np.testing.assert_array_equal(stored.pop('fc1.weight'), weight.T)
-    np.testing.assert_array_equal(stored.pop('fc1.weight_units'), order[:64])
-    np.testing.assert_array_equal(stored.pop('fc1.bias'), bias)
-    np.testing.assert_array_equal(stored.pop('fc1.bias@2'), bias[order[:64]])
-    assert not stored
-    x = rng.random((3, 16), 'f4')
-    for path, units in zip(paths, layers, strict=True):
-        wanted = (x @ weight + bias)[:, units]
-        np.testing.assert_allclose(run(path, x), wanted, rtol=1e-5)
-    kinds = [node.op_type for node in ir.load(paths[2]).graph]
+    weight, bias = random_layer(96)
+    order = np.random.default_rng(0).permutation(96)
+    layers = [(weight[:, i], bias[i]) for i in (np.arange(96), order[:64], order[:32])]
+    graphs, stored = share_linear(tmp_path, layers)
+    assert_stored(
+        stored,
+        **{'fc1.weight': weight.T, 'fc1.weight_units': order[:64]},
+        **{'fc1.bias': bias, 'fc1.bias@2': bias[order[:64]]},
+    )
+    kinds = [node.op_type for node in graphs[2]]
     assert kinds == ['Gather', 'Transpose', 'MatMul', 'Add']
 
 

@@ -1,16 +1,13 @@
-from pathlib import Path
-
 import pytest
 import torch
 from mmengine.config import Config
 from torch.testing import assert_close
+from toy import TOY
 
 from snnet_mm.costs import cost_table
 from snnet_mm.evaluation import StitchTestLoop
 from snnet_mm.exports import single_stitch
-from snnet_mm.models import set_stitch
 
-TOY = Path(__file__).parents[2] / 'configs/toy'
 TOY_DEPTH = TOY / 'dpt_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
 AUX = dict(type='FCNHead', in_channels=12, in_index=0, channels=8, num_convs=1)
 AUX |= dict(num_classes=5, norm_cfg=dict(type='BN'))
@@ -56,7 +53,6 @@ def test_a_stitch_alone_is_the_same_network(toy_cfg, build, logits, name):
     model, images = build(cfg), torch.randn(2, 3, 64, 64)
     costs = cost_table(model)
     for i in IDS[name]:
-        set_stitch(model, i)
         _, single = single_stitch(cfg, model, i)
         wanted = logits(model, images)
         assert_close(logits(single, images), wanted, rtol=1e-5, atol=1e-5)
@@ -81,11 +77,10 @@ def test_weights_keep_their_names_and_low_rank_updates_are_merged(toy_cfg, build
     assert 'backbone.anchors.1.pos_embed' not in state
 
 
-def test_auxiliary_heads_and_their_maps_stay_behind(toy_cfg, build, logits):
+def test_auxiliary_heads_and_their_maps_are_dropped(toy_cfg, build, logits):
     cfg = toy_cfg(out_indices=(0, 4), eval_maps=(1,))
     cfg.model.auxiliary_head = AUX
     model = build(cfg)
-    set_stitch(model, 3)
     exported, single = single_stitch(cfg, model, 3)
     assert exported.model.backbone.maps == [None, (1, 4, None)]
     assert not single.with_auxiliary_head
@@ -110,7 +105,6 @@ def test_the_config_is_that_of_a_plain_model(toy_cfg, build):
     assert not {'work_dir', 'fast_checkpoint', 'find_unused_parameters'} & set(exported)
     assert exported.model.decode_head.init_cfg == others
     assert 'Pretrained' not in exported.pretty_text
-    assert 'iter_300.pth' not in exported.pretty_text
     for key in ('test_dataloader', 'test_evaluator', 'optim_wrapper', 'train_cfg'):
         assert exported[key] == cfg[key]
     # The source is as it was.

@@ -14,7 +14,7 @@ def folder(tmp_path):
     return tmp_path / 'bundle'
 
 
-def test_a_file_has_its_digest(folder):
+def test_check_whole_compares_digests(folder):
     (folder / 'a').write_bytes(b'abc')
     about = describe_file(folder / 'a')
     assert about == dict(
@@ -24,15 +24,15 @@ def test_a_file_has_its_digest(folder):
     )
     assert check_whole(folder, about) == folder / 'a'
     (folder / 'b').write_bytes(b'abd')
+    weighted = describe_file(folder / 'b') | dict(weights=about)
     os.replace(folder / 'b', folder / 'a')
-    with pytest.raises(ValueError, match='sha256=a52d159f.*expected ba7816bf.*again'):
-        check_whole(folder, about)
-    with pytest.raises(ValueError, match='bundle/a: bytes=3 is .* 4, '):
-        check_whole(folder, about | dict(bytes=4))
-    (folder / 'b').write_bytes(b'')
-    other = describe_file(folder / 'b') | dict(weights=about)
-    with pytest.raises(ValueError, match='bundle/a: sha256'):
-        check_whole(folder, other)
+    for wrong in (about, weighted):
+        with pytest.raises(
+            ValueError, match='sha256=a52d159f.*expected ba7816bf.*anew'
+        ):
+            check_whole(folder, wrong)
+    with pytest.raises(ValueError, match='bundle/b: sha256=None'):
+        check_whole(folder, about | dict(name='b'))
 
 
 @pytest.mark.parametrize('name', ['../key', '..', '{above}/key', 'sub/key', 'out'])
@@ -48,14 +48,13 @@ def test_check_whole_refuses_files_outside_of_folder(folder, name):
         check_whole(folder, about | dict(name=name.format(above=folder.parent)))
 
 
-@pytest.mark.parametrize('place', ['../key', '{above}/key', 'link', 'gone'])
+@pytest.mark.parametrize('place', ['../key', 'link', 'gone'])
 def test_open_graph_refuses_weights_outside_of_folder(folder, place):
     onnx = pytest.importorskip('onnx')
     pytest.importorskip('onnxruntime')
     np.ones((64, 64), np.float32).tofile(folder.parent / 'key')
     (folder / 'link').symlink_to('../key')
     tensor = onnx.TensorProto(name='w', data_type=1, dims=(64, 64), data_location=1)
-    place = place.format(above=folder.parent)
     tensor.external_data.add(key='location', value=place)
     sides = [onnx.helper.make_tensor_value_info(x, 1, (1, 64)) for x in 'xy']
     node = onnx.helper.make_node('MatMul', ['x', 'w'], ['y'])
@@ -63,5 +62,6 @@ def test_open_graph_refuses_weights_outside_of_folder(folder, place):
     versions = dict(opset_imports=[onnx.helper.make_opsetid('', 17)], ir_version=8)
     model = onnx.helper.make_model(graph, **versions)
     (folder / 'm.onnx').write_bytes(model.SerializeToString())
+    file = describe_file(folder / 'm.onnx') | dict(format='onnx')
     with pytest.raises(ValueError, match='m.onnx cannot be opened: .*xternal data'):
-        open_graph(folder, 'onnx', describe_file(folder / 'm.onnx'), 1)
+        open_graph(folder, file, 1)

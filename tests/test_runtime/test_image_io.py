@@ -16,9 +16,8 @@ def test_list_image_files_of_folder_and_of_list(tmp_path):
     for name in ('0_5.png', '0_8.png', '0_8.bmp', 'sub/1_8.png', 'out/0_8.png'):
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         (source / name).write_bytes(b'')
-    assert [image.stem for image in list_image_files(source, out)] == [
-        '0_5', '0_8.bmp', '0_8.png', 'sub/1_8'
-    ]  # fmt: skip
+    stems = [image.stem for image in list_image_files(source, out)]
+    assert stems == ['0_5', '0_8.bmp', '0_8.png', 'sub/1_8']
     text = tmp_path / 'list.txt'
     text.write_text(f'images/0_5.png\n\n{source}/sub/1_8.png\nimages/0_5.png\n')
     assert list_image_files(text, out) == [
@@ -43,24 +42,29 @@ def test_read_image_equals_opencv(tmp_path):
         image.convert(mode).save(tmp_path / f'{mode}.png')
     for path in tmp_path.iterdir():
         assert_array_equal(read_image(path), cv2.imread(str(path))[..., ::-1])
-        assert read_image(path).dtype == np.uint8
+    # Other channels are as mm loads them.
+    for name, channels, flag in (('L', 1, 0), ('RGBA', 4, -1)):
+        wanted = cv2.imread(str(tmp_path / f'{name}.png'), flag)
+        found = read_image(tmp_path / f'{name}.png', channels)
+        assert_array_equal(found, wanted.reshape(40, 50, channels))
 
 
-def test_as_png_keeps_classes_and_millimetres(tmp_path):
-    masks, path = np.arange(6).reshape(2, 3), tmp_path / 'a.png'
+def test_as_png_keeps_classes_and_millimetres():
+    masks = np.arange(6).reshape(2, 3)
     depths = np.float32([[0.5, 99, -1], [np.nan, np.inf, -np.inf]])
     for found, wanted in (
         (masks, masks.astype(np.uint8)),
         (masks + 300, (masks + 300).astype(np.uint16)),
         (depths, np.uint16([[500, 65535, 0], [0, 0, 0]])),
     ):
-        path.write_bytes(as_png(found))
-        pixels = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
+        png = np.frombuffer(as_png(found), np.uint8)
+        pixels = cv2.imdecode(png, cv2.IMREAD_UNCHANGED)
         assert pixels.dtype == wanted.dtype
         assert_array_equal(pixels, wanted)
 
 
 def test_describe_class_objects_and_segments():
+    """Segments become objects; pixels of none are left out."""
     assert describe(np.float32([0.25, 0.75]), 2) == dict(label=1, score=0.75)
     boxes = np.float32([[1, 2, 4, 6]])
     found = Detections(boxes, np.float32([0.5]), np.array([2]), None)
@@ -69,5 +73,6 @@ def test_describe_class_objects_and_segments():
     segments = np.array([[0, 1001, 2], [0, 1001, 1001]])
     first, second = describe(Panoptic(segments, None), 2)['objects']
     assert (first['area'], first['category_id'], first['score']) == (2, 1, 1.0)
-    assert second['category_id'] == 2
+    assert (second['category_id'], second['bbox']) == (2, [1, 0, 2, 2])
     assert second['segmentation'] == dict(size=[2, 3], counts=[2, 2, 1, 1])
+    assert describe(Panoptic(segments, found), 2)['objects'] == [about]

@@ -1,11 +1,12 @@
 """Pre- and postprocessing of graphs, and resizing in numpy."""
 
+import cv2
 import numpy as np
 import pytest
 import torch
 from torch.nn.functional import interpolate
 
-from snnet_mm.runtime.images import best_class, resize_maps
+from snnet_mm.runtime.images import best_class, resize_image, resize_maps
 from snnet_mm.runtime.steps import Steps
 
 RGB = dict(step='channels', order='RGB')
@@ -26,6 +27,15 @@ def test_resize_maps_and_best_class_equal_torch(size, align_corners):
     np.testing.assert_allclose(resized, wanted, atol=1e-5)
     classes = best_class(maps, size, align_corners)
     np.testing.assert_array_equal(classes, resized.argmax(0))
+
+
+def test_resize_image_equals_opencv():
+    random = np.random.default_rng(0)
+    for _ in range(40):
+        height, width, *size = (int(n) for n in random.integers(1, 200, 4))
+        image = random.integers(0, 256, (height, width, 3), np.uint8)
+        found = resize_image(image, tuple(size))
+        np.testing.assert_array_equal(found, cv2.resize(image, size[::-1]))
 
 
 def test_predict_image_too_thin_to_resize():

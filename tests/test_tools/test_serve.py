@@ -72,9 +72,14 @@ def test_serve_predicts_as_the_runtime(service, bundle):
 
 
 def test_serve_refuses_malformed_requests(service):
-    assert send('/predict', BODY[:40])[0] == 415
-    assert send('/predict?budget=9s')[0] == 400
-    assert send('/predict', None)[0] == 405
+    for path, body, status in (
+        ('/predict', BODY[:40], 400),
+        ('/predict', BODY[:-60], 400),
+        ('/predict?budget=9s', BODY, 400),
+        ('/predict', None, 405),
+        ('/predict?deadline_ms=-1', BODY, 422),
+    ):
+        assert send(path, body)[0] == status
     assert send('/predict')[0] == 200
 
 

@@ -1,0 +1,281 @@
+"""Which stitch and precision a runtime runs; graphs here predict their stitch id."""
+
+import json
+import re
+import threading
+from itertools import count
+
+import numpy as np
+import pytest
+from manifests import VERIFIED
+
+from snnet_mm.runtime import StitchRuntime
+from snnet_mm.runtime.device import processor, usable_cores
+from snnet_mm.runtime.runtime import REPEATS
+
+HOME = 'snnet_mm.runtime.runtime'
+MS = {0: 10, 2: 20, 1: 40}
+FP32 = {('fp32', i): ms for i, ms in MS.items()}
+FLOPS = {i: ms * 10**7 for i, ms in MS.items()}
+SCORES = dict(zip(MS, (40, 42, 43), strict=True))
+IMAGE = np.zeros((8, 8, 3), np.uint8)
+
+
+class Bundle:
+    """A folder with a manifest; notes the graphs that are opened and run."""
+
+    def __init__(self, folder, monkeypatch):
+        self.folder, self.opened, self.ran, self.ms = folder, [], [], dict(FP32)
+        self.steps = [dict(step='channels', order='RGB')]
+        monkeypatch.setattr(f'{HOME}.open_graph', self.open_graph)
+
+    def open_graph(self, folder, file, threads):
+        precision, stitch = key = file['precision'], int(file['name'][0])
+        self.opened.append(key)
+
+        def run(images):
+            self.ran.append((key, len(images)))
+            maps = np.zeros((len(images), 3, 8, 8), np.float32)
+            maps[:, stitch] = 1
+            return [maps]
+
+        return run
+
+    def runtime(self, lost=(), metric='mIoU', scores=SCORES, **settings):
+        """Open the folder with scores of stitches, and what files lost of them."""
+        lost, stitches = dict(lost), []
+        for i, score in scores.items():
+            files = []
+            for precision in ('fp32', 'int8'):
+                found = lost.get((precision, i))
+                if found is not None:
+                    loss, interval = found
+                    found = VERIFIED | dict(pytorch=score, lost=loss, interval=interval)
+                    found['value'] = score - loss
+                about = dict(
+                    format='onnx', precision=precision, name=f'{i} {precision}'
+                )
+                files.append(about | dict(weights=None, verified=found))
+            metrics = {} if score is None else {metric: score}
+            about = dict(id=i, flops=FLOPS[i], params=1000 * MS[i], metrics=metrics)
+            stitches.append(about | dict(files=files))
+        resize = dict(step='resize', align_corners=False)
+        after = [resize, dict(step='argmax', axis=1)]
+        about = dict.fromkeys(('classes', 'palette', 'weights', 'anchors'), ())
+        manifest = about | dict(
+            version=6,
+            task='segmentation',
+            input=dict(shape=['batch', 3, 8, 8]),
+            caller=dict(before=self.steps, after=after),
+            largest_flops=2 * max(FLOPS.values()),
+            ranked_by=dict(metric=metric, higher_is_better=metric == 'mIoU'),
+            stitches=stitches,
+        )
+        (self.folder / 'manifest.json').write_text(json.dumps(manifest))
+        return StitchRuntime(self.folder, **settings)
+
+
+@pytest.fixture
+def measured(tmp_path, monkeypatch):
+    """A bundle whose graphs take their time."""
+    bundle = Bundle(tmp_path, monkeypatch)
+    times = lambda _, keys: {key: bundle.ms[key] for key in keys}  # noqa: E731
+    monkeypatch.setattr(StitchRuntime, '_measure', times)
+    return bundle
+
+
+def active(runtime):
+    return runtime.active_precision, runtime.active_stitch
+
+
+@pytest.mark.parametrize(
+    ('budget', 'stitch'),
+    {
+        '25ms': 2, '40ms': 1, '10ms': 0, '0.2G': 2, '0.012M': 0, '100%': 1, '49%': 2,
+    }.items(),
+)  # fmt: skip
+def test_set_budget_selects_best_stitch(measured, budget, stitch):
+    """Percent are of the largest stitch of the model, which the bundle lacks."""
+    runtime = measured.runtime()
+    assert active(runtime) == ('fp32', 1)
+    assert runtime.set_budget(budget) == runtime.active_stitch == stitch
+    assert (runtime(IMAGE) == stitch).all()
+
+
+def test_wrong_selections_are_refused(measured):
+    runtime = measured.runtime()
+    for call, words in (
+        (lambda: runtime.set_budget('9ms'), 'at least 10ms, the cost of stitch 0 in'),
+        (lambda: runtime.set_budget('3MB'), 'budget=.* in %, ms, G, M'),
+        (lambda: runtime.set_budget(None), 'budget=None is invalid'),
+        (lambda: runtime.set_budget('9ms', 'fastest'), "'fastest' is invalid"),
+        (lambda: runtime.set_stitch(3), 'stitch_id=3 is .* 0, 2, 1'),
+        (lambda: runtime.set_stitch(1, 'int8'), "precision='int8' is invalid"),
+        (lambda: measured.runtime(precision='int4'), "precision='int4' is invalid"),
+        (lambda: measured.runtime(sessions=0), 'sessions=0 is invalid'),
+    ):
+        with pytest.raises(ValueError, match=words):
+            call()
+    assert runtime.set_budget('9ms', fallback='cheapest') == 0
+
+
+def test_no_call_opens_a_graph(measured):
+    """Held at 15 ms, the stitch of 10 ms runs; it takes far less, so the best comes."""
+    runtime = measured.runtime()
+    for act, wanted, stitches in (
+        (lambda: None, [1], [1, 1]),
+        (lambda: runtime.set_budget('25ms'), [1, 2], [2, 2]),
+        (lambda: runtime.hold(fps=1000 / 15), [1, 2, 0], [0, 1]),
+        (lambda: runtime.hold(None), [1, 2, 0], [1, 1]),
+    ):
+        act()
+        found = [runtime.active_stitch]
+        for _ in range(40):
+            runtime(IMAGE)
+        assert [*found, runtime.active_stitch] == stitches
+        assert measured.opened == [('fp32', i) for i in wanted]
+
+
+def test_least_recent_of_many_graphs_is_opened_again(measured):
+    runtime = measured.runtime(sessions=2)
+    for stitch in (2, 1, 0, 2):
+        runtime.set_stitch(stitch)
+    assert [i for _, i in measured.opened] == [1, 2, 0, 2]
+
+
+def test_scores_rank_stitches(measured):
+    """A stitch without a score is never chosen; without any, more FLOPs are better."""
+    runtime = measured.runtime(metric='RMSE', scores={0: None, 2: 1, 1: 2})
+    assert runtime.set_budget('1G') == 2
+    with pytest.raises(ValueError, match='stitch 2 in fp32') as refused:
+        runtime.set_budget('0.000001G')
+    least = re.search(r'at least (\S+G)', str(refused.value))[1]
+    assert runtime.set_budget(least) == 2
+    assert measured.runtime(scores=dict.fromkeys(MS)).set_budget('1G') == 1
+
+
+# In int8, stitch 2 is equal, 0 surely worse, and of 1 too little is known.
+LOST = {('int8', 0): (0.2, [-0.3, -0.1]), ('int8', 2): (0.2, [-0.5, 0.1])}
+LOST |= {('int8', 1): (2, [-5, 1])}
+
+
+@pytest.mark.parametrize(('factor', 'best'), [(0.5, 'int8'), (2, 'fp32')])
+def test_of_equal_files_the_fastest_runs(measured, factor, best):
+    measured.ms |= {('int8', i): factor * ms for i, ms in MS.items()}
+    runtime = measured.runtime(LOST)
+    assert [*runtime.front()][-1] == ('fp32', 1)
+    assert runtime.set_budget('20ms') == 2
+    assert active(runtime) == (best, 2)
+    runtime.hold(fps=1000 / 39)
+    assert active(runtime) == (best, 2)
+
+
+def test_budget_in_flops_times_nothing_and_prefers_fewer_bits(measured, monkeypatch):
+    monkeypatch.delattr(StitchRuntime, '_latencies')
+    runtime = measured.runtime(LOST)
+    assert runtime.set_budget('0.25G') == 2
+    assert active(runtime) == ('int8', 2)
+
+
+def test_stitch_and_precision_are_chosen_at_once(measured):
+    """In int8, the stitches with mIoU 40, 42 and 43 lose 0.1, 3 and an unknown."""
+    measured.ms |= {('int8', i): ms / 2 for i, ms in MS.items()}
+    lost = {('int8', 0): (0.1, None), ('int8', 2): (3, None)}
+    runtime = measured.runtime(lost)
+    assert active(runtime) == ('fp32', 1)
+    for budget, found in {
+        '5ms': ('int8', 0), '19ms': ('fp32', 0), '20ms': ('fp32', 2),
+    }.items():  # fmt: skip
+        runtime.set_budget(budget)
+        assert active(runtime) == found
+    for precision in ('fp32', 'int8'):
+        runtime.set_stitch(0, precision)
+        runtime(IMAGE)
+        assert measured.ran[-1][0] == (precision, 0)
+    quantised = measured.runtime(lost, precision='int8')
+    assert quantised.latencies().keys() == {('int8', i) for i in MS}
+
+
+@pytest.mark.parametrize(('precision', 'counts'), [('fp32', [3]), ('int8', [1] * 3)])
+def test_batches_in_int8_run_image_by_image(measured, precision, counts):
+    """Their scales are of one image."""
+    runtime = measured.runtime(precision=precision)
+    assert [mask.shape for mask in runtime.predict_batch([IMAGE] * 3)] == [(8, 8)] * 3
+    assert [number for _, number in measured.ran] == counts
+    assert runtime.predict_batch([]) == []
+
+
+def test_latencies_are_cached_by_processor_and_runtime(measured, monkeypatch):
+    runtime, path = measured.runtime(), measured.folder / 'latencies.json'
+    assert runtime.latencies() == FP32
+    assert [*runtime.front().items()] == [*FP32.items()]
+    (key,) = json.loads(path.read_text())
+    for part in (processor(), f'{usable_cores()} cores', 'onnxruntime'):
+        assert part in key
+    measured.ms = {key: 2 * ms for key, ms in FP32.items()}
+    assert measured.runtime().latencies() == FP32
+    monkeypatch.setattr(f'{HOME}.processor', lambda: 'Another CPU')
+    assert measured.runtime().latencies() == measured.ms
+    assert len(json.loads(path.read_text())) == 2
+    path.write_text('damaged')
+    assert measured.runtime().latencies() == measured.ms
+
+
+def test_latencies_are_of_all_windows_of_an_image(tmp_path, monkeypatch):
+    bundle = Bundle(tmp_path, monkeypatch)
+    bundle.steps.append(dict(step='windows', size=[8, 8], stride=[5, 6]))
+    latencies = bundle.runtime(image_size=(10, 15)).latencies()
+    assert min(latencies.values()) > 0
+    # 2 x 3 windows; an image of the graph's size would have one.
+    assert len(bundle.ran) == 6 * (1 + REPEATS) * len(MS)
+    assert {*bundle.ran[: 6 * len(MS)]} == {*bundle.ran}  # in rounds
+
+
+def test_held_rate_counts_the_images_of_a_batch(measured, monkeypatch):
+    """Batches of four in 100 ms are of 25 ms each."""
+    runtime, clock, times = measured.runtime(), count(step=0.1), []
+    runtime.hold(fps=40)
+    monkeypatch.setattr(runtime._active, 'update', times.append)
+    monkeypatch.setattr('time.perf_counter', lambda: next(clock))
+    runtime.predict_batch([IMAGE] * 4)
+    assert times == pytest.approx([25])
+
+
+def test_switching_while_another_thread_predicts(measured):
+    runtime, done, faults = measured.runtime(sessions=1), threading.Event(), []
+
+    def switch():
+        try:
+            while not done.is_set():
+                for stitch, fps in {0: 60, 2: 30, 1: None}.items():
+                    runtime.set_stitch(stitch)
+                    runtime.hold(fps)
+        except Exception as error:
+            faults.append(error)
+
+    threads = [threading.Thread(target=switch) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    found = [{*runtime(IMAGE).ravel().tolist()} for _ in range(300)]
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert faults == []
+    assert {len(classes) for classes in found} == {1}
+    assert len(set.union(*found)) > 1
+
+
+@pytest.mark.parametrize(
+    ('image', 'words'),
+    [
+        (np.zeros((7, 8, 3), np.uint8), 'left to the caller: CenterCrop'),
+        (np.zeros((8, 8, 3)), r'float64.*\(H, W, 3\)'),
+        (np.zeros((0, 8, 3), np.uint8), r'uint8 \(0, 8, 3\).*not empty'),
+    ],
+)
+def test_images_that_are_not_taken(measured, image, words):
+    measured.steps.insert(0, dict(step='CenterCrop', crop_size=224))
+    runtime = measured.runtime()
+    assert runtime(IMAGE).shape == (8, 8)
+    with pytest.raises(ValueError, match=words):
+        runtime(image)

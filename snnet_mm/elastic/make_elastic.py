@@ -10,11 +10,12 @@ from pathlib import Path
 
 import torch
 from mmengine.config import Config
+from mmengine.runner import Runner
 
 from snnet_mm.anchors import BranchView
 from snnet_mm.costs import measure_latency, window_of
 from snnet_mm.costs.measure import measuring_setup
-from snnet_mm.evaluation import report_stitches
+from snnet_mm.evaluation import plot_pareto, wide_console
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import ElasticBackbone, fit_in_turn
 from snnet_mm.models.backbones.elastic_backbone import space_of_chains
@@ -29,7 +30,6 @@ from snnet_mm.utils import (
     load_config,
     load_weights_only,
     read_json,
-    tool_command,
     work_dir_lock,
     write_json,
 )
@@ -41,7 +41,13 @@ from snnet_mm.utils.registered_names import name_types
 from .budgets import KNOWN, chosen_plans, reachable
 from .convert import Conversion, check_equal, convert_model
 from .images import ImageBatches
-from .report import draw_predictions
+from .report import (
+    draw_predictions,
+    drawn_budgets,
+    elastic_table,
+    left_out,
+    next_commands,
+)
 from .sensitivity import TOKENS, Sensitivities, StepRecord
 from .step_costs import StepCosts, probe_chains
 from .token_weights import RareClassWeights
@@ -311,19 +317,23 @@ class _Job:
         setup = measuring_setup(runner.model, 1)
         results = run.results_of(runner).measured(setup, times)
         results.save(self.folder / 'stitches.json')
-        report_stitches(results, self.folder, cost='latency')
-        # The network, and the middle and the fastest stitch of the front.
-        front = [row.id for row in results.front('latency') if row.id]
-        middle = front[len(front) // 2 : len(front) // 2 + 1]
+        self._report(runner, results)
+        return results
+
+    def _report(self, runner: Runner, results: StitchTable) -> None:
+        wide_console().print(elastic_table(results))
+        for line in left_out(results):
+            self.say(line)
+        plot_pareto(results, self.folder / 'pareto.png', cost='latency')
         titles = {
-            i: f'{f"stitch {i}" if i else "network"}, {results[i].latency:.3g} ms'
-            for i in (0, *middle, *front[:1])
+            i: f'{"network" if i == 0 else f"stitch {i}"}, {results[i].latency:.3g} ms'
+            for i in drawn_budgets(results)
         }
         draw_predictions(runner, titles, self.folder / 'predictions.png')
-        files = (self.folder / f'elastic.{end}' for end in ('py', 'pth'))
-        known = '--stitch-id', 'pareto', '--results', self.folder / 'stitches.json'
-        self.say(f'Next: {tool_command("test.py", *files, *known)}')
-        return results
+        self.say(f'Pictures: {self.folder}/pareto.png and predictions.png')
+        self.say('Next:')
+        for command in next_commands(self.folder, results, runner):
+            self.say(f'  {command}')
 
 
 class _Clock:

@@ -1,4 +1,4 @@
-"""Pictures of an elastic network."""
+"""Table and pictures of an elastic network."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,12 +7,75 @@ from tempfile import TemporaryDirectory
 import cv2
 import torch
 from mmengine.runner import Runner
+from rich.table import Table
+from torch import nn
 
 from snnet_mm.evaluation import as_picture, plot_images
-from snnet_mm.models import set_stitch
+from snnet_mm.models import find_stitched_backbone, set_stitch
+from snnet_mm.stitching import UNITS, StitchRow, StitchTable
 from snnet_mm.tasks import task_of
+from snnet_mm.utils import tool_command
 
 NUM_PICTURES = 4
+NUM_BUDGETS = 3  # drawn, the network included
+
+
+def elastic_table(results: StitchTable) -> Table:
+    """Return a table of the network and the budgets on the front, one row each.
+
+    The last column is the share of the network's score. If lower is better, it is the
+    relative increase of the error.
+
+    Args:
+        results: Results with latencies.
+    """
+    network, front = results[0], _front(results)
+    whole = results.score(network)
+    title = f'The network, untouched, and {len(front)} budgets below it'
+    table = Table(title=title)
+    metric = results.metric.rsplit('/')[-1]
+    units = [UNITS[key] for key in ('latency', 'flops', 'params')]
+    last = "of network's" if results.higher_is_better else 'more error'
+    for name in ('', *(u.heading for u in units), 'of FLOPs', metric, last):
+        table.add_column(name, justify='right' if name else 'left')
+    for row in sorted([network, *front], key=lambda row: -row.latency):
+        costs = (row.latency, row.flops, row.params)
+        cells = [unit.cell(cost) for unit, cost in zip(units, costs, strict=True)]
+        score = results.score(row)
+        share = ''
+        if whole and results.higher_is_better:
+            share = f'{score / whole:.1%}'
+        elif whole and row.id:
+            share = f'{score / whole - 1:+.1%}'
+        name = f'stitch {row.id}' if row.id else 'network'
+        style = None if row.id else 'bold'
+        share_of_flops = f'{row.flops / network.flops:.0%}'
+        cells = name, *cells, share_of_flops, f'{score:.4g}', share
+        table.add_row(*cells, style=style)
+    return table
+
+
+def left_out(results: StitchTable) -> list[str]:
+    """Return a message for each budget that is not on the front."""
+    front = _front(results)
+    return [
+        f'Stitch {row.id} is not listed: another is as good and at least as fast '
+        f'({row.latency:.3g} ms, {results.metric} {results.score(row):.4g})'
+        for row in results.rows
+        if row.id and row not in front
+    ]
+
+
+def _front(results: StitchTable) -> list[StitchRow]:
+    """Return the rows on the front over milliseconds, without the network's."""
+    return [row for row in results.front('latency') if row.id]
+
+
+def drawn_budgets(results: StitchTable) -> list[int]:
+    """Return the network, and the middle and fastest stitch of the front."""
+    front = [row.id for row in _front(results)]
+    chosen = [0, *front[len(front) // 2 : len(front) // 2 + 1], *front[:1]]
+    return list(dict.fromkeys(chosen))[:NUM_BUDGETS]
 
 
 @torch.no_grad()
@@ -52,3 +115,43 @@ def draw_predictions(runner: Runner, titles: Mapping[int, str], path: Path) -> N
     meta = dataset.metainfo if 'pred_sem_seg' in sample else {}
     classes = zip(meta.get('classes', ()), meta.get('palette') or (), strict=False)
     plot_images(rows, [*names, *titles.values()], path, legend=dict(classes))
+
+
+def next_commands(folder: Path, results: StitchTable, runner: Runner) -> list[str]:
+    """Return the commands of the next steps that the model supports.
+
+    Args:
+        folder: Folder of the elastic model.
+        results: Its results.
+        runner: The runner that tested it.
+    """
+    front = _front(results)
+    middle = (front or [results[0]])[len(front) // 2]
+    budget = UNITS['flops'].budget(middle.flops)
+    model, bundle = (folder / 'elastic.py', folder / 'elastic.pth'), folder / 'bundle'
+    known = '--results', folder / 'stitches.json'
+    export = [*model, '--stitch-id', 'pareto', *known]
+    task = task_of(runner.model)
+    in_graph = task.without_heads(runner.model) is None
+    if not in_graph:
+        export += ['--format', 'mm']
+    elif has_linear_layers(runner.model):
+        export += ['--precision', 'fp32', 'int8']
+    # Graphs take images of one size.
+    of_one_size = runner.test_loop.seen_sizes == {tuple(results.input_size)}
+    if runner.cfg.get('val_dataloader') and of_one_size:
+        export += ['--verify-on', 'val']
+    commands = [
+        tool_command('test.py', *model, '--budget', budget, *known),
+        tool_command('export_stitch.py', *export, '--out', bundle),
+    ]
+    if in_graph and task.name == 'segmentation':  # which the page can show
+        site = '--out', folder / 'site'
+        commands.append(tool_command('web_demo.py', bundle, *site))
+    return commands
+
+
+def has_linear_layers(model: nn.Module) -> bool:
+    """Return whether a network has layers that exports in int8 quantise."""
+    (anchor,) = find_stitched_backbone(model).anchors
+    return any(isinstance(module, nn.Linear) for module in anchor.modules())

@@ -1,8 +1,8 @@
 """Loops that evaluate any list of stitches in one pass over the data."""
 
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from mmengine.dist import is_main_process
@@ -12,7 +12,7 @@ from torch import nn
 
 from snnet_mm.costs.counting import cost_table
 from snnet_mm.costs.parts import size_of_images
-from snnet_mm.costs.sizes import check_sizes
+from snnet_mm.costs.sizes import check_sizes, size_name
 from snnet_mm.datasets import spread
 from snnet_mm.models import find_stitched_backbone, set_input_size
 from snnet_mm.stitching import Selection, StitchTable, key_metric, visiting_order
@@ -111,6 +111,7 @@ class StitchTestLoop(TestLoop):
 
     Attributes:
         table: Costs and metrics of the last test; None without metrics.
+        seen_sizes: Sizes of the images that the backbone has seen.
     """
 
     def __init__(
@@ -143,6 +144,7 @@ class StitchTestLoop(TestLoop):
         self.quiet, self.resume, self.show_dir = quiet, resume, show_dir
         self.stitches_per_pass, self.limit = stitches_per_pass, limit
         self.table: StitchTable | None = None
+        self.seen_sizes: set[tuple[int, int]] = set()
 
     def run(self) -> dict[str, float]:
         runner, main = self.runner, is_main_process()
@@ -200,12 +202,13 @@ class StitchTestLoop(TestLoop):
             rgb = not takes_rgb(runner.cfg)  # models get RGB
             draw = PredictionDrawer(runner.visualizer, self.show_dir, rgb)
         prepare_statistics(runner, left)
-        for begin in range(0, len(left), self.stitches_per_pass):
-            group = left[begin : begin + self.stitches_per_pass]
-            buffers = MetricBuffers(self.evaluator, group)
-            run_one_pass(runner, 'test', loader, buffers, self.fp16, draw)
-            number = len(loader.dataset)
-            written.add(buffers.scores(runner.logger, number, self.metric))
+        with self._watched_sizes(costs.input_size):
+            for begin in range(0, len(left), self.stitches_per_pass):
+                group = left[begin : begin + self.stitches_per_pass]
+                buffers = MetricBuffers(self.evaluator, group)
+                run_one_pass(runner, 'test', loader, buffers, self.fp16, draw)
+                number = len(loader.dataset)
+                written.add(buffers.scores(runner.logger, number, self.metric))
         if written.names:
             return written.table()
         runner.logger.warning(
@@ -213,3 +216,18 @@ class StitchTestLoop(TestLoop):
             'log or its own files have the results (config key: test_evaluator)'
         )
         return None
+
+    @contextmanager
+    def _watched_sizes(self, counted: tuple[int, int]) -> Iterator[None]:
+        """Warn if all images have the same size, but costs are counted at another."""
+        seen, backbone = set(), find_stitched_backbone(self.runner.model)
+        with backbone.register_forward_pre_hook(
+            lambda b, inputs: seen.add(b.input_size or tuple(inputs[0].shape[-2:]))
+        ):
+            yield
+        self.seen_sizes |= seen
+        if len(seen) == 1 and seen != {counted}:
+            self.runner.logger.warning(
+                f'The network saw images of {size_name(seen.pop())}, but costs are '
+                f'counted at {size_name(counted)} (config key: test_cfg.input_size)'
+            )

@@ -32,11 +32,8 @@ def as_text(table: Table) -> str:
     return console.file.getvalue()
 
 
-def stitch_table(table: StitchTable, cost: str = 'flops') -> Table:
-    """Return known costs and metrics as a table to print, in the order of the rows.
-
-    The Pareto front is that over ``cost``.
-    """
+def stitch_table(table: StitchTable) -> Table:
+    """Return known costs and metrics as a table to print, in the order of the rows."""
     columns = {}
     for name, unit in UNITS.items():
         costs = [getattr(row, name) for row in table.rows]
@@ -54,7 +51,7 @@ def stitch_table(table: StitchTable, cost: str = 'flops') -> Table:
             cells = ['' if v is None else f'{v:.{2 if v >= 1 else 3}f}' for v in values]
             columns[name.rsplit('/')[-1]] = cells
         try:
-            front = {row.key for row in table.front(cost)}
+            front = {row.key for row in table.front()}
         except ValueError:  # all are NaN, or the metric's direction is unknown
             front = ()
         columns['Pareto'] = ['*' if r.key in front else '' for r in table.rows]
@@ -79,18 +76,15 @@ def _title(table: StitchTable) -> str:
 
 
 def report_stitches(
-    table: StitchTable,
-    out_dir: str | os.PathLike,
-    quiet: bool = False,
-    cost: str = 'flops',
+    table: StitchTable, out_dir: str | os.PathLike, quiet: bool = False
 ) -> None:
-    """Print results by a cost unless ``quiet``, and draw ``pareto.png`` over it."""
+    """Print results by FLOPs unless ``quiet``, and draw ``pareto.png``."""
     console, out_dir = wide_console(), Path(out_dir)
     console.quiet = quiet
-    ordered = sorted(table.rows, key=lambda row: (getattr(row, cost), row.id))
-    console.print(stitch_table(replace(table, rows=ordered), cost))
+    ordered = sorted(table.rows, key=lambda row: (row.flops, row.id))
+    console.print(stitch_table(replace(table, rows=ordered)))
     try:
-        front = table.front(cost)
+        front = table.front()
     except ValueError as error:  # results are saved: do not fail after a long test
         console.print(f'Wrote stitches.json to {out_dir}; no front: {error}')
         return
@@ -99,5 +93,5 @@ def report_stitches(
         legend = f'* on the Pareto front, {len(front)} of {len(table)} stitches: no '
         legend += f'cheaper stitch has an equal or {better} {table.metric}.'
         console.print(legend, soft_wrap=True)
-    plot_pareto(table, out_dir / 'pareto.png', cost)
+    plot_pareto(table, out_dir / 'pareto.png')
     console.print(f'Wrote stitches.json and pareto.png to {out_dir}', soft_wrap=True)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from snnet_mm.stitching import know_metrics
 from snnet_mm.utils import check
+from snnet_mm.utils.logging import quiet_imports
 
 Predictions = Tensor | tuple[Tensor, ...]
 Values = Mapping[str, object]
@@ -259,10 +260,11 @@ def import_parts_for(cfg: Mapping) -> None:
     scope = cfg.get('default_scope')
     if scope not in known_scopes():
         return
-    import_module('snnet_mm.utils.torchvision_ops').install()  # slow to import
-    for module in parts_for(cfg):
-        import_module(module)
-    import_module(f'{scope}.utils').register_all_modules(False)
+    with quiet_imports():
+        import_module('snnet_mm.utils.torchvision_ops').install()  # slow to import
+        for module in parts_for(cfg):
+            import_module(module)
+        import_module(f'{scope}.utils').register_all_modules(False)
 
 
 def check_saved(evaluator: Evaluator, key: str, number: int) -> None:

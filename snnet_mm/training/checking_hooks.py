@@ -16,6 +16,7 @@ from snnet_mm.datasets.kept import check_objects
 from snnet_mm.models import StitchedBackbone, unwrapped
 from snnet_mm.tasks import known
 from snnet_mm.utils import check, is_whole, isolated_rng
+from snnet_mm.utils.checkpoints import non_finite
 
 from .resume import diverged
 from .stitch_hooks import accumulative_counts, sampling_hook
@@ -122,6 +123,17 @@ def check_heads(model: nn.Module, metainfo: Mapping, split: str = 'training') ->
         if name in heads and not kinds & {'PartPerAnchor', *one_class}:
             number = getattr(part, 'num_classes', max(allowed))
             check(number in allowed, f'model.{name}.num_classes', number, data)
+
+
+class WeightCheckHook(Hook):
+    """Raises before a test if weights are not finite, however they were loaded."""
+
+    def before_test(self, runner: Runner) -> None:
+        if key := non_finite(unwrapped(runner.model).state_dict()):
+            raise ValueError(
+                f'the checkpoint holds {key} that is not finite: the training '
+                'diverged, or the file is damaged (argument: checkpoint)'
+            )
 
 
 @HOOKS.register_module()

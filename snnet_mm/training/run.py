@@ -32,7 +32,7 @@ from snnet_mm.utils import (
     work_dir_lock,
 )
 
-from .checking_hooks import LaunchReportHook
+from .checking_hooks import LaunchReportHook, WeightCheckHook
 from .trial import try_images
 
 # Files whose messages are shown on the terminal.
@@ -145,6 +145,7 @@ def test(
     if tta:
         configs.set_augmentation(cfg)
     with _runner(cfg, 'test', verbose, trust) as runner:
+        runner.register_hook(WeightCheckHook())
         try_images(runner)
         if configs.tests_stitches(cfg):
             runner.test()

@@ -24,7 +24,7 @@ from mmengine.registry import HOOKS
 from mmengine.runner import BaseLoop, Runner
 
 from snnet_mm.models import unwrapped
-from snnet_mm.utils import atomic_path, remove_leftovers
+from snnet_mm.utils import atomic_path, check, remove_leftovers
 from snnet_mm.utils.checkpoints import check_weights_fit, non_finite
 
 from .resume import check_resumable, diverged, find_resumable
@@ -105,6 +105,9 @@ class StitchCheckpointHook(CheckpointHook):
 
     def _save_best_checkpoint(self, runner: Runner, metrics: dict) -> None:
         if self.save_best:  # else skip: Runner.val sets no file_backend
+            for name in {*self.key_indicators} - {'auto'}:
+                key = 'default_hooks.checkpoint.save_best'
+                check(name in metrics, key, name, list(metrics))
             _check_finite(runner, f'after iteration {runner.iter}')
             with self._removing_last():
                 super()._save_best_checkpoint(runner, metrics)

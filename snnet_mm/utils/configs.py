@@ -14,6 +14,7 @@ from torch import Tensor
 
 from snnet_mm.runtime.checks import check, is_whole, refusal
 
+from .logging import quiet_imports
 from .registered_names import name_types
 
 PACKAGE = 'snnet_mm'
@@ -43,7 +44,8 @@ def load_config(
     import_module('.torchvision_ops', __package__).install()  # slow to import
     path = _path_of(str(name))
     try:
-        cfg = name_types(Config.fromfile(path))
+        with quiet_imports():
+            cfg = name_types(Config.fromfile(path))
     except ImportError:
         raise  # from custom_imports; its message names the missing module
     except Exception as error:
@@ -55,6 +57,18 @@ def load_config(
     import_module(f'{PACKAGE}.tasks').import_parts_for(cfg)
     for part in dicts_in(cfg._cfg_dict):
         part.update(drawable(part))
+    for part in dicts_in(cfg.get('model')):
+        inner = part.get('backbone')
+        if part.get('pretrained') and isinstance(inner, Mapping):
+            own = inner.get('pretrained') or 'anchors' in inner
+            twice = 'None, as mmseg would pass it on to the backbone, which names its '
+            twice += 'own weights (init_cfg of each anchor, or backbone.pretrained)'
+            check(not own, 'model.pretrained', part.pretrained, twice)
+        nested = part.get('backbone_cfg')
+        if isinstance(nested, Mapping) and 'anchors' in nested:
+            allowed = f'a plain network, as {part.get("type")} builds its own '
+            allowed += 'one around it; a stitched backbone belongs at model.backbone'
+            raise refusal('backbone.backbone_cfg.type', nested.get('type'), allowed)
     return cfg
 
 

@@ -1,0 +1,90 @@
+"""The table of an elastic network."""
+
+import shlex
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from torch import nn
+
+from snnet_mm.elastic.report import elastic_table, next_commands
+from snnet_mm.models import ElasticBackbone
+from snnet_mm.stitching import Cost, Setup, StitchTable, TwoWaySpace
+
+
+def table_of(costs):
+    table = StitchTable.counted(costs, (48, 64), TwoWaySpace((3, 7)))
+    return table.measured(Setup('cpu', 1, 'fp32'), {0: 8.0, 1: 4.0})
+
+
+@pytest.mark.parametrize(
+    'metric, scores, heading, cells',
+    [
+        ('mIoU', (40, 30), "of network's", ['100.0%', '75.0%']),
+        ('coco/bbox_mAP', (0.312, 0.28), "of network's", ['100.0%', '89.7%']),
+        ('RMSE', (4, 5), 'more error', ['', '+25.0%']),
+        ('RMSE', (0, 5), 'more error', ['', '']),
+    ],
+)
+def test_scores_are_compared_with_the_network(metric, scores, heading, cells):
+    costs = table_of({0: Cost(200, 20), 1: Cost(100, 10)})
+    metrics = {i: {metric: score} for i, score in enumerate(scores)}
+    results = costs.with_metrics(metrics)
+    table = elastic_table(results)
+    assert table.columns[-1].header == heading
+    assert list(table.columns[-1].cells) == cells
+    assert list(table.columns[-2].cells) == [f'{s:.4g}' for s in scores]
+    assert table.columns[-2].header == metric.split('/')[-1]
+    assert list(table.columns[-3].cells) == ['100%', '50%']
+
+
+VIT = dict(type='PlainViT', arch=dict(embed_dims=8, depth=3, num_heads=2), img_size=32)
+RESNET = dict(type='TimmStageAnchor', model='resnet10t')
+
+
+class BaseSegmentor(nn.Module):
+    """A model whose task is known by the name of its class."""
+
+    def __init__(self, anchor):
+        super().__init__()
+        self.backbone = ElasticBackbone([anchor], chains=[])
+        self.decode_head = nn.Identity()
+
+
+class BaseClassifier(BaseSegmentor):
+    """The same of another task."""
+
+
+@pytest.mark.parametrize(
+    ('model', 'anchor', 'seen', 'more', 'page'),
+    [
+        (BaseSegmentor, VIT, [(48, 64)], '--precision fp32 int8 --verify-on val', True),
+        (BaseSegmentor, RESNET, [(48, 64)], '--verify-on val', True),
+        (BaseSegmentor, VIT, [(48, 64), (64, 48)], '--precision fp32 int8', True),
+        (BaseClassifier, VIT, [(32, 32)], '--precision fp32 int8', False),
+    ],
+)
+def test_next_commands_are_those_that_the_model_supports(
+    model, anchor, seen, more, page, monkeypatch
+):
+    monkeypatch.chdir(Path(__file__).parents[2])
+    costs = table_of({0: Cost(2 * 10**9, 20), 1: Cost(10**9, 10)})
+    metrics = {0: dict(mIoU=40), 1: dict(mIoU=30)}
+    results = costs.with_metrics(metrics)
+    runner = SimpleNamespace(
+        model=model(anchor),
+        cfg=dict(val_dataloader=dict(batch_size=1)),
+        test_loop=SimpleNamespace(seen_sizes={*seen}),
+    )
+    folder = Path('my folder')
+    test, export, *web = next_commands(folder, results, runner)
+    files = ['my folder/elastic.py', 'my folder/elastic.pth']
+    known = ['--results', 'my folder/stitches.json']
+    wanted = ['python', 'tools/test.py', *files, '--budget', '1G', *known]
+    assert shlex.split(test) == wanted
+    wanted = ['python', 'tools/export_stitch.py', *files, '--stitch-id', 'pareto']
+    wanted += [*known, *more.split(), '--out', 'my folder/bundle']
+    assert shlex.split(export) == wanted
+    assert [shlex.split(line)[1:3] for line in web] == [
+        ['tools/web_demo.py', 'my folder/bundle']
+    ] * page

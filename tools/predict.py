@@ -33,12 +33,15 @@ def parse_args() -> argparse.Namespace:
     add('--out', type=Path, required=True, help='output folder')
     what = 'images per batch (default: %(default)s)'
     add('--batch-size', type=int, default=8, help=what)
+    what = 'run a bundle in N processes with Ray Data (needs the extra ray)'
+    add('--ray', type=int, metavar='N', help=what)
+    add('--address', help='Ray cluster of --ray (default: one on this machine)')
     which = parser.add_mutually_exclusive_group()
     which.add_argument('--stitch-id', type=int, help='stitch (sub-network) to run')
     what = 'run the best stitch within this budget: 25ms, 2G or 50%%'
     which.add_argument('--budget', help=what)
     what = """finish within this time, such as 8h, 30m or 90s, by switching between the
-        stitches of a bundle"""
+        stitches of a bundle; not with --ray"""
     which.add_argument('--deadline', help=what)
     what = 'with a checkpoint: stitches.json of its test, for --budget'
     add('--results', help=what)

@@ -40,7 +40,9 @@ def name_types(cfg: Config) -> Config:
 
 def check_named(node: Any, path: str = '') -> None:
     """Raise if a setting is a class or function, which no file can hold."""
-    if callable(node) and '.' in path:  # the file may import it at the top
+    # The file may import classes at the top, and types become names.
+    inside, _, key = path.rpartition('.')
+    if callable(node) and inside and key not in TYPE_KEYS:
         name = f'{node.__module__}.{node.__qualname__}'
         raise refusal(path, name, 'a value that a config in text can hold, not a class')
     if isinstance(node, Mapping | Config):

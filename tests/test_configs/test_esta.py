@@ -32,7 +32,7 @@ def test_adapted_anchors_are_stitched_by_the_recipe_of_esta():
 def test_trained_parameters_of_the_paper():
     """Table 1: 4.6 M. The paper gives 1.4 M for the biases; here they are 1.6 M."""
     _, model = load(CUB)
-    counts = {part: c.trained for part, c in count_parameters(model).items()}
+    counts = {part: n for part, (n, _) in count_parameters(model).items()}
     widths = 192, 384, 768
     # Ranks 32, 16 and 8, each times 8 widths for A and B of qkv and proj, in 12 blocks.
     lora = sum(12 * r * 6 * d for r, d in zip((32, 16, 8), widths, strict=True))
@@ -54,7 +54,7 @@ def test_trained_parameters_of_the_paper():
     _, model = load(CUB.replace('-b_', '-b-stitch-lora_'))
     counts |= {'backbone.anchors': 0, 'backbone.stitch_lora': biases * 6 // 4}
     del counts['backbone.stitch_biases']
-    assert {k: c.trained for k, c in count_parameters(model).items()} == counts
+    assert {k: n for k, (n, _) in count_parameters(model).items()} == counts
 
 
 def test_convnexts():
@@ -62,7 +62,7 @@ def test_convnexts():
     _, model = load('esta/fgvc/snnetv1-convnext-t-s-b_1xb64-100e_cub-224x224.py')
     space = model.backbone.space
     assert len(space) == 3 + 2 * (2 + 2 + 26)
-    counts = {part: c.trained for part, c in count_parameters(model).items()}
+    counts = {part: n for part, (n, _) in count_parameters(model).items()}
     narrow, wide = (96, 192, 384, 768), (128, 256, 512, 1024)
     sizes = (32, (3, 3, 9, 3), narrow), (16, (3, 3, 27, 3), narrow)
     sizes = (*sizes, (8, (3, 3, 27, 3), wide))

@@ -72,7 +72,7 @@ def test_seeds_are_averaged_and_models_alone_are_one_set_to_choose_from():
 def test_other_images_metrics_and_directions_are_not_compared():
     run = make_run([1, 2], np.ones((2, 4)))
     others = [
-        (replace(run.images, names='b'), 'results of different images'),
+        (replace(run.images, names='b'), 'expected results of the same images'),
         (replace(run.images, metric='delta1'), r"metric=\['acc', 'delta1'\] is inv"),
     ]
     for images, words in others:

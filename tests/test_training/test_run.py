@@ -103,3 +103,9 @@ def test_train_locks_the_folder_and_leaves_a_given_config_as_it_is(cfg):
     runner = run.train(cfg, iters=2)
     assert Path(cfg.work_dir, 'training.lock').is_file()
     assert (runner.iter, cfg.to_dict()) == (2, before)
+
+
+def test_train_save_best_unknown_metric_names_those_of_the_validation(cfg):
+    cfg.default_hooks.checkpoint.save_best = ['mIoU', 'mIou']
+    with pytest.raises(ValueError, match=r"'mIou' is invalid.*save_best"):
+        run.train(cfg)

@@ -113,3 +113,19 @@ def test_all_parts_of_a_concatenated_data_set():
     dataset = ConfigDict(type='ConcatDataset', datasets=[a, nested])
     assert innermost_parts(dataset) == [a, b, c]
     assert innermost(dataset) == a
+
+
+def test_a_stitched_network_inside_another_backbone(tmp_path):
+    """Its costs and exports know the maps of the stitched one, not of the outer one."""
+    nested = "backbone_cfg=dict(type='SNNetv1', anchors=[])"
+    write(tmp_path, a=f"model = dict(backbone=dict(type='ICNet', {nested}))")
+    with pytest.raises(ValueError, match="'SNNetv1' is .* ICNet .*backbone_cf"):
+        load_config(tmp_path / 'a.py')
+
+
+def test_a_checkpoint_beside_anchors_is_refused(tmp_path):
+    """mmseg would pass it on to the backbone, which has no such setting."""
+    anchors = "backbone=dict(type='SNNetv2', anchors=[])"
+    write(tmp_path, a=f"model = dict(pretrained='a.pth', {anchors})")
+    with pytest.raises(ValueError, match="'a.pth' is .*init_cfg of each.*pretrained"):
+        load_config(tmp_path / 'a.py')

@@ -1,8 +1,11 @@
 import io
 import logging
+import warnings
+
+import mmengine.logging
 
 from snnet_mm.utils import quiet_terminal
-from snnet_mm.utils.logging import errors_only
+from snnet_mm.utils.logging import errors_only, quiet_imports
 
 
 def test_only_warnings_reach_the_terminal(tmp_path):
@@ -24,3 +27,16 @@ def test_only_errors_of_a_logger_are_shown(caplog):
         logging.getLogger('b').warning('other')
     logging.getLogger('a_package').warning('after')
     assert caplog.messages == ['failed', 'other', 'after']
+
+
+def test_imports_hide_debug_messages_and_warnings_of_the_mm_packages(capsys):
+    original = mmengine.logging.print_log
+    with warnings.catch_warnings(record=True) as caught, quiet_imports():
+        print('a')
+        mmengine.logging.print_log('Could not import OneDL', level=logging.DEBUG)
+        mmengine.logging.print_log('careful')
+        warnings.warn_explicit('no module', UserWarning, 'a.py', 1, 'mmdet.evaluation')
+        warnings.warn_explicit('another', UserWarning, 'a.py', 1, 'a')
+    assert capsys.readouterr().out == 'a\ncareful\n'
+    assert [str(warning.message) for warning in caught] == ['another']
+    assert mmengine.logging.print_log is original

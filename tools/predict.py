@@ -78,7 +78,7 @@ def open_checkpoint(args: argparse.Namespace) -> tuple[Predict, tuple]:
     from snnet_mm.inference.init_inferencer import init_inferencer, predict_arrays
     from snnet_mm.tasks import task_of
 
-    for key in ('precision', 'threads', 'deadline'):
+    for key in ('precision', 'threads', 'deadline', 'ray'):
         value = getattr(args, key)
         check(value is None, f'--{key}', value, 'no value with a checkpoint')
     check_file(args.model[1], 'argument: checkpoint')
@@ -96,6 +96,9 @@ def main() -> None:
     number, deadline = len(args.model), None
     check(number < 3, 'model', args.model, 'a bundle, or a config and a checkpoint')
     seconds = parse_duration(args.deadline) if args.deadline else None
+    if args.ray is not None:
+        right, allowed = args.ray > 0 and seconds is None, 'a number > 0, no --deadline'
+        check(right, '--ray', args.ray, allowed)
     check_writable(args.out, 'option: --out')
     if number == 2:
         predict, about = open_checkpoint(args)

@@ -208,8 +208,10 @@ def test_chains_of_segmentors_are_fitted_with_weights_of_tokens(
         return lambda i, state: torch.ones(state.tokens.shape[:2])
 
     monkeypatch.setattr(MODULE, 'RareClassWeights', weights)
-    quick(*trained(task), tmp_path, plans=['2:0/0 3:0/0'])
+    quick(*trained(task), tmp_path, blocks=[(0, 1)])
     assert seen == [6] * (task == 'seg')
+    chains = Config.fromfile(tmp_path / 'elastic.py').model.backbone.chains
+    assert chains[0].endswith('2:0/0 3:0/0')
 
 
 @pytest.mark.parametrize(
@@ -222,6 +224,7 @@ def test_chains_of_segmentors_are_fitted_with_weights_of_tokens(
         (dict(budgets='100%'), 'below .*, the cost of the network'),
         (dict(budgets='1%'), 'at least .*, the cheapest plan: 0:'),
         (dict(plans=['0:3/8']), r"plan\[0\]='0:3/8' .*0:0 to 2/0 to 128"),
+        (dict(blocks=[(0, 4)]), r'blocks=\[0, 4\] is .*fewer than all of .* 0 to 3'),
         (dict(plans=['1:0/0', '1:2/128']), r'plan\[1\]=.*fewer units'),
         (dict(plans=['1:2/127'], num_images=1), 'num-images=1 is .* 20 or more'),
         (dict(num_images=0), '--num-images'),

@@ -5,69 +5,108 @@ from mmengine.registry import MODELS
 from snnet_mm.utils import load_config
 from snnet_mm.utils.registered_names import check_named, name_types
 
+# Parts of mmseg's, mmdet's and mmengine's packages; ``{X}`` is a class or its name.
 BASE = """
-from mmseg.models import EncoderDecoder
-from mmseg.models.backbones import VisionTransformer
-from torch.nn import GELU, LayerNorm
 size = 32
 model = dict(
-    type=EncoderDecoder,
+    type={EncoderDecoder},
     backbone=dict(
-        type=VisionTransformer, img_size=size, norm_cfg=dict(type=LayerNorm),
+        type={VisionTransformer}, img_size=size, patch_size=16, embed_dims=16,
+        num_layers=2, num_heads=2, norm_cfg=dict(type={LayerNorm}),
     ),
-    test_cfg=dict(mode='whole'),
+    decode_head=dict(
+        type={FCNHead}, in_channels=16, channels=8, num_classes=2,
+        norm_cfg=dict(type={BatchNorm2d}), act_cfg=dict(type={ReLU}),
+        loss_decode=dict(type={CrossEntropyLoss}),
+    ),
+    train_cfg=dict(), test_cfg=dict(mode='whole'),
+)
+optim_wrapper = dict(
+    type={OptimWrapper}, constructor={LearningRateDecayOptimizerConstructor},
+    optimizer=dict(type={AdamW}, lr=1e-3),
 )
 """
 FILE = """
-from enum import Enum
-from mmcv.ops import nms
-from mmcv.transforms import LoadAnnotations
-from mmengine.config import read_base
-from mmengine.dataset import pseudo_collate
-from mmseg.datasets.transforms import PackSegInputs
-from torch.optim import AdamW
-with read_base():
-    from .base import *
-pipeline = [dict(type=LoadAnnotations), dict(type=PackSegInputs)]
-optim_wrapper = dict(optimizer=dict(type=AdamW, lr=1e-3))
-collate_fn = dict(type=pseudo_collate)
-post = dict(type=nms, kind=dict(type=Enum))
+pipeline = [
+    dict(type={LoadImageFromFile}), dict(type={LoadAnnotations}),
+    dict(type={Normalize}, mean=[0], std=[1]), dict(type={PackSegInputs}),
+]
+collate_fn = dict(type={pseudo_collate})
+post = dict(type={nms}, iou_threshold=0.5)
+train_cfg = dict(type={EpochBasedTrainLoop}, max_epochs=1)
 """
-NAMED = dict(
-    size=32,
-    model=dict(
-        type='mmseg.EncoderDecoder',
-        backbone=dict(
-            type='mmseg.VisionTransformer',
-            img_size=32,
-            norm_cfg=dict(type='mmengine.LN'),
-        ),
-        test_cfg=dict(mode='whole'),
-    ),
-    pipeline=[dict(type='mmengine.LoadAnnotations'), dict(type='mmseg.PackSegInputs')],
-    optim_wrapper=dict(optimizer=dict(type='mmengine.AdamW', lr=1e-3)),
-    collate_fn=dict(type='mmengine.pseudo_collate'),
-    post=dict(type='nms', kind=dict(type='enum.Enum')),
-    default_scope='mmseg',
+IMPORTS = {
+    'mmseg.models': 'EncoderDecoder',
+    'mmseg.models.backbones': 'VisionTransformer',
+    'mmseg.models.decode_heads.fcn_head': 'FCNHead',
+    'mmseg.models.losses': 'CrossEntropyLoss',
+    'torch.nn': 'LayerNorm, BatchNorm2d, ReLU',
+    'mmengine.optim': 'OptimWrapper',
+    'torch.optim': 'AdamW',
+    'mmseg.engine.optimizers': 'LearningRateDecayOptimizerConstructor',
+}
+OWN = {
+    'mmcv.transforms': 'LoadImageFromFile, LoadAnnotations, Normalize',
+    'mmseg.datasets.transforms': 'PackSegInputs',
+    'mmengine.dataset': 'pseudo_collate',
+    'mmcv.ops': 'nms',
+    'mmengine.runner': 'EpochBasedTrainLoop',
+}
+# Registered otherwise than named, or shadowed by a class of mmseg.
+NAMES = dict(
+    LayerNorm='LN', BatchNorm2d='BN', LoadAnnotations='mmengine.LoadAnnotations'
 )
+KINDS = ', '.join([*IMPORTS.values(), *OWN.values()]).split(', ')
 
 
-@pytest.mark.parametrize('scope', ['default_scope = None', "default_scope = 'mmseg'"])
-def test_types_of_a_new_style_config_are_names_with_scopes(tmp_path, scope):
-    (tmp_path / 'base.py').write_text(BASE)
-    (tmp_path / 'new.py').write_text(FILE + scope)
-    cfg = load_config(tmp_path / 'new.py')
-    assert cfg.to_dict() == NAMED
-    assert MODELS.get(cfg.model.backbone.type).__name__ == 'VisionTransformer'
-    assert Config.fromstring(cfg.pretty_text, '.py').to_dict() == NAMED
-    check_named(cfg)
-    assert name_types(cfg) is cfg
+def write(folder, scope='default_scope = None'):
+    """Write a new-style config and its base; return its path and the old-style text."""
+    for name, text, imports in (('base', BASE, IMPORTS), ('new', FILE, OWN)):
+        lines = [f'from {module} import {kinds}' for module, kinds in imports.items()]
+        if name == 'new':
+            lines.append('from mmengine.config import read_base')
+            lines.append('with read_base():\n    from .base import *')
+            lines.append(scope)
+        text = text.format(**{kind: kind for kind in KINDS})
+        (folder / f'{name}.py').write_text('\n'.join(lines) + text)
+    old = "default_scope = 'mmseg'\n" + BASE + FILE
+    return folder / 'new.py', old.format(
+        **{kind: repr(NAMES.get(kind, kind)) for kind in KINDS}
+    )
+
+
+@pytest.mark.parametrize(
+    'scope', ['default_scope = None', "default_scope = 'mmseg'", '']
+)
+def test_a_new_style_config_equals_the_old_style_one(tmp_path, scope):
+    path, text = write(tmp_path, scope)
+    cfg, old = load_config(path), Config.fromstring(text, '.py')
+    assert cfg.to_dict() == old.to_dict()
+    assert Config.fromstring(cfg.pretty_text, '.py').to_dict() == old.to_dict()
+    assert name_types(old) is old
+
+
+def test_import_paths_as_mmengine_dumps_them(tmp_path):
+    path, text = write(tmp_path)
+    Config.fromfile(path).dump(tmp_path / 'dumped.py')
+    assert "type='mmseg.models.EncoderDecoder'" in (tmp_path / 'dumped.py').read_text()
+    found, old = load_config(tmp_path / 'dumped.py'), Config.fromstring(text, '.py')
+    found, old = found.to_dict(), old.to_dict()
+    assert found == old
 
 
 def test_the_scope_of_types_with_a_scope(tmp_path):
-    text = "model = dict(type='AWrapper', model=dict(type='mmseg.EncoderDecoder'))"
-    (tmp_path / 'a.py').write_text(text)
+    (tmp_path / 'a.py').write_text("model = dict(type='mmseg.EncoderDecoder')")
     assert load_config(tmp_path / 'a.py').default_scope == 'mmseg'
+
+
+def test_classes_in_no_registry_keep_their_path(tmp_path):
+    text = 'from torch.nn import Bilinear\nfrom enum import Enum\n'
+    text += 'model = dict(type=Bilinear, in1_features=1)\nx = [dict(type=Enum)]'
+    (tmp_path / 'a.py').write_text(text)
+    cfg = load_config(tmp_path / 'a.py')
+    assert MODELS.get(cfg.model.type).__name__ == 'Bilinear'
+    assert cfg.x == [dict(type='enum.Enum')]
 
 
 def test_classes_that_no_file_can_hold(tmp_path):
@@ -75,5 +114,6 @@ def test_classes_that_no_file_can_hold(tmp_path):
     (tmp_path / 'a.py').write_text(text)
     cfg = load_config(tmp_path / 'a.py')
     assert cfg.model.neck[0].act_layer.__name__ == 'GELU'  # trains as with mm
-    with pytest.raises(ValueError, match=': model.neck.0.act_layer'):
+    message = r"'torch.nn.GELU' is .*: model.neck.0.act_layer"
+    with pytest.raises(ValueError, match=message):
         check_named(cfg)

@@ -7,14 +7,17 @@ without a network afterwards.
 """
 
 import argparse
+import hashlib
+import urllib.request
 from fnmatch import fnmatch
 from pathlib import Path
 
 import yaml
 
-from snnet_mm.utils import ToolParser, run_command
+from snnet_mm.utils import ToolParser, atomic_path, run_command
 
 LIST = Path(__file__).resolve().parents[1] / 'configs' / 'weights.yml'
+CHUNK = 1 << 20
 TEACHER = 'regnety_160.deit_in1k'  # of DistillationWrapper
 
 
@@ -44,14 +47,28 @@ def names_in(config: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def download(url: str, path: Path, sha256: str | None) -> None:
-    """Download a file atomically and check the beginning of its checksum."""
-    from torch.hub import download_url_to_file
+def checked(path: Path, sha256: str | None) -> str:
+    """Return a note on the checksum of a file; raise if it does not match."""
+    if sha256 is None:
+        return 'checksum unknown'
+    digest = hashlib.sha256()
+    with path.open('rb') as file:
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+    if not digest.hexdigest().startswith(sha256):
+        raise ValueError(
+            f'SHA-256 {digest.hexdigest()} of {path} does not begin with {sha256}'
+        )
+    return 'checksum right'
 
-    path.parent.mkdir(parents=True, exist_ok=True)
+
+def download(url: str, path: Path, sha256: str | None) -> str:
+    """Download a file atomically and return a note on its checksum."""
     try:
-        download_url_to_file(url, str(path), sha256, progress=False)
-    except (OSError, RuntimeError) as error:
+        with atomic_path(path) as temporary:
+            urllib.request.urlretrieve(url, temporary)  # raises if bytes are missing
+            return checked(temporary, sha256)
+    except OSError as error:
         raise OSError(
             f'{error}. Without a network, put the file of {url} at {path}'
         ) from error
@@ -81,12 +98,11 @@ def main() -> None:
         print(f"{name} is in timm's cache (environment: HF_HOME, TORCH_HOME)")
     for name in dict.fromkeys(n for names in chosen.values() for n in names):
         path, url = args.out / name, files[name]['url']
-        if path.exists():
-            print(f'{path} is there')
-            continue
         sha256 = files[name].get('sha256')
-        download(url, path, sha256)
-        print(f'{path} from {url}: checksum {"right" if sha256 else "unknown"}')
+        if path.exists():
+            print(f'{path} is there: {checked(path, sha256)}')
+            continue
+        print(f'{path} from {url}: {download(url, path, sha256)}')
 
 
 if __name__ == '__main__':

@@ -179,7 +179,8 @@ class TimmStageAnchor(Anchor):
         super().__init__(parts.widths or dims, strides, init_cfg=init_cfg, **kwargs)
         self.model, self._settings = model, settings
         self._layout, self._one_size = parts.layout, parts.one_size
-        self.input_size = to_2tuple(img_size or net.pretrained_cfg['input_size'][1:])
+        size = img_size or net.pretrained_cfg['input_size'][1:]
+        self.input_size = tuple(to_2tuple(size))
         self.stem, self.blocks = parts.stem, nn.ModuleList(chain(*parts.stages))
         own = _names_of(self)
         self._names = {theirs[i]: name for i, name in own.items()}

@@ -38,7 +38,8 @@ class CocoFiles(LabelledFolder):
 
     def find(self) -> dict[str, list[Item]]:
         found = {}
-        for split, (path, content) in self._find_files().items():
+        files = self._choose(self._find_files())  # images of others may not be here
+        for split, (path, content) in files.items():
             try:
                 found[split] = self._items(path, split, content)
             except (KeyError, TypeError, AttributeError) as error:
@@ -57,8 +58,9 @@ class CocoFiles(LabelledFolder):
         kept = []
         for x in objects:
             box, outline = x.get('bbox'), x.get('segmentation')
-            runs = isinstance(outline, dict) and outline.get('size') != [*facts.size]
-            if runs or not (_are_numbers(box) and len(box) == 4):
+            runs = bool(outline) and isinstance(outline, dict)
+            wrong = runs and not _are_runs(outline, facts.size)
+            if wrong or not (_are_numbers(box) and len(box) == 4):
                 raise ValueError(
                     f'{where}: annotation {x.get("id")} of {image.name} has the box '
                     f'{str(box)[:60]}, outline {str(outline)[:60]}: expected x, y, '
@@ -164,7 +166,7 @@ class CocoFiles(LabelledFolder):
             <= {*IMAGE_DIRS, *SPLITS[split], *words}
         ]
         folders, nearest = ([path.parent], named, [self.root]), names
-        for cut, some in product((0, shared), folders):
+        for cut, some in product(range(shared + 1), folders):
             fits = []
             for folder in some:
                 images = [folder.joinpath(*p[cut:]) for p in parts]
@@ -179,6 +181,9 @@ class CocoFiles(LabelledFolder):
                     f'{[str(images[0]) for images in fits]}: expected one folder'
                 )
             if fits:
+                if cut:
+                    what = 'file names begin with folders that are not here, left out'
+                    self.odd[what] += names
                 return [Path(os.path.normpath(image)) for image in fits[0]]
         raise ValueError(
             f'{path} names {len(nearest)} images that do not exist: {nearest[:3]}'
@@ -188,7 +193,8 @@ class CocoFiles(LabelledFolder):
         """Return the names of the categories, without those that only group others."""
         above = {c.get('supercategory') for c in self.categories if c['name'] in used}
         names = [c['name'] for c in self.categories]
-        groups = [n for n in names if n not in used and n in above | BACKGROUND]
+        unused = [n for n in names if n not in used]
+        groups = [n for n in unused if n in above or n.lower() in BACKGROUND]
         self.odd['categories without an object group others: no classes'] += groups
         names = [name for name in names if name not in groups]
         if len({*names}) < len(names) or used - {*names}:
@@ -231,7 +237,8 @@ class CocoFiles(LabelledFolder):
                     annotations.append(x | ids)
             if not objects:
                 self.odd[f'{split} images without an object'].append(name)
-        if not annotations or len(beyond) * 2 > len(annotations):
+        counted = [x for x in annotations if not x['iscrowd']]
+        if not counted or len(beyond) * 2 > len(annotations):
             what = f'boxes beyond its images, such as {beyond[:1]}' if beyond else ''
             raise ValueError(
                 f'{split} of {self.root} has {what or "no object"}: expected a {split} '
@@ -255,7 +262,7 @@ def _changes(x: dict) -> dict[str, Any]:
 
     mmdet leaves out objects without an area; pycocotools fails on other outlines.
     """
-    area, outline = x.get('area'), x.get('segmentation') or []
+    area, outline = x.get('area'), x.get('segmentation') or []  # {} has no outline
     if not is_number(area) or area <= 0:
         area = x['bbox'][2] * x['bbox'][3]
     if isinstance(outline, list):
@@ -263,6 +270,14 @@ def _changes(x: dict) -> dict[str, Any]:
         known = [p for p in outline if _are_numbers(p)]
         outline = [p for p in known if len(p) >= 6 and len(p) % 2 == 0]
     return dict(area=area, segmentation=outline, iscrowd=x.get('iscrowd', 0))
+
+
+def _are_runs(outline: dict, size: tuple[int, int]) -> bool:
+    """Return whether run lengths, compressed or not, are those of an image size."""
+    counts, right = outline.get('counts'), outline.get('size') == [*size]
+    if isinstance(counts, str):
+        return right
+    return right and _are_numbers(counts) and sum(counts) == size[0] * size[1]
 
 
 def _are_numbers(value: Any) -> bool:

@@ -27,6 +27,7 @@ MASK_DIRS = (
     *('segmentationclass', 'segmentationclasspng'),
     *('gt', 'gtfine', 'gtcoarse', 'groundtruth', 'targets'),
 )
+LISTS = '.', 'splits', 'ImageSets/Segmentation'  # folders of train.txt and val.txt
 DEPTH_DIRS = 'depth', 'depths', 'depth_maps', 'sync_depth', 'labels', 'gt', 'masks'
 IGNORED = 255  # label of pixels without a class
 MASK_MODES = {'1', 'L', 'P', 'I', 'I;16', 'I;16B', 'I;16L', 'I;16N'}
@@ -55,7 +56,25 @@ class LabelMaps(LabelledFolder):
             what = f'splits of {self.root} have images or labels alone, left out'
             self.odd[what] += sorted(images.keys() ^ labels.keys())
         both = sorted(images.keys() & labels.keys())
-        return {s: self._match(images[s], labels[s]) for s in both}
+        found = {s: self._match(images[s], labels[s]) for s in both}
+        return self._listed(found[both[0]]) or found if len(both) == 1 else found
+
+    def _listed(self, items: list[Item]) -> dict[str, list[Item]]:
+        """Return the items of the splits that train.txt and val.txt list, if any do."""
+        found, names = {}, {image.stem: (image, label) for image, label in items}
+        for folder in LISTS:
+            files = {s: self.root / folder / f'{s}.txt' for s in ('train', 'val')}
+            if not all(file.is_file() for file in files.values()):
+                continue
+            for split, file in files.items():
+                text = file.read_text(encoding='utf-8-sig')
+                stems = {Path(n).stem for n in re.findall(r'^\s*(\S+)', text, re.M)}
+                found[split] = [names[stem] for stem in sorted(stems & names.keys())]
+                missing = sorted(stems - names.keys())
+                self.odd[f'names in {file} are of no image with a label'] += missing
+                check(found[split], str(file), missing[:3], 'images with labels')
+            break
+        return found
 
     def describe(self, samples: dict[str, list[Sample]]) -> None:
         for split, part in samples.items():

@@ -5,7 +5,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from snnet_mm.utils import check, digest
 
@@ -30,6 +30,8 @@ IMAGE_DIRS = (
 )
 DARK = 32  # highest value of an image, of 255, that hardly shows anything
 Item = tuple[Path, Any]  # an image, and its label or the file of its label
+
+T = TypeVar('T')
 
 
 class Sample(NamedTuple):
@@ -131,7 +133,7 @@ class LabelledFolder:
         names = [path.relative_to(folder).as_posix() for path in paths]
         return os.path.relpath(folder, self.root), names
 
-    def _choose(self, found: dict[str, list[Item]]) -> dict[str, list[Item]]:
+    def _choose(self, found: dict[str, T]) -> dict[str, T]:
         """Return training and validation parts; a test part serves if no other does.
 
         What has no split is for training, unless there is a part of this name.

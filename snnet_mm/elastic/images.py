@@ -36,9 +36,6 @@ class ImageBatches:
         skip: Images of the draw to leave out, for sets that share none. If too few
             remain, the same images are drawn as with 0.
 
-    Attributes:
-        digest: Digest of the data set's config and its number of images.
-
     Raises:
         ValueError: If there is no image or no test pipeline.
     """
@@ -59,14 +56,13 @@ class ImageBatches:
         if folder is None:
             config = _training_images(cfg)
         else:
-            config = dict(type='UnlabelledImages', folder=str(folder))
-            config['pipeline'] = inference_pipeline(cfg)
+            config = _unlabelled_dataset(cfg, folder)
+        self._source = config if folder is None else digest_of_images(folder)
         with DATASETS.switch_scope_and_registry(cfg.get('default_scope')):
             self._items = DATASETS.build(config)
-        total = len(self._items)
-        check(total, 'train_dataloader.dataset', 0, 'images to fit the maps on')
-        self.digest = digest([json.dumps([config, total], default=str, sort_keys=True)])
-        drawn = np.random.default_rng(seed).permutation(total).tolist()
+        wanted = 'images to fit the maps on'
+        check(len(self._items), 'train_dataloader.dataset', 0, wanted)
+        drawn = np.random.default_rng(seed).permutation(len(self._items)).tolist()
         first = skip if len(drawn) >= skip + num_images // 2 else 0
         self._chosen = sorted(drawn[first : first + num_images])
 
@@ -77,6 +73,11 @@ class ImageBatches:
     def are_all(self) -> bool:
         """Whether there are no other images."""
         return len(self._chosen) == len(self._items)
+
+    @property
+    def digest(self) -> str:
+        """Digest of the data set's config, or of the names and sizes in the folder."""
+        return digest([json.dumps(self._source, default=str, sort_keys=True)])
 
     def __iter__(self) -> Iterator[Tensor]:
         device = next(self.model.parameters()).device
@@ -123,10 +124,30 @@ class UnlabelledImages(BaseDataset):
         super().__init__(**kwargs)
 
     def load_data_list(self) -> list[dict]:
-        files = sorted(map(str, find_images(Path(self.folder))))
-        wanted = f'a folder with images ({", ".join(SUFFIXES)})'
-        check(files, '--images', str(self.folder), wanted)
+        files = image_files(self.folder)
         return [dict(img_path=file, img_id=i) for i, file in enumerate(files)]
+
+
+def image_files(folder: str | os.PathLike) -> list[str]:
+    """Return the sorted paths of all images below a folder."""
+    files = sorted(map(str, find_images(Path(folder))))
+    wanted = f'a folder with images ({", ".join(SUFFIXES)})'
+    check(files, '--images', str(folder), wanted)
+    return files
+
+
+def digest_of_images(folder: str | os.PathLike) -> str:
+    """Return a digest of the names and file sizes of all images below a folder."""
+    listed = [
+        (os.path.relpath(f, folder), os.path.getsize(f)) for f in image_files(folder)
+    ]
+    return digest([repr(listed)])
+
+
+def _unlabelled_dataset(cfg: Config, folder: str | os.PathLike) -> dict:
+    """Return the dataset config of a folder of images, with the test pipeline."""
+    pipeline = inference_pipeline(cfg)
+    return dict(type='UnlabelledImages', folder=str(folder), pipeline=pipeline)
 
 
 def _training_images(cfg: Config) -> dict:
@@ -135,9 +156,9 @@ def _training_images(cfg: Config) -> dict:
     wanted = 'a dataloader, or a folder of unlabelled images (option: --images)'
     check(loader, 'train_dataloader', loader, wanted)
     pipeline = innermost(cfg.test_dataloader.dataset).pipeline
-    parts = deepcopy(
-        [dict(p, pipeline=pipeline) for p in innermost_parts(loader.dataset)]
-    )
+    parts = deepcopy([*map(dict, innermost_parts(loader.dataset))])
+    for part in parts:
+        part['pipeline'] = deepcopy(pipeline)
     if len(parts) == 1:
         return parts[0]
     # Classes and colours may differ: only images are read.

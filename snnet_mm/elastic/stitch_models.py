@@ -128,7 +128,9 @@ def read_trained(
     (anchor,) = elastic.backbone.anchors
     model, size = model_config(cfg), input_size
     if size is None and task_of(net).name == 'classification':
-        size = anchor.input_size or (224, 224)  # the preprocessor pads nothing
+        # The preprocessor pads nothing.
+        patches = getattr(net.backbone, 'patch_embed', None)
+        size = getattr(patches, 'init_input_size', anchor.input_size) or (224, 224)
     size = tuple(size or preprocessed_size(net))
     shape = 1, image_channels(elastic), *size
     images = torch.randn(shape, generator=torch.Generator().manual_seed(0))

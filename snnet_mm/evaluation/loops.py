@@ -21,7 +21,7 @@ from snnet_mm.utils import check, is_whole, link_latest, quiet_terminal, work_di
 from snnet_mm.utils.configs import takes_rgb
 
 from .metric_buffers import MetricBuffers, StitchScores
-from .one_pass import run_one_pass
+from .one_pass import check_metric, run_one_pass
 from .per_stitch_bn import prepare_statistics
 from .pictures.prediction_drawer import PredictionDrawer
 from .tables import report_stitches
@@ -187,6 +187,8 @@ class StitchTestLoop(TestLoop):
         space = find_stitched_backbone(runner.model).space
         ids = self.selection.select(space, costs, runner.logger.info)
         check_saved(self.evaluator, 'test_evaluator', len(ids))
+        if self.metric is not None:
+            check_metric(runner, loader, self.evaluator, self.metric)
         if self.limit is not None:
             check_partial(self.evaluator, '--limit')
             loader = spread(loader, self.limit)

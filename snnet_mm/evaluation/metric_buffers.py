@@ -86,8 +86,8 @@ class MetricBuffers:
         Args:
             logger: The logger.
             num_images: Size of the data set; images repeated by a sampler are dropped.
-            metric: Metric whose per-image scores are kept. Default: the one that ranks
-                stitches.
+            metric: Metric whose per-image scores are kept, by default the one that
+                ranks stitches.
         """
         names = gathered(self.names, num_images)
         scores, of_all = {}, self.evaluator.metrics
@@ -104,19 +104,29 @@ class MetricBuffers:
         return scores
 
 
+def prefixes_of(evaluator: Evaluator) -> list[str]:
+    """Return what an evaluator adds to the names of each of its metrics.
+
+    mmdet's ``MultiDatasetsEvaluator`` adds the name of a data set to the own prefix.
+    """
+    sets = getattr(evaluator, 'dataset_prefixes', [''] * len(evaluator.metrics))
+    pairs = zip(sets, evaluator.metrics, strict=True)
+    return [''.join(f'{p}/' for p in (of, m.prefix) if p) for of, m in pairs]
+
+
 def numbers_of(evaluator: Evaluator, values: Mapping[str, object]) -> dict[str, float]:
     """Return the scalar values of an evaluator; undefined values are NaN.
 
     Values that a metric omitted are added, unless they are there with another prefix.
     """
     values = dict(values)
-    for metric in evaluator.metrics:
-        prefix = f'{metric.prefix}/' if metric.prefix else ''
-        own = {n: v for n, v in values.items() if n.startswith(prefix)}
-        own = {n.removeprefix(prefix): v for n, v in own.items()}
+    for metric, prefix in zip(evaluator.metrics, prefixes_of(evaluator), strict=True):
+        own = {n.removeprefix(prefix): n for n in values if n.startswith(prefix)}
+        own = {name: values[full] for name, full in own.items()}
         for name, value in task_of(metric).metric_values(metric, own).items():
-            if not any(n.endswith(f'/{prefix}{name}') for n in values):
-                values[prefix + name] = value
+            full = prefix + name
+            if name in own or not any(n.endswith(f'/{full}') for n in values):
+                values[full] = value
     return {
         name: float(value)
         for name, value in values.items()

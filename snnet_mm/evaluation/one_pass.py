@@ -2,16 +2,19 @@
 
 import time
 from collections.abc import Callable
+from copy import deepcopy
 from functools import partial
 
 import torch
+from mmengine.evaluator import Evaluator
 from mmengine.runner import Runner, autocast
 from torch.utils.data import DataLoader
 
 from snnet_mm.datasets.batches import DataSamples
-from snnet_mm.models import find_stitched_backbone, set_stitch
+from snnet_mm.models import find_stitched_backbone, set_stitch, unwrapped
+from snnet_mm.utils import check, isolated_rng
 
-from .metric_buffers import MetricBuffers
+from .metric_buffers import MetricBuffers, numbers_of, prefixes_of
 
 SECONDS_BETWEEN_LOGS = 10
 
@@ -43,10 +46,13 @@ def run_one_pass(
         fp16: Whether to use autocast. Default: False.
         on_prediction: Called for every stitch and batch. Default: None.
     """
-    model, number = runner.model, len(dataloader)
+    model, ids = runner.model, buffers.ids
     backbone = find_stitched_backbone(model)
-    active, switch = backbone.active_stitch.id, partial(set_stitch, model)
-    start = logged = time.time()
+    wanted = 'a model without a gallery of images, which each stitch sees differently'
+    alone = not hasattr(unwrapped(model), 'prototype') or len(ids) == 1
+    check(alone, 'model.type', type(unwrapped(model)).__name__, wanted)
+    active, start = backbone.active_stitch.id, time.time()
+    logged, switch = start, partial(set_stitch, model)
     for idx, data_batch in enumerate(dataloader):
         event = dict(batch_idx=idx, data_batch=data_batch)
         runner.call_hook(f'before_{mode}_iter', **event)
@@ -55,11 +61,41 @@ def run_one_pass(
                 if on_prediction is not None:
                     on_prediction(i, data_batch, outputs)
         runner.call_hook(f'after_{mode}_iter', **event, outputs=outputs)
-        left, now = number - idx - 1, time.time()
-        if not idx or now - logged > SECONDS_BETWEEN_LOGS or not left:
-            logged, each = now, (now - start) / (idx + 1)
+        left = len(dataloader) - idx - 1
+        if not idx or time.time() - logged > SECONDS_BETWEEN_LOGS or not left:
+            logged = time.time()
+            each = (logged - start) / (idx + 1)
             runner.logger.info(
-                f'{len(buffers.ids)} stitches in one pass: batch {idx + 1} of '
-                f'{number}, {each:.2f} s each, eta {each * left:.0f} s'
+                f'{len(ids)} stitches in one pass: batch {idx + 1} of '
+                f'{len(dataloader)}, {each:.2f} s each, eta {each * left:.0f} s'
             )
-    switch(active)
+    set_stitch(model, active)
+
+
+@torch.no_grad()
+def check_metric(
+    runner: Runner, dataloader: DataLoader, evaluator: Evaluator, metric: str
+) -> None:
+    """Raise if an evaluator does not return a metric, before any pass over the data.
+
+    The active stitch predicts the first image. If the metrics of one image cannot be
+    computed, skip the check.
+    """
+    model = runner.model
+    ids = [find_stitched_backbone(model).active_stitch.id]
+    buffers = MetricBuffers(deepcopy(evaluator), ids)
+    with isolated_rng(runner.seed):
+        data_batch = dataloader.collate_fn([dataloader.dataset[0]])
+    [*buffers.predict(model, data_batch, partial(set_stitch, model))]
+    metrics, found = buffers.evaluator.metrics, {}
+    with buffers.of(*ids):
+        for part, prefix in zip(metrics, prefixes_of(buffers.evaluator), strict=True):
+            try:
+                values = part.compute_metrics(part.results)
+            except ValueError:  # such as for a single class
+                values = None
+            if not values:
+                return
+            found |= {prefix + name: value for name, value in values.items()}
+    names = [*numbers_of(buffers.evaluator, found)]
+    check(metric in names, '--metric', metric, names)

@@ -88,7 +88,7 @@ FORMATS = {
         '.xml',
         write_openvino,
         partial(_load_graph, OPENERS['openvino']),
-        packages=(*_ONNX_PACKAGES, 'openvino', 'nncf'),
+        packages=(*_ONNX_PACKAGES, 'openvino'),
         weights_suffix='.bin',
         tolerance=1e-3,
         # By default, OpenVINO computes in bf16 on CPUs that support it.

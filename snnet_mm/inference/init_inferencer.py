@@ -5,14 +5,12 @@ import os
 from collections import defaultdict
 from collections.abc import Sequence
 from copy import deepcopy
-from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
-import torch
 from mmengine.infer import BaseInferencer
 from mmengine.logging import MMLogger
 from mmengine.registry import TRANSFORMS, init_default_scope
@@ -100,21 +98,30 @@ def init_inferencer(model: nn.Module) -> BaseInferencer:
     return inferencer
 
 
+class _Kept:
+    """An inferencer and what it was built for; copies and pickles hold none."""
+
+    def __init__(self) -> None:
+        self.built_for = self.inferencer = None
+
+    def __deepcopy__(self, memo: dict) -> '_Kept':
+        return _Kept()
+
+    def __reduce__(self) -> tuple:
+        return _Kept, ()
+
+
 def inferencer_of(model: nn.Module) -> BaseInferencer:
-    """Return the model's inferencer, that of the last call if nothing has changed."""
-    settings = repr((model.cfg.to_dict(), model.dataset_meta))
-    inferencer = _last_inferencer(model, next(model.parameters()).device, settings)
+    """Return the model's inferencer, built again if its config or device changed."""
+    kept = vars(model).setdefault('_kept_inferencer', _Kept())
+    device = next(model.parameters()).device
+    now = deepcopy((model.cfg.to_dict(), model.dataset_meta, device))
+    if kept.built_for != now:
+        kept.inferencer, kept.built_for = init_inferencer(model), now
     # Another model may have been used since; files are numbered from 0 in every call.
     init_default_scope(model.cfg.get('default_scope') or 'mmengine')
-    inferencer.num_visualized_imgs = inferencer.num_pred_imgs = 0
-    return inferencer
-
-
-@lru_cache(maxsize=1)
-def _last_inferencer(
-    model: nn.Module, device: torch.device, settings: str
-) -> BaseInferencer:
-    return init_inferencer(model)
+    kept.inferencer.num_visualized_imgs = kept.inferencer.num_pred_imgs = 0
+    return kept.inferencer
 
 
 def draw_prediction(
@@ -223,41 +230,48 @@ def _read(loader: Any, file: str) -> np.ndarray:
 
 def list_images(inputs: Any, channels: int = 3) -> list[str | np.ndarray]:
     """List the images of a file, array, folder, or list of files and arrays."""
-    images = inputs if isinstance(inputs, list | tuple) else [inputs]
-    if isinstance(inputs, str | os.PathLike) and Path(inputs).is_dir():
+    if isinstance(inputs, (str, os.PathLike)) and Path(inputs).is_dir():
         files = sorted(Path(inputs).iterdir())
         images = [f for f in files if f.suffix.lower() in IMAGE_SUFFIXES]
-    allowed = f'images that exist ({", ".join(IMAGE_SUFFIXES)}), arrays, or a folder'
+    else:
+        images = inputs if isinstance(inputs, (list, tuple)) else [inputs]
+    files = f'image files that exist ({", ".join(IMAGE_SUFFIXES)})'
+    allowed = f'{files}, arrays, and folders with images'
     check(images, 'inputs', inputs, allowed)
     listed = []
     for image in images:
-        if isinstance(image, np.ndarray):
-            listed.append(as_bgr(image, channels))
-            continue
-        is_path = isinstance(image, str | os.PathLike)
-        check(is_path and Path(image).is_file(), 'inputs', image, allowed)
-        listed.append(os.fspath(image))
+        is_array = isinstance(image, np.ndarray)
+        is_path = isinstance(image, (str, os.PathLike))
+        check(is_array or (is_path and Path(image).is_file()), 'inputs', image, allowed)
+        listed.append(as_bgr(image, channels) if is_array else os.fspath(image))
     return listed
 
 
 def as_bgr(array: np.ndarray, channels: int = 3) -> np.ndarray:
-    """Convert a grey, BGR or BGRA array to a BGR image ``(H, W, 3)``.
+    """Convert an array to a BGR image ``(H, W, 3)`` of values from 0 to 255.
 
-    Values are those of an image file, from 0 to 255, as uint8 or floats. Images of
-    another number of channels must have it, and keep type and values.
+    Images of another number of channels must have it, and keep type and values.
+
+    Grey becomes three equal channels; the alpha of BGRA is dropped. Integers become
+    uint8, floats float32. 16-bit integers, and floats from 0 to 1, raise an error: only
+    the user knows which value is white.
     """
     image = array[..., None] if array.ndim == 2 else array
     known = (1, 3, 4) if channels == 3 else (channels,)
     fits = image.ndim == 3 and image.size and image.shape[-1] in known
-    allowed = f'pixels (H, W, C), where C is one of {known}'
+    allowed = '(H, W), (H, W, 1), (H, W, 3) BGR and (H, W, 4) BGRA'
+    allowed = allowed if channels == 3 else f'(H, W, {channels})'
+    allowed = f'arrays {allowed} with pixels, or a list'
     check(fits, 'inputs', f'an array of shape {array.shape}', allowed)
     if channels != 3:
         return np.ascontiguousarray(image)
     image = image[..., :3] if image.shape[-1] > 1 else image.repeat(3, axis=-1)
-    low, high = image.min(), image.max()
-    # Floats up to 1 have another range; NaN fails the comparison.
-    floats = image.dtype.kind == 'f' and 0 <= low <= high <= 255 and not 0 < high <= 1
+    kind, low, high = image.dtype.kind, image.min(), image.max()
+    numbers = kind in 'uif' and image.dtype not in (np.uint16, np.int16)
+    # NaN fails these comparisons, so it raises too.
+    in_range = numbers and 0 <= low <= high <= 255
+    scaled = kind != 'f' or not 0 < high <= 1
     found = f'an array of {image.dtype} from {low} to {high}'
-    allowed = 'values from 0 to 255, as uint8 or floats'
-    check(floats or image.dtype == np.uint8, 'inputs', found, allowed)
-    return np.ascontiguousarray(image, np.float32 if floats else np.uint8)
+    allowed = 'values from 0 to 255 as uint8 or float; scale others to this range'
+    check(in_range and scaled, 'inputs', found, allowed)
+    return np.ascontiguousarray(image, np.float32 if kind == 'f' else np.uint8)

@@ -18,6 +18,7 @@ from snnet_mm.models import StitchedBackbone, convert_batch_norms, set_stitch
 from snnet_mm.tasks import import_parts_for
 from snnet_mm.utils import (
     check,
+    explain_builds,
     load_config,
     load_fitting,
     load_weights_only,
@@ -67,8 +68,9 @@ def init_model(
         cfg = load_config(config, cfg_options)
     import_parts_for(cfg)
     init_default_scope(cfg.get('default_scope') or 'mmengine')
-    # One process predicts, so nothing needs synchronising; SyncBN fails on CPUs.
-    model = revert_sync_batchnorm(MODELS.build(model_config(cfg)))
+    with explain_builds():
+        # One process predicts, so nothing needs synchronising; SyncBN fails on CPUs.
+        model = revert_sync_batchnorm(MODELS.build(model_config(cfg)))
     stitched = [m for m in model.modules() if isinstance(m, StitchedBackbone)]
     hook = (cfg.get('default_hooks') or {}).get('stitch_statistics') or {}
     if len(stitched) == 1 and hook.get('num_images') != 0:

@@ -42,7 +42,7 @@ class PartPerAnchor(BaseModule):
         try:
             return super().__getattr__(name)
         except AttributeError:
-            if name == 'parts':  # not set yet
+            if 'parts' not in self.__dict__.get('_modules', ()):  # not set yet
                 raise
             return getattr(self.active, name)
 

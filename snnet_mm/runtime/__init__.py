@@ -4,7 +4,8 @@ The library is onnxruntime or OpenVINO; neither torch nor mm packages are requir
 rest of ``snnet_mm`` imports this package, never the reverse.
 """
 
-from .budget_controller import BudgetController, Deadline
+from .budget_controller import BudgetController
+from .deadline import Deadline
 from .detection import Detections, Panoptic
 from .folder import Folder, predict_folder
 from .manifest import read_manifest

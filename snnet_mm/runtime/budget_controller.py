@@ -1,39 +1,42 @@
-"""Keeping a time per call, or a deadline for many, by switching stitches."""
+"""Keeping a time per call by switching stitches."""
 
-from __future__ import annotations
-
+import logging
 import math
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from statistics import median
-from typing import TYPE_CHECKING
 
-from .budgets import best_in_time, best_within, pareto_front
+from .budgets import best_within, pareto_front
 from .checks import check, is_number
 
-if TYPE_CHECKING:
-    from .runtime import StitchRuntime
-
-RECENT = 9  # calls or batches whose median is the load
-MARGIN = 0.05  # of a target time, by which stitches are switched
-RESERVE = 0.05  # of the time until a deadline
+# Relative; together they keep a settled controller within 10 % of its target.
+TOO_SLOW = 0.05  # excess over the target that triggers a cheaper stitch
+HEADROOM = 0.03  # margin below the target that a better stitch must leave
+STEP = 0.15  # relative change of the recent load that invalidates older measurements
+ERROR = 3.7  # two standard errors of a median of n times, in units of MAD / sqrt(n)
+RECENT = 5  # calls that a decision requires; their median is the recent load
+MEMORY = 30  # maximum number of calls in the median of a stable load
+WARM_UP = 1  # first calls, whose times are discarded
 
 
 class BudgetController:
     """Selects the stitch for every call so that calls meet a target time.
 
     The expected time of stitch i is ``load * costs[i]``. The load is the median ratio
-    of the last measured times to their costs. The best stitch that meets the target is
-    run; stitches are switched if the target is missed, or a better one meets it, by 5 %
-    or more::
+    of measured times to costs since the last switch or load change. The best stitch
+    that meets the target is run::
 
         controller = BudgetController(latencies, target_fps=25, load=1)
         for image in images:
             set_stitch(model, controller.stitch)
             with controller.measure():
                 predict(image)
+
+    To avoid oscillation, the tolerances grow with the noise of the times, and a better
+    stitch must leave some headroom. Whenever a better stitch proves too slow, the next
+    attempt waits for twice as many calls, until the load changes.
 
     Args:
         costs: Cost of every candidate by stitch id, in any unit proportional to time:
@@ -53,6 +56,7 @@ class BudgetController:
         *,
         target_fps: float,
         load: float | None = None,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         positive = costs and all(0 < c < math.inf for c in costs.values())
         check(positive, 'costs', dict(costs), 'positive costs by stitch id')
@@ -63,58 +67,82 @@ class BudgetController:
             scores, higher_is_better = costs, True
         # Ascending in cost and score: the last one is the best.
         self.costs = pareto_front(costs, scores, higher_is_better)
-        self.stitch = next(iter(self.costs))  # to run now
-        self._ratios: deque[float] = deque(maxlen=RECENT)
-        self._warm = False
-        if load is not None:
-            self.stitch = self._best_within(self.target_ms / load)
+        self._ids = [*self.costs]
+        self._clock = clock
+        self.load = load  # milliseconds per unit of cost, None if unknown
+        self._index = 0 if load is None else self._best_within(self.target_ms)
+        self._ratios: deque[float] = deque(maxlen=MEMORY)
+        self._calls_to_skip = WARM_UP
+        self._patience, self._waited = RECENT, 0
+        self._stepped_up = self._warned = False
+
+    @property
+    def stitch(self) -> int:
+        """The stitch id to run now."""
+        return self._ids[self._index]
+
+    def expected_ms(self, stitch_id: int) -> float | None:
+        """Expected milliseconds of a stitch under the current load; None if unknown."""
+        return None if self.load is None else self.load * self.costs[stitch_id]
 
     @contextmanager
     def measure(self) -> Iterator[None]:
         """Time a call of the active stitch, which must block, and update the load."""
-        start = time.perf_counter()
+        start = self._clock()
         yield
-        self.update((time.perf_counter() - start) * 1000)
+        self.update((self._clock() - start) * 1000)
 
     def update(self, elapsed_ms: float) -> int:
         """Record the time of a call of :attr:`stitch` and return the next stitch."""
-        if not self._warm:  # the first call takes longer
-            self._warm = True
+        positive = 0 < elapsed_ms < math.inf
+        check(positive, 'elapsed_ms', elapsed_ms, 'a positive time')
+        if self._calls_to_skip:
+            self._calls_to_skip -= 1
             return self.stitch
         self._ratios.append(elapsed_ms / self.costs[self.stitch])
-        if len(self._ratios) > RECENT // 2:
-            limit, cost = self.target_ms / median(self._ratios), self.costs[self.stitch]
-            better = self._best_within(limit * (1 - MARGIN))
-            if cost > limit * (1 + MARGIN):
-                self.stitch = self._best_within(limit)
-            elif self.costs[better] > cost:
-                self.stitch = better
+        self._waited += 1
+        if len(self._ratios) < RECENT:
+            return self.stitch
+        recent = median(list(self._ratios)[-RECENT:])
+        if abs(recent / median(self._ratios) - 1) > STEP + self._error(RECENT):
+            # The load has changed, so older measurements are obsolete.
+            self._ratios = deque(list(self._ratios)[-RECENT:], maxlen=MEMORY)
+            self._patience, self._stepped_up = RECENT, False
+        self.load = median(self._ratios)
+        self._decide()
         return self.stitch
 
-    def _best_within(self, limit: float) -> int:
-        best = best_within(self.costs, limit)
-        return next(iter(self.costs)) if best is None else best
+    def _decide(self) -> None:
+        error = self._error(len(self._ratios))
+        allowed = self.target_ms * (1 + max(TOO_SLOW, error))
+        if self.expected_ms(self.stitch) > allowed:
+            if self._index == 0 and not self._warned:
+                self._warned = True
+                message = f'stitch {self.stitch}, the cheapest one, takes '
+                message += f'{self.expected_ms(self.stitch):.3g} ms; the target of '
+                message += f'{self.target_ms:.3g} ms cannot be met'
+                logging.getLogger('snnet_mm.runtime').warning(message)
+            wanted = self._best_within(self.target_ms)
+            if wanted < self._index:
+                self._patience *= 2 if self._stepped_up else 1
+                self._switch(wanted, stepped_up=False)
+            return
+        self._warned = False
+        wanted = self._best_within(self.target_ms * (1 - max(HEADROOM, error)))
+        if wanted > self._index and self._waited >= self._patience:
+            self._switch(wanted, stepped_up=True)
 
+    def _error(self, number: int) -> float:
+        """Return the relative error expected of the median of a number of calls."""
+        middle = median(self._ratios)
+        deviation = median(abs(r - middle) for r in self._ratios) / middle
+        return ERROR * deviation / math.sqrt(number)
 
-class Deadline:
-    """Switches a runtime to the best stitch that finishes all images in time.
+    def _best_within(self, time_ms: float) -> int:
+        best = best_within(self.costs, time_ms / self.load)
+        return 0 if best is None else self._ids.index(best)
 
-    Stitches are expected to take :meth:`StitchRuntime.front`, times the median load of
-    the last batches: the time measured, with reading and writing, over that expected.
-    """
-
-    def __init__(self, runtime: StitchRuntime, seconds: float) -> None:
-        self._runtime, self._front = runtime, runtime.front()
-        self._end, self._loads = time.monotonic() + seconds, deque([1.0], maxlen=RECENT)
-
-    def begin(self, left: int) -> None:
-        """Select a stitch for the ``left`` images: the fastest if none is in time."""
-        self._begin = time.monotonic()
-        slack = 1000 * (1 - RESERVE) * (self._end - self._begin) / median(self._loads)
-        self.stitch = best_in_time(self._front, slack, left) or next(iter(self._front))
-        self._runtime.set_stitch(*self.stitch[::-1])
-
-    def end(self, number: int) -> None:
-        """Record the load of a batch of ``number`` images."""
-        elapsed = 1000 * (time.monotonic() - self._begin)
-        self._loads.append(elapsed / number / self._front[self.stitch])
+    def _switch(self, index: int, stepped_up: bool) -> None:
+        self._index, self._stepped_up, self._waited = index, stepped_up, 0
+        # Costs are approximate, so times of other stitches do not count.
+        self._ratios.clear()

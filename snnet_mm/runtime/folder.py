@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .budget_controller import Deadline
 from .checks import check, is_whole
+from .deadline import Deadline
 from .image_io import ImageFile, as_png, describe, list_image_files, read_image
 
 STATE = '.predict'  # folder of unfinished files, and of boxes and classes by image

@@ -262,6 +262,7 @@ class StitchRuntime:
             cached = json.loads(path.read_text())
         except (OSError, ValueError):
             cached = {}
+        cached = cached if isinstance(cached, dict) else {}
         times = cached.setdefault(setup, {})
         names = {key: file['name'] for key, file in self._files.items()}
         if new := [key for key, name in names.items() if name not in times]:

@@ -97,12 +97,18 @@ class StitchRow:
         sides = isinstance(size, list | tuple) and [is_whole(side, 1) for side in size]
         require(sides == [True, True], 'input_size', size, 'height and width in pixels')
         metrics = data.get('metrics') or {}
-        for name, value in ({n: data.get(n) for n in UNITS} | metrics).items():
+        for name, value in metrics.items():
             right = value is None or is_number(value)
             require(right, f'{name} of stitch {of}', value, 'a number, or null')
         values = {n: math.nan if v is None else v for n, v in metrics.items()}
         read = dict(input_size=tuple(size), setup=setup and Setup(**setup))
-        return cls(**dict(params=None) | dict(data) | read | dict(metrics=values))
+        row = cls(**dict(params=None) | dict(data) | read | dict(metrics=values))
+        for name in UNITS:
+            value, least = getattr(row, name), int(name == 'flops')
+            # Published figures lack parameters.
+            right = value is None and not least or is_number(value) and value >= least
+            require(right, f'{name} of stitch {of}', value, f'numbers from {least}')
+        return row
 
 
 @dataclass(frozen=True)

@@ -114,6 +114,8 @@ def check_heads(model: nn.Module, metainfo: Mapping, split: str = 'training') ->
     allowed = {len(classes), len(metainfo.get('thing_classes') or classes)}
     numbers = ' or '.join(map(str, sorted(allowed, reverse=True)))
     data = f'{numbers}, the number of classes of the {split} set'
+    layers = 'heads with layers of their own, as a stitched backbone returns no logits'
+    stitched = isinstance(getattr(model, 'backbone', None), StitchedBackbone)
     heads, one_class = known('heads'), known('one_class')
     for path, part in model.named_modules():
         # Heads of a cascade and of end anchors have numbers in their paths.
@@ -123,6 +125,9 @@ def check_heads(model: nn.Module, metainfo: Mapping, split: str = 'training') ->
         if name in heads and not kinds & {'PartPerAnchor', *one_class}:
             number = getattr(part, 'num_classes', max(allowed))
             check(number in allowed, f'model.{name}.num_classes', number, data)
+            # Such as mmpretrain's ClsHead, which expects logits from the backbone.
+            empty = stitched and next(part.parameters(), None) is None
+            check(not empty, f'model.{name}.type', type(part).__name__, layers)
 
 
 class WeightCheckHook(Hook):

@@ -12,7 +12,7 @@ from torch import nn
 
 from snnet_mm.anchors import Anchor
 from snnet_mm.models import SingleStitch, StitchedBackbone
-from snnet_mm.utils import check
+from snnet_mm.utils import check, is_whole
 
 # Matches pos_embed, cls_token, reg_token, rel_pos_bias.table, rel_pos_bias.rel_pos_h;
 # in timm relative_position_bias_table, attention_biases (LeViT) and rope.freqs.
@@ -46,12 +46,18 @@ class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
         known = {'decay_rates'} <= keys <= {'decay_rates', 'lr_mults', 'num_layers'}
         wanted = 'decay_rates and, optionally, lr_mults and num_layers'
         check(known, KEY, sorted(keys), wanted)
-        self.num_layers = self.paramwise_cfg.get('num_layers')
-        self.lr_mults = self.paramwise_cfg.get('lr_mults', {})
+        self.num_layers = number = self.paramwise_cfg.get('num_layers')
+        right = number is None or is_whole(number, 1)
+        check(right, f'{KEY}.num_layers', number, '1 or more')
+        lr = 'a learning rate'
+        check(self.base_lr is not None, 'optim_wrapper.optimizer.lr', None, lr)
         self.rates = rates = self.paramwise_cfg['decay_rates']
         listed = rates if isinstance(rates, Sequence) else [rates]
         right = listed and all(isinstance(r, Real) and 0 < r <= 1 for r in listed)
         check(right, f'{KEY}.decay_rates', rates, 'rates above 0 and up to 1')
+        self.lr_mults = dict(self.paramwise_cfg.get('lr_mults', {}))
+        right = all(isinstance(x, Real) and x >= 0 for x in self.lr_mults.values())
+        check(right, f'{KEY}.lr_mults', self.lr_mults, 'factors of 0 or more')
 
     def add_params(self, params: list[dict], module: nn.Module, **kwargs) -> None:
         anchors = list(self._decayed_anchors(module))

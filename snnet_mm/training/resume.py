@@ -29,6 +29,8 @@ def find_resumable(
     steps = {p: pattern.fullmatch(p.name) for p in Path(folder).glob('*')}
     found = [(p.stat().st_mtime_ns, int(m[1]), str(p)) for p, m in steps.items() if m]
     newest_first = [path for _, _, path in sorted(found, reverse=True)]
+    if named and Path(named).is_dir():  # DeepSpeed's, which has its own reader
+        return named
     paths = [*dict.fromkeys([named, *newest_first] if named else newest_first)]
     for path in paths:
         if is_whole_archive(path):

@@ -26,6 +26,7 @@ from snnet_mm.utils import (
     closing_process_group,
     configs,
     dicts_in,
+    explain_builds,
     guard_checkpoints,
     launched_rank,
     prepare_cpu_distributed,
@@ -90,7 +91,10 @@ def train(
     configs.train_in_half_precision(cfg, amp)
     configs.set_resume(cfg, resume, cfg_options)
     if scale_lr:
-        cfg.auto_scale_lr = dict(cfg.get('auto_scale_lr') or {}, enable=True)
+        base = (cfg.get('auto_scale_lr') or {}).get('base_batch_size')
+        key = 'auto_scale_lr.base_batch_size'
+        check(base, key, base, 'the batch size of the config, for --auto-scale-lr')
+        cfg.auto_scale_lr = dict(base_batch_size=base, enable=True)
     if not plain_hooks and (parts := configs.make_safe(cfg)) and first:
         print(f'Safe training (--plain-hooks leaves it out): {", ".join(parts)}.')
     with _runner(cfg, 'train', verbose, trust) as runner:
@@ -182,7 +186,7 @@ def _runner(cfg: Config, mode: str, verbose: bool, trust: bool) -> Iterator[Runn
     alone = mode == 'train' and launched_rank(cfg.launcher) == 0
     lock = work_dir_lock(cfg.work_dir) if alone else nullcontext()
     _keep_config(cfg, mode)
-    with lock, guard_checkpoints(trust), closing_process_group():
+    with lock, guard_checkpoints(trust), closing_process_group(), explain_builds():
         kind = cfg.get('runner_type')
         if kind or verbose:
             runner = RUNNERS.get(kind or 'Runner').from_cfg(cfg)

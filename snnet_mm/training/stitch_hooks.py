@@ -1,10 +1,12 @@
 """Hooks that initialise stitching layers, and sample and count stitches."""
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from mmengine.hooks import EMAHook, Hook
+from mmengine.optim import OptimWrapperDict
 from mmengine.registry import HOOKS, TASK_UTILS
 from mmengine.runner import Runner
 from torch import Tensor, nn
@@ -199,8 +201,12 @@ def sampling_hook(runner: Runner) -> StitchSamplingHook | None:
 
 
 def accumulative_counts(runner: Runner) -> int:
-    """Return the number of iterations between steps of the optimizer."""
-    return getattr(runner.optim_wrapper, '_accumulative_counts', 1)
+    """Return the number of iterations between steps that all optimizers share."""
+    wrapper = runner.optim_wrapper
+    several = isinstance(wrapper, OptimWrapperDict)
+    wrappers = wrapper.values() if several else [wrapper]
+    # DeepSpeed's wrapper has no counts.
+    return math.lcm(*(getattr(w, '_accumulative_counts', 1) for w in wrappers))
 
 
 HISTOGRAM = 'stitch_histogram'

@@ -29,6 +29,7 @@ from .work_dir_lock import folder_lock, work_dir_lock
 # Modules that import torch or mmengine, and the names that they export.
 _LATE = dict(
     checkpoint_guard=('guard_checkpoints',),
+    build_errors=('explain_builds',),
     checkpoints=('UntrustedCheckpointError', 'load_fitting', 'load_weights_only'),
     configs=(
         'dicts_in', 'load_config', 'make_safe', 'merge_options', 'model_config',

@@ -32,6 +32,10 @@ SWITCH = 'TORCH_FORCE_WEIGHTS_ONLY_LOAD'
 OPPOSITE = 'TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD'
 
 
+# Guards that are active: inner ones leave mmengine's loaders to the outermost.
+_active: list[bool] = []
+
+
 @contextmanager
 def guard_checkpoints(trust: bool = False) -> Iterator[None]:
     """Make mmengine load checkpoints as data, without running code in them.
@@ -59,12 +63,14 @@ def guard_checkpoints(trust: bool = False) -> Iterator[None]:
     before = {name: os.environ.pop(name, None) for name in (SWITCH, OPPOSITE)}
     os.environ[SWITCH] = '1'
     _register(_guarded(load_weights_only), _guarded(load_url))
+    _active.append(trust)
     try:
         yield
     finally:
+        _active.pop()
         del os.environ[SWITCH]
         os.environ.update({k: v for k, v in before.items() if v is not None})
-        if before[SWITCH] is None:  # else an outer guard goes on
+        if not _active:  # no outer guard
             _register(load_from_local, load_from_http)
 
 

@@ -100,7 +100,7 @@ def is_whole_archive(path: str | os.PathLike) -> bool:
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.testzip() is None
-    except (OSError, zipfile.BadZipFile):
+    except Exception:  # of many kinds: its directory may be damaged
         return False
 
 

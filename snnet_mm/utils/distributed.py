@@ -86,6 +86,11 @@ def closing_process_group() -> Iterator[None]:
 def _set_environment(launcher: str) -> None:
     """Set the environment variables that torch reads from those of a launcher."""
     names = LAUNCHERS[launcher]
+    if missing := [name for name in names if name not in os.environ]:
+        raise ValueError(
+            f'launcher={launcher!r}, but {", ".join(missing)} not set: start the tool '
+            'by tools/dist_*.sh (pytorch), tools/slurm_*.sh (slurm) or mpirun (mpi)'
+        )
     for name, source in zip(LAUNCHERS['pytorch'], names, strict=True):
         os.environ[name] = os.environ[source]
     if launcher == 'slurm' and 'MASTER_ADDR' not in os.environ:

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
+TORCH_WRITERS = 'inline_container', 'PytorchStreamWriter'
 T = TypeVar('T')
 
 
@@ -36,7 +37,11 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
         os.replace(temporary, path)
         if hasattr(os, 'O_DIRECTORY'):
             _sync(path.parent, os.O_DIRECTORY)
-    except OSError as error:
+    except (OSError, RuntimeError) as error:
+        # torch.save raises a RuntimeError if a disk is full.
+        of_torch = any(word in str(error) for word in TORCH_WRITERS)
+        if isinstance(error, RuntimeError) and not of_torch:
+            raise
         raise UnwritableError(
             f'{path} cannot be written: {error} (options: --work-dir, --out; config '
             'key: work_dir)'

@@ -148,3 +148,18 @@ def test_depth_maps(tmp_path):
         read(tmp_path, 'depth')
     with pytest.raises(ValueError, match='--classes'):
         read(tmp_path, 'depth', classes=['a'])
+
+
+def test_lists_of_splits(tmp_path):
+    """As in Pascal VOC."""
+    write_masks(tmp_path, 'JPEGImages SegmentationClass', '')
+    folder = tmp_path / 'ImageSets/Segmentation'
+    folder.mkdir(parents=True)
+    (folder / 'train.txt').write_text('4\n0\n77\n')
+    (folder / 'val.txt').write_text('7\n')
+    found = read(tmp_path)
+    names = {split: part.annotations for split, part in found.splits.items()}
+    assert names == dict(train=['0.jpg\t0.png', '4.jpg\t4.png'], val=['7.jpg\t7.png'])
+    (note,) = found.notes
+    assert f'names in {folder}/train.txt are of no image with a label' in note
+    assert '77' in note

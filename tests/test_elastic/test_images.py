@@ -1,5 +1,6 @@
 """Images that chains are chosen and fitted on."""
 
+import shutil
 from types import SimpleNamespace
 
 import cv2
@@ -9,6 +10,7 @@ import torch
 from mmengine.config import Config
 
 from snnet_mm.elastic import ImageBatches
+from snnet_mm.elastic.images import digest_of_images
 
 pytest.importorskip('mmseg.models')
 PIPELINE = [dict(type='LoadImageFromFile'), dict(type='PackSegInputs')]
@@ -47,10 +49,6 @@ def test_neighbours_of_equal_size_share_batches_of_eight_in_every_iteration(fold
     assert len(batches) == 13
     wanted = [[*range(8)], [8, 9], [10, 11, 12]]
     assert numbers(batches) == numbers(batches) == wanted
-    digest = draw(folder, 5).digest
-    assert digest == batches.digest
-    (folder / 'b' / '12.png').unlink()
-    assert draw(folder, 5).digest != digest
 
 
 def test_models_with_sliding_windows_get_windows(folder):
@@ -76,6 +74,14 @@ def test_an_image_that_cannot_be_read_is_named(folder):
     (folder / 'a' / '03.png').write_bytes(b'no image')
     with pytest.raises(ValueError, match=r'03\.png.*can be read.*--images'):
         numbers(draw(folder, 100))
+
+
+def test_folders_of_equal_images_have_one_digest(folder, tmp_path_factory):
+    other = tmp_path_factory.mktemp('copy') / 'moved'
+    shutil.copytree(folder, other)
+    assert digest_of_images(other) == digest_of_images(folder)
+    (other / 'a' / '03.png').rename(other / 'a' / '99.png')
+    assert digest_of_images(other) != digest_of_images(folder)
 
 
 def test_images_of_all_parts_of_a_training_set(folder):

@@ -32,8 +32,9 @@ def test_every_stitch_has_its_own_results():
                 for metric in evaluator.metrics:
                     metric.process(None, [n + i, 10 * n + i])
         buffers.names += [f'{n}.png', f'{10 * n}.png']
-    # A sampler repeated one of 13 images.
-    scores = buffers.scores(MMLogger.get_current_instance(), num_images=13)
+    scores = buffers.scores(
+        MMLogger.get_current_instance(), num_images=13
+    )  # of which a sampler repeated one
     for i in (5, 2):
         values = [f * n + i for n in range(7) for f in (1, 10)][:13]
         wanted = dict(sum=sum(values), number=13, largest=max(values))
@@ -49,16 +50,28 @@ class CocoMetric(Sum):
 
 
 @pytest.mark.parametrize(
-    ('prefix', 'values', 'wanted'),
+    ('sets', 'values', 'wanted'),
     [
         (None, {}, {'coco/bbox_mAP': 0}),  # nothing was detected
         (None, {'coco/bbox_mAP': -1}, {'coco/bbox_mAP': math.nan}),
-        ('night', {}, {'night/bbox_mAP': 0}),
-        ('night', {'night/bbox_mAP': 1}, {'night/bbox_mAP': 1}),
-        # Renamed by an evaluator, such as that of several data sets.
-        (None, {'A/coco/bbox_mAP': 3}, {'A/coco/bbox_mAP': 3}),
+        ('A', {'A/coco/bbox_mAP': 3}, {'A/coco/bbox_mAP': 3}),
+        (
+            'AB',
+            {'B/coco/bbox_mAP': -1},
+            {'A/coco/bbox_mAP': 0, 'B/coco/bbox_mAP': math.nan},
+        ),
+        # Renamed by an evaluator of somebody else.
+        (None, {'night/coco/bbox_mAP': 3}, {'night/coco/bbox_mAP': 3}),
     ],
 )
-def test_only_omitted_metrics_are_added(prefix, values, wanted):
-    evaluator = Evaluator([CocoMetric(prefix=prefix)])
+def test_no_metric_is_made_up(sets, values, wanted):
+    evaluator = Evaluator([CocoMetric() for _ in sets or 'A'])
+    if sets:
+        evaluator.dataset_prefixes = [*sets]
     assert numbers_of(evaluator, values) == pytest.approx(wanted, nan_ok=True)
+
+
+def test_the_own_prefix_of_a_metric():
+    evaluator = Evaluator([CocoMetric(prefix='night')])
+    assert numbers_of(evaluator, {}) == {'night/bbox_mAP': 0}
+    assert numbers_of(evaluator, {'night/bbox_mAP': 1}) == {'night/bbox_mAP': 1}

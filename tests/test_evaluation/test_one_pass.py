@@ -124,3 +124,10 @@ def test_tables_of_classes_go_to_the_log_file_alone(toy_cfg, capfd):
     log = next(Path(runner.log_dir).glob('*.log')).read_text()
     assert log.count('per class results') == 2
     assert 'stitch 9:' in log
+
+
+def test_a_wrong_metric_raises_before_the_pass(toy_cfg):
+    runner = runner_of(toy_cfg, metric='nyu/d1')
+    with pytest.raises(ValueError, match="metric='nyu/d1' is invalid.*--metric"):
+        runner.test()
+    assert runner.test_evaluator.metrics[0].results == []

@@ -1,5 +1,8 @@
 import hashlib
+import http.server
 import sys
+import threading
+from functools import partial
 
 import pytest
 import yaml
@@ -9,6 +12,33 @@ from get_weights import main
 from snnet_mm.utils import timm_models
 
 CONTENT = bytes(range(256)) * 9000
+
+
+class Handler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *args):
+        pass
+
+    def do_GET(self):
+        if 'short' not in self.path:
+            return super().do_GET()
+        # A connection that breaks.
+        self.send_response(200)
+        self.send_header('Content-Length', '1000')
+        self.end_headers()
+        self.wfile.write(b'x' * 10)
+
+
+@pytest.fixture(scope='module')
+def server(tmp_path_factory):
+    root = tmp_path_factory.mktemp('files')
+    (root / 'good.pth').write_bytes(CONTENT)
+    address = ('127.0.0.1', 0)
+    with http.server.ThreadingHTTPServer(
+        address, partial(Handler, directory=root)
+    ) as found:
+        threading.Thread(target=found.serve_forever, daemon=True).start()
+        yield f'http://127.0.0.1:{found.server_address[1]}'
+        found.shutdown()
 
 
 @pytest.fixture
@@ -25,15 +55,15 @@ def get(monkeypatch, tmp_path, capsys):
 
 
 @pytest.fixture
-def files(tmp_path, monkeypatch):
-    """The folder of downloads; a list of a good, a changed and a missing file."""
-    (tmp_path / 'source.pth').write_bytes(CONTENT)
-    entry = dict(what='a file', url=(tmp_path / 'source.pth').as_uri())
+def files(server, tmp_path, monkeypatch):
+    digest = hashlib.sha256(CONTENT).hexdigest()
+    entry = dict(what='a file', url=f'{server}/good.pth')
     files = {
-        'good.pth': entry | dict(sha256=hashlib.sha256(CONTENT).hexdigest()[:8]),
+        'good.pth': entry | dict(sha256=digest[:8]),
         'unknown.pth': entry,
         'wrong.pth': entry | dict(sha256='00000000'),
-        'missing.pth': entry | dict(url=(tmp_path / 'none.pth').as_uri()),
+        'short.pth': entry | dict(url=f'{server}/short.pth'),
+        'missing.pth': entry | dict(url=f'{server}/missing.pth'),
     }
     (tmp_path / 'weights.yml').write_text(yaml.safe_dump(files))
     monkeypatch.setattr('get_weights.LIST', tmp_path / 'weights.yml')
@@ -42,18 +72,22 @@ def files(tmp_path, monkeypatch):
 
 def test_files_are_downloaded_once_and_checked(get, files):
     printed = get('good.pth', 'unkn*')
-    assert 'checksum right' in printed
+    assert 'good.pth: checksum right' in printed
     assert 'checksum unknown' in printed
     assert (files / 'good.pth').read_bytes() == CONTENT
     assert {p.name for p in files.iterdir()} == {'good.pth', 'unknown.pth'}
-    assert 'good.pth is there' in get('good.pth')
+    assert 'good.pth is there: checksum right' in get('good.pth')
+    (files / 'good.pth').write_bytes(b'else')
+    with pytest.raises(ValueError, match='does not begin with'):
+        get('good.pth')
 
 
 @pytest.mark.parametrize(
     ('name', 'message'),
     [
-        ('wrong.pth', 'invalid hash value .*00000000'),
-        ('missing.pth', 'put the file of file://.* at checkpoints/missing.pth'),
+        ('wrong.pth', 'does not begin with 00000000'),
+        ('short.pth', 'Without a network, put the file of'),
+        ('missing.pth', 'at checkpoints/missing.pth'),
         ('other.pth', "'other.pth' is no file of"),
     ],
 )
@@ -73,15 +107,21 @@ def test_weights_that_a_config_starts_from(get, monkeypatch):
     monkeypatch.setattr(
         'get_weights.download', lambda url, path, digest: files.append(path.name)
     )
-    get(config, 'timm://resnet18.tv_in1k')
+    printed = get(config, 'timm://resnet18.tv_in1k')
     assert fetched == ['regnety_160.deit_in1k', 'resnet18.tv_in1k']
     assert [name.split('_')[1] for name in files] == ['tiny', 'small', 'base']
+    assert "timm://resnet18.tv_in1k is in timm's cache" in printed
 
 
-def test_the_list_is_printed_and_complete(get):
+def test_the_list_has_all_files_that_configs_read(get):
     files = yaml.safe_load((CONFIGS / 'weights.yml').read_text())
     for name, entry in files.items():
         assert {*entry} <= {'what', 'url', 'sha256', 'licence'}, name
         assert entry['url'].startswith('https://'), name
         assert entry.get('sha256', '') in entry['url'], name
     assert all(name in get('--list') for name in [*files][:2])
+    texts = [p.read_text() for p in CONFIGS.rglob('*.py')]
+    known = ' '.join([*texts, (CONFIGS / 'papers.yml').read_text()])
+    for name in ('deit_3_', 'mae_', 'sam_vit', 'beitv2', 'deit_tiny', 'augreg'):
+        assert any(name in file for file in files), name
+        assert name in known, name

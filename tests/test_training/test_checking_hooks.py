@@ -172,3 +172,16 @@ def test_launch_report_warns_of_another_batch(base, counts, sampled, batch, warn
     assert nothing_left.startswith('Nothing is left to train')
     assert report.startswith(f'Batch of {batch}: ')
     assert [f'made for batches of {base} ' in text for text in warned] == [True] * warns
+
+
+def test_heads_without_layers(build_snnet):
+    """Such as mmpretrain's VGG has, whose backbone returns logits itself."""
+    sample = BaseDataElement(gt_instances=BaseDataElement())
+    model = nn.Module()
+    model.backbone, model.head = nn.Module(), Part()
+    look_at(sample, model, classes=('a', 'b', 'c'))
+    model.backbone = build_snnet()
+    with pytest.raises(ValueError, match="'Part' is invalid.*model.head.ty"):
+        look_at(sample, model, classes=('a', 'b', 'c'))
+    model.head.fc = nn.Linear(2, 3)
+    look_at(sample, model, classes=('a', 'b', 'c'))

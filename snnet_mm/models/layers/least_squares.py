@@ -1,12 +1,13 @@
 """Least-squares fits of all stitching layers to streamed activations."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
 from snnet_mm.anchors import Anchor, TokenState
 from snnet_mm.stitching import Position, Step, StitchingLayerSpec
@@ -204,6 +205,17 @@ def factor_with_ridge(gram: Tensor, ridge: Tensor) -> Tensor:
     return factor
 
 
+@contextmanager
+def in_eval_mode(model: nn.Module) -> Iterator[None]:
+    """Run a model in eval mode, whatever happens."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
+
+
 @torch.no_grad()
 def fit_stitching_layers(
     backbone: StitchedBackbone, batches: Iterable[Tensor], ridge: float = 1e-8
@@ -221,22 +233,23 @@ def fit_stitching_layers(
         check(affine, 'default_hooks.stitch_init', type(layer).__name__, wanted)
     fits = _new_fits(backbone, ridge)
     positions = {p for joints in fits for joint in joints for p in joint}
-    training, num_images = backbone.training, 0
-    backbone.eval()
-    for images in batches:
-        with torch.autocast(images.device.type, enabled=False):
-            states = _states_at(backbone.anchors, images, positions)
-            for joints, fit in fits.items():
-                for a, b in joints:
-                    fit.update(states[a].fitted, states[b].fitted)
-        num_images += len(images)
-    backbone.train(training)
+    num_images = 0
+    with in_eval_mode(backbone):
+        for images in batches:
+            with torch.autocast(images.device.type, enabled=False):
+                states = _states_at(backbone.anchors, images, positions)
+                for joints, fit in fits.items():
+                    for a, b in joints:
+                        fit.update(states[a].fitted, states[b].fitted)
+            num_images += len(images)
     # Every rank adds its sums before any rank may raise.
     for fit in fits.values():
         fit.all_reduce()
-    for name, joints in backbone.space.joints.items():
-        back = fits.get(_reversed(joints))
-        fitted = fits[joints].x_to_y() if joints in fits else back.y_to_x()
+    maps = {
+        name: fits[js].x_to_y() if js in fits else fits[_reversed(js)].y_to_x()
+        for name, js in backbone.space.joints.items()
+    }
+    for name, fitted in maps.items():
         backbone.stitching_layers[name].set_map(*fitted)
     backbone.stitching_initialized.fill_(True)
     return num_images
@@ -279,9 +292,9 @@ def fit_in_turn(
     ends = {name: space.layers[name].target for s in stitches for name in s.layers}
     places = sorted({*ends.values()})
     left = {s.id: s.steps[1:] for s in (space[0], *stitches)}  # after the embedding
-    training, number = backbone.training, 0
-    backbone.eval()
+    number = 0
     with (
+        in_eval_mode(backbone),
         TemporaryDirectory(dir=folder) as states,
         torch.autocast(device.type, enabled=False),
     ):
@@ -308,7 +321,6 @@ def fit_in_turn(
                 fit.all_reduce()
                 fit.set_maps()
             progress(done, len(places))
-    backbone.train(training)
     backbone.stitching_initialized.fill_(True)
 
 

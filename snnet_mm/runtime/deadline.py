@@ -1,0 +1,35 @@
+"""Keeping a deadline for many images by switching stitches."""
+
+import time
+from collections import deque
+from statistics import median
+
+from .budgets import best_in_time
+from .runtime import StitchRuntime
+
+RECENT = 5  # batches whose median load is the recent one
+RESERVE = 0.05  # of the time until a deadline
+
+
+class Deadline:
+    """Switches a runtime to the best stitch that finishes all images in time.
+
+    Stitches are expected to take :meth:`StitchRuntime.front`, times the median load of
+    the last batches: the time measured, with reading and writing, over that expected.
+    """
+
+    def __init__(self, runtime: StitchRuntime, seconds: float) -> None:
+        self._runtime, self._front = runtime, runtime.front()
+        self._end, self._loads = time.monotonic() + seconds, deque([1.0], maxlen=RECENT)
+
+    def begin(self, left: int) -> None:
+        """Select a stitch for the ``left`` images: the fastest if none is in time."""
+        self._begin = time.monotonic()
+        slack = 1000 * (1 - RESERVE) * (self._end - self._begin) / median(self._loads)
+        self.stitch = best_in_time(self._front, slack, left) or next(iter(self._front))
+        self._runtime.set_stitch(*self.stitch[::-1])
+
+    def end(self, number: int) -> None:
+        """Record the load of a batch of ``number`` images."""
+        elapsed = 1000 * (time.monotonic() - self._begin)
+        self._loads.append(elapsed / number / self._front[self.stitch])

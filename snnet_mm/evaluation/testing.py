@@ -11,7 +11,7 @@ from mmengine.runner import Runner
 from torch.utils.data import Dataset
 
 from snnet_mm.stitching import StitchTable
-from snnet_mm.utils import check, digest
+from snnet_mm.utils import digest
 from snnet_mm.utils.base_checkpoint import weights_digest
 
 from .image_scores import ImageScores
@@ -78,11 +78,7 @@ class WrittenResults:
         self.metrics, self.number = found
 
     def add(self, scores: Mapping[int, StitchScores]) -> None:
-        """Write the scores of a pass, by stitch id, with those of earlier passes.
-
-        Raises:
-            ValueError: If there is no such metric. What was measured is written.
-        """
+        """Write the scores of a pass, by stitch id, with those of earlier passes."""
         self.metrics |= {i: found.metrics for i, found in scores.items()}
         self.number = next(iter(scores.values())).num_images
         self._images += [found.images for found in scores.values() if found.images]
@@ -94,7 +90,6 @@ class WrittenResults:
                 images = ImageScores.stack(self._images)
                 replace(images, digest=self.digest).save(self.folder / IMAGE_SCORES)
             table.save(self.folder / RESULTS)
-        check(self.metric in (None, *self.names), '--metric', self.metric, self.names)
 
     @property
     def names(self) -> list[str]:
@@ -107,7 +102,7 @@ class WrittenResults:
         table = self.costs.with_metrics(metrics, self.number, self.lower_is_better)
         partial = self.data_size if self.number < self.data_size else None
         table = replace(table, data_size=partial, digest=self.digest)
-        return table.ranked_by(self.metric) if self.metric in self.names else table
+        return table.ranked_by(self.metric)
 
 
 def identify(runner: Runner, dataset: Dataset) -> str | None:

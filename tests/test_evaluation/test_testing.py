@@ -59,16 +59,6 @@ def test_resume_finds_results_of_other_runs_in_the_work_dir(toy_cfg, tmp_path, p
     assert {name.split('/')[0] for name in metrics} == {'stitch_0', 'stitch_2'}
 
 
-def test_results_of_a_wrong_metric_are_kept(toy_cfg, tmp_path):
-    runner = runner_of(toy_cfg, [0], metric='nyu/d1', out_dir=str(tmp_path / 'out'))
-    with pytest.raises(ValueError, match="metric='nyu/d1' is invalid.*--metric"):
-        runner.test()
-    assert StitchTable.read(tmp_path / 'out' / 'stitches.json').metric == 'mIoU'
-    runner = runner_of(toy_cfg, [0], metric='mAcc')
-    runner.test()
-    assert runner.test_loop.table.metric == 'mAcc'
-
-
 CHANGES = [
     dict(model=dict(test_cfg=dict(mode='slide'))),
     dict(data_preprocessor=dict(mean=[900.0])),

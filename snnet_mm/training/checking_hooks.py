@@ -49,9 +49,10 @@ class LaunchReportHook(Hook):
         counts = accumulative_counts(runner)
         batch = processes * size * counts
         device = next(runner.model.parameters()).device.type
+        steps = f' x {counts} iterations' if counts > 1 else ''
         runner.logger.info(
-            f'Batch of {batch}: {size} images x {counts} iterations x {processes} '
-            f'processes ({device})'
+            f'Batch of {batch}: {size} images{steps} per process; processes: '
+            f'{processes} ({device})'
         )
         settings = runner.cfg.get('auto_scale_lr') or {}
         base = settings.get('base_batch_size')

@@ -62,7 +62,7 @@ class Branch:
 
         ``x`` are tokens ``(B, L, C)`` of a grid, prefix tokens first.
         """
-        raise NotImplementedError  # a block of one piece is run by its anchor
+        raise AssertionError('a block of one piece runs by its anchor')
 
     def hidden(self, x: Tensor, grid: Grid, order: Tensor | None, units: int) -> Tensor:
         """Return hidden activations ``(B, L, units * group)`` of tokens ``(B, L, C)``.
@@ -70,7 +70,7 @@ class Branch:
         The first ``units`` of ``order``, int ``(all units,)``, run. ``order`` is None
         in a block that is cut already; see :meth:`cut`.
         """
-        raise NotImplementedError
+        raise AssertionError('a block of one piece has no hidden units')
 
     def tensors(self, order: Tensor, units: int) -> dict[str, Tensor]:
         """Return the tensors of the first units in order, by name in the block."""

@@ -66,17 +66,14 @@ class CocoFiles(LabelledFolder):
                     f'{str(box)[:60]}, outline {str(outline)[:60]}: expected x, y, '
                     f'width, height, and polygons or run lengths of size {facts.size}'
                 )
-            if isinstance(x.get('attributes'), dict) and x['attributes'].get(
-                'rotation'
-            ):
+            more = x.get('attributes')
+            if isinstance(more, dict) and more.get('rotation'):
                 self.odd['boxes have a rotation, which is not read'].append(x.get('id'))
             if _is_seen(x, facts.size):
                 kept.append(x | _changes(x))
             else:
-                what = (
-                    'objects are left out, as mmdet does: by "ignore", outside their '
-                )
-                self.odd[what + 'image, or below 1 pixel'].append(x.get('id'))
+                what = 'objects are left out, as mmdet does: by "ignore", outside '
+                self.odd[f'{what}their image, or below 1 pixel'].append(x.get('id'))
         return kept
 
     def describe(self, samples: dict[str, list[Sample]]) -> None:

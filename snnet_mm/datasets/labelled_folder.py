@@ -2,6 +2,7 @@
 
 import os
 import random
+from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -50,7 +51,7 @@ class Split(NamedTuple):
     annotations: list[str] | dict  # lines of a file, or a dict in COCO's format
 
 
-class LabelledFolder:
+class LabelledFolder(ABC):
     """A folder of labelled images in one of the layouts of a task.
 
     Subclasses find, read and describe the labels of a layout.
@@ -80,17 +81,17 @@ class LabelledFolder:
         """One sentence per oddity, with number and examples."""
         return [line for what, names in self.odd.items() for line in note(what, names)]
 
+    @abstractmethod
     def find(self) -> dict[str, list[Item]]:
         """Return images and labels of every split; '' is that of no name."""
-        raise NotImplementedError
 
     def read_label(self, image: Path, label: Any, facts: ImageFacts) -> Any:
         """Return the checked label of an image; called in threads."""
         return label
 
+    @abstractmethod
     def describe(self, samples: dict[str, list[Sample]]) -> None:
         """Check all samples together, and set ``splits`` and ``facts``."""
-        raise NotImplementedError
 
     def read(self) -> bool:
         """Read and check all files; return False if the folder has another layout."""

@@ -10,8 +10,8 @@ from mmengine.registry import MODELS
 from mmengine.runner import Runner
 
 from snnet_mm.anchors import timm_anchor
+from snnet_mm.datasets.class_folders import ClassFolders
 from snnet_mm.datasets.folders import read_folder
-from snnet_mm.datasets.labelled_folder import LabelledFolder
 from snnet_mm.training import new_project
 from snnet_mm.training.new_project import input_size, write_project
 from snnet_mm.utils import load_config
@@ -140,7 +140,7 @@ def test_write_project_values(out, narrow, tmp_path):
     ],
 )
 def test_input_size(task, shape, patch, size, tmp_path):
-    data = LabelledFolder(tmp_path)
+    data = ClassFolders(tmp_path)
     data.task, data.sizes = task, Counter({shape: 3})
     assert input_size(data, patch) == size
 

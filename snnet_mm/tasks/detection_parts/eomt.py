@@ -138,6 +138,20 @@ class EoMTHead(Mask2FormerHead):
         masks = masks.unflatten(2, (4 * grid[0], 4 * grid[1]))
         return self.cls_embed(queries), masks
 
+    def loss_by_feat(
+        self, all_cls_scores: list[Tensor], all_mask_preds: list[Tensor], *args
+    ) -> dict[str, Tensor]:
+        """Return mmdet's losses, in float32 under ``--amp``, too.
+
+        In float16, the number of points of all masks, by which ``loss_mask`` is
+        divided, exceeds the largest number: the loss would be 0 or NaN.
+        """
+        scores, masks = (
+            [x.float() for x in xs] for xs in (all_cls_scores, all_mask_preds)
+        )
+        with torch.autocast(masks[0].device.type, enabled=False):
+            return super().loss_by_feat(scores, masks, *args)
+
     @torch.no_grad()
     def _attended(self, tokens: Tensor, grid: Grid, masks: Tensor, i: int) -> Tensor:
         """Return a bool mask ``(B, 1, L, L)``: row attends to column where True."""

@@ -111,16 +111,42 @@ def test_losses_are_those_of_mask2former_after_every_block(head, maps):
     assert logits.shape == (2, CLASSES, 32, 32)
 
 
-def test_instances(maps):
-    init_default_scope('mmdet')
-    settings = dict(num_queries=QUERIES, channels=8, num_points=64)
-    head = dict(type='EoMTHead', vit=VIT, num_things_classes=1, **settings)
-    head = MODELS.build(head).train()
+@pytest.fixture
+def instances():
+    """Two objects, in both of two images."""
     masks = torch.zeros(2, 32, 32, dtype=torch.long)
     masks[0, :8], masks[1, 20:, 4:9] = 1, 1
-    truth = InstanceData(labels=torch.zeros(2, dtype=torch.long), masks=masks)
-    losses = head.loss_by_feat(*head(maps), [truth, truth], [{}, {}])
+    return [InstanceData(labels=torch.zeros(2, dtype=torch.long), masks=masks)] * 2
+
+
+@pytest.fixture
+def instance_head():
+    init_default_scope('mmdet')
+    torch.manual_seed(0)
+    settings = dict(num_queries=QUERIES, channels=8, num_points=64)
+    head = dict(type='EoMTHead', vit=VIT, num_things_classes=1, **settings)
+    return MODELS.build(head).train()
+
+
+def test_instances(instance_head, maps, instances):
+    losses = instance_head.loss_by_feat(*instance_head(maps), instances, [{}, {}])
     assert all(value.isfinite() for value in losses.values())
+
+
+def test_losses_of_half_precision_are_those_of_float32(instance_head, maps, instances):
+    """4 masks of 2**15 points: float16 has no such number."""
+    instance_head.num_points = 2**15
+    classes, masks = ([x.detach().half() for x in xs] for xs in instance_head(maps))
+
+    def losses(dtype):
+        torch.manual_seed(0)
+        found = ([x.to(dtype) for x in xs] for xs in (classes, masks))
+        with torch.autocast(
+            'cpu', dtype=torch.bfloat16, enabled=dtype != torch.float32
+        ):
+            return instance_head.loss_by_feat(*found, instances, [{}, {}])
+
+    assert_close(losses(torch.float16), losses(torch.float32), rtol=0, atol=0)
 
 
 TIMM = dict(type='TimmAnchor', model='vit_tiny_patch16_224')

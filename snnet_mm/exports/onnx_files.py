@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from torch import nn
 
+from snnet_mm.anchors import PlainViT
 from snnet_mm.utils import atomic_path, check, refusal
 from snnet_mm.utils.logging import errors_only
 
@@ -84,8 +86,11 @@ def _name_weights(model: onnx_ir.Model, program: torch.export.ExportedProgram) -
             value.name = name
 
 
-def _to_int8(model: onnx_ir.Model) -> onnx_ir.Model:
-    """Quantise linear layers of the backbone, with dynamic scales of activations."""
+def _to_int8(model: onnx_ir.Model, network: nn.Module) -> onnx_ir.Model:
+    """Quantise linear layers of ViTs and backbones, with dynamic scales of activations.
+
+    Besides the backbone, these are the blocks in a head, such as EoMT's.
+    """
     import onnx_ir as ir
     from onnxruntime.quantization import QuantType, quantize_dynamic
     from onnxruntime.quantization.quant_utils import add_pre_process_metadata
@@ -93,7 +98,9 @@ def _to_int8(model: onnx_ir.Model) -> onnx_ir.Model:
     linear = [node for node in model.graph if node.op_type in ('MatMul', 'Gemm')]
     for node in linear:  # the quantiser selects nodes by name
         node.name = node.name or node.outputs[0].name
-    chosen = [n.name for n in linear if n.inputs[1].name.startswith('backbone.')]
+    vits = [n for n, m in network.named_modules() if isinstance(m, PlainViT)]
+    places = tuple(f'{name}.' for name in ('backbone', *vits))
+    chosen = [n.name for n in linear if n.inputs[1].name.startswith(places)]
     check(chosen, '--precision', 'int8', 'fp32, as the backbone has no linear layers')
     _keep_identities(model, [node for node in linear if node.name in {*chosen}])
     settings = dict(per_channel=True, weight_type=QuantType.QInt8)
@@ -144,7 +151,7 @@ def _keep_identities(model: onnx_ir.Model, nodes: Sequence[onnx_ir.Node]) -> Non
 def write_onnx(build: StitchBuild, path: Path, precision: str) -> None:
     """Write an ONNX file in a precision."""
     model = to_onnx(build)
-    save_onnx(_to_int8(model) if precision == 'int8' else model, path)
+    save_onnx(_to_int8(model, build.model) if precision == 'int8' else model, path)
 
 
 def save_onnx(model: onnx_ir.Model, path: str | os.PathLike) -> None:

@@ -2,6 +2,9 @@
 
 import numpy as np
 import pytest
+from torch import nn
+
+from snnet_mm.anchors import PlainViT
 
 ir = pytest.importorskip('onnx_ir')
 onnxruntime = pytest.importorskip('onnxruntime')
@@ -15,6 +18,22 @@ def outputs(model, x, path):
     return onnxruntime.InferenceSession(path).run(None, {'x': x})[0]
 
 
+def layer(x, matrix, name='backbone.map'):
+    """Return a graph of ``x @ matrix + 1``."""
+    value = ir.Value(name='x', shape=ir.Shape(x.shape), type=FLOAT)
+    weight = ir.Value(name=name, const_value=ir.tensor(matrix))
+    product = ir.node('MatMul', [value, weight])
+    product.outputs[0].shape, product.outputs[0].type = value.shape, FLOAT
+    product.outputs[0].name = 'product'
+    one = ir.Value(name='one', const_value=ir.tensor(np.ones(len(matrix), 'f4')))
+    total = ir.node('Add', [product.outputs[0], one])
+    (result,) = total.outputs
+    result.name, result.shape, result.type = 'y', value.shape, FLOAT
+    about = dict(initializers=[weight, one], opset_imports={'': 20})
+    graph = ir.Graph([value], [result], nodes=[product, total], **about)
+    return ir.Model(graph, ir_version=10)
+
+
 @pytest.mark.parametrize('scale, most', [(1, 0.01), (-1, 1), (0.4, 1)])
 def test_maps_near_the_identity_keep_small_channels_in_int8(scale, most, tmp_path):
     """Of a stream with one large channel; ``scale`` is the diagonal of the map."""
@@ -22,21 +41,21 @@ def test_maps_near_the_identity_keep_small_channels_in_int8(scale, most, tmp_pat
     x = rng.normal(size=(2, 50, 16)).astype('f4')
     x[..., 3] *= 200
     matrix = (scale * np.eye(16) + rng.normal(size=(16, 16), scale=1e-3)).astype('f4')
-    value = ir.Value(name='x', shape=ir.Shape(x.shape), type=FLOAT)
-    weight = ir.Value(name='backbone.map', const_value=ir.tensor(matrix))
-    product = ir.node('MatMul', [value, weight])
-    product.outputs[0].shape, product.outputs[0].type = value.shape, FLOAT
-    product.outputs[0].name = 'product'
-    one = ir.Value(name='one', const_value=ir.tensor(np.ones(16, 'f4')))
-    total = ir.node('Add', [product.outputs[0], one])
-    (result,) = total.outputs
-    result.name, result.shape, result.type = 'y', value.shape, FLOAT
-    about = dict(initializers=[weight, one], opset_imports={'': 20})
-    graph = ir.Graph([value], [result], nodes=[product, total], **about)
-    model = ir.Model(graph, ir_version=10)
-    wanted = x @ matrix + 1
+    model, wanted = layer(x, matrix), x @ matrix + 1
     found = outputs(model, x, tmp_path / 'fp32.onnx')
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
-    off = np.abs(outputs(_to_int8(model), x, tmp_path / 'int8.onnx') - wanted)
+    quantised = _to_int8(model, nn.Identity())
+    off = np.abs(outputs(quantised, x, tmp_path / 'int8.onnx') - wanted)
     small = np.delete(off, 3, axis=2).mean()
     assert most / 10 < small < most
+
+
+def test_to_int8_quantises_the_backbone_and_vits_of_heads():
+    vit = PlainViT(arch=dict(embed_dims=8, depth=1, num_heads=2), img_size=32)
+    network = nn.ModuleDict(dict(head=nn.ModuleDict(dict(vit=vit, fc=nn.Linear(4, 4)))))
+    x, matrix = np.zeros((1, 4), 'f4'), np.ones((4, 4), 'f4')
+    for name in ('backbone.map', 'head.vit.blocks.0.mlp.fc1.weight.T'):
+        quantised = _to_int8(layer(x, matrix, name), network)
+        assert 'MatMulInteger' in [node.op_type for node in quantised.graph], name
+    with pytest.raises(ValueError, match='--precision'):
+        _to_int8(layer(x, matrix, 'head.fc.weight'), network)

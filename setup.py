@@ -23,10 +23,10 @@ def parse_requirements(name: str) -> list[str]:
     return [line for line in lines if line]
 
 
-runtime, mminstall, optional, onnx, openvino = map(
-    parse_requirements, ('runtime', 'mminstall', 'optional', 'onnx', 'openvino')
+runtime, mminstall, optional, onnx, llama, ray, tests = map(
+    parse_requirements,
+    ('runtime', 'mminstall', 'optional', 'onnx', 'llama', 'ray', 'tests'),
 )
-llama, ray, tests = map(parse_requirements, ('llama', 'ray', 'tests'))
 
 setup(
     name='snnet_mm',
@@ -58,7 +58,6 @@ setup(
         'llama': llama,
         'mminstall': mminstall,
         'onnx': onnx,
-        'openvino': onnx + openvino,
         'optional': optional,
         'ray': onnx + ray,
         'tests': tests,

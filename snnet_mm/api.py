@@ -244,7 +244,7 @@ def export(
         out_dir: Output folder, which :class:`Runtime` opens.
         stitches: One id, or ids, words or budgets as in
             :class:`snnet_mm.stitching.Selection`.
-        formats: Some of ``'mm'``, ``'onnx'`` and ``'openvino'``.
+        formats: ``'mm'``, ``'onnx'`` or both.
         results: Results for the manifest. Default: the ``stitches.json`` beside the
             loaded checkpoint, if it exists.
         **options: ``precisions``, ``verify_on`` and other fields of

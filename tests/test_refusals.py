@@ -50,6 +50,7 @@ PAIR, SPACE, HOPS = SlidingWindowSpace((3, 3)), TwoWaySpace((12, 24)), [(8, 8)]
         (lambda: StitchInitHook(method='xavier'), 'method=.*StitchInitHook.method'),
         (lambda: StitchInitHook(num_images=0), 'num_images=0.*StitchInitHook.num_im'),
         (lambda: StitchStatisticsHook(-1), 'num_images=-1 is invalid'),
+        (lambda: ExportRequest((0,), ['openvino']), "expected one of 'mm', 'onnx' "),
         (lambda: ExportRequest((0,), precisions=['bf16']), "'fp32', 'int8'"),
         (lambda: ExportRequest((0,), ['mm'], ['int8']), "precision='int8' is invalid"),
         (lambda: ExportRequest((0,), tolerance=-1), 'tolerance=-1 is invalid'),

@@ -30,8 +30,8 @@ def parse_args() -> argparse.Namespace:
         60G,120G"""
     add('--stitch-id', required=True, help=what)
     add('--out', type=Path, required=True, help='output folder')
-    what = """mm (config, checkpoint; default for one id), onnx (default for a bundle)
-        or openvino"""
+    what = """mm (config, checkpoint; default for one id), onnx (default for a bundle),
+        or both"""
     add('--format', nargs='+', help=what)
     what = """fp32 (default), int8, or both; int8 quantises the linear layers of the
         backbone"""
@@ -97,8 +97,7 @@ def row_of(stitch: dict, file: dict) -> dict[str, str]:
         'MB': '',
     }
     if 'name' in file:
-        own = 0 if file['shares_weights'] else (file['weights'] or {}).get('bytes', 0)
-        row |= {'file': file['name'], 'MB': f'{(file["bytes"] + own) / 1e6:.2f}'}
+        row |= {'file': file['name'], 'MB': f'{file["bytes"] / 1e6:.2f}'}
     found = file['verified']
     if found is None:
         return row | {'difference': f'{file["max_difference"]:.1e}'}
@@ -138,8 +137,8 @@ def report(manifest: dict, out: Path, tolerance: float) -> None:
         words = f'Left out: {len(left)}, by more than {tolerance} worse{words}'
         console.print(words, soft_wrap=True)
     console.print(f'Wrote manifest.json and these files to {out}', soft_wrap=True)
-    graphs = {file['format'] for s in stitches for file in s['files']}
-    if graphs & {'onnx', 'openvino'}:
+    formats = {file['format'] for s in stitches for file in s['files']}
+    if 'onnx' in formats:
         print(f'Next: {tool_command("serve.py", out)}')
 
 

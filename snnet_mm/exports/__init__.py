@@ -1,7 +1,5 @@
 """Export of stitches as standalone models and as graphs for other runtimes."""
 
-from snnet_mm.runtime import read_manifest
-
 from .exporter import StitchExporter
 from .formats import FORMATS, PRECISIONS, ExportRequest, load_export
 from .single import load_single, single_stitch, single_stitch_config

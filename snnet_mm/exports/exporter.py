@@ -1,6 +1,5 @@
 """Export of one stitch, or of a bundle of several stitches with shared weights."""
 
-import hashlib
 import json
 import math
 import os
@@ -46,7 +45,7 @@ from .verification import evaluate, finite, loses
 NUM_IMAGES = 2  # of a comparison; tracing any batch size needs two or more
 UNFINISHED = '.export-'  # prefix of folders of unfinished exports
 GRAPH_FILE = re.compile(  # graphs and their weights
-    rf'(stitch|weights)\w*-[0-9a-f]{{{DIGITS}}}\.(onnx|safetensors|xml|bin)'
+    rf'(stitch|weights)\w*-[0-9a-f]{{{DIGITS}}}\.(onnx|safetensors)'
 )
 
 
@@ -131,13 +130,13 @@ class StitchExporter:
         a format without a file of a stitch, the stitch is written in fp32. The model's
         active stitch is the same afterwards.
         """
-        formats = [FORMATS[name] for name in request.formats]
-        right = self.has_size or not any(format.is_graph for format in formats)
+        graphs = any(FORMATS[name].is_graph for name in request.formats)
+        right = self.has_size or not graphs
         allowed = 'height and width, or the config key model.data_preprocessor.size'
         check(right, '--shape', None, allowed)
         say = partial(print_log, logger='current')
         ids = request.stitches.select(self.space, self.costs, say)
-        if any(format.is_graph for format in formats):
+        if graphs:
             lacks = task_of(self.model).without_heads(self.model)
             allowed = f'mm alone: {lacks}'
             check(lacks is None, '--format', request.formats, allowed)
@@ -169,9 +168,9 @@ class StitchExporter:
             print_log(f'Writing stitch {i}, {n} of {len(ids)}', logger='current')
             stitches.append(self._write_stitch(i, request, folder))
         files = [file for stitch in stitches for file in stitch['files']]
-        sharing = [file.path for file in files if FORMATS[file.format].shares_weights]
-        if request.bundle and sharing:
-            weights = share_weights(sharing)
+        graphs = [file.path for file in files if FORMATS[file.format].is_graph]
+        if request.bundle and graphs:
+            weights = share_weights(graphs)
         if request.verify_on and results is None:
             metrics = {stitch['id']: stitch['metrics'] for stitch in stitches}
             results = self.costs.with_metrics(metrics)
@@ -231,8 +230,7 @@ class StitchExporter:
                 if file not in kept:
                     about = dict(format=file.format, precision=file.precision)
                     left_out.append(about | dict(verified=file.verified))
-                    for path in file.paths():
-                        path.unlink()
+                    file.path.unlink()
             files += kept
             left = {f.format for f in written} - {f.format for f in kept}
             kinds = [(name, 'fp32') for name in sorted(left)]
@@ -256,29 +254,22 @@ class StitchExporter:
     def _entry(self, file: Written, shared: dict | None) -> dict:
         """Compare a file with its stitch; return its entry in the manifest.
 
-        A graph, and weights that it does not share, are renamed by their content.
+        A graph is renamed by its content.
         """
         format, got = FORMATS[file.format], file.open()(self.graph_images)
         bound = format.tolerance if file.precision == 'fp32' else math.inf
         apart = check_parity(file.path.name, got, file.wanted, bound, self.ranked)
-        parts = [describe_file(path) for path in file.paths()]
+        about, weights = describe_file(file.path), None
         if format.is_graph:
-            digest = parts[0]['sha256']
-            if len(parts) > 1:
-                both = ''.join(part['sha256'] for part in parts)
-                digest = hashlib.sha256(both.encode()).hexdigest()
-            for path, part in zip(file.paths(), parts, strict=True):
-                part['name'] = name_by_content(path.name, digest)
-                path.rename(path.with_name(part['name']))
-        graph, *own = parts
-        shares = format.shares_weights and shared is not None
+            about['name'] = name_by_content(file.path.name, about['sha256'])
+            file.path.rename(file.path.with_name(about['name']))
+            weights = shared
         return dict(
             format=file.format,
             precision=file.precision,
-            **graph,
+            **about,
             max_difference=apart,
-            shares_weights=shares,
-            weights=own[0] if own else shared if shares else None,
-            options=format.options,
+            shares_weights=weights is not None,
+            weights=weights,
             verified=file.verified,
         )

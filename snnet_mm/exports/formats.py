@@ -1,9 +1,8 @@
 """Formats and options of exports, and one loader for files of all formats."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,17 +10,17 @@ import torch
 from torch import Tensor
 
 from snnet_mm.runtime import read_manifest
-from snnet_mm.runtime.bundle import OPENERS, check_whole
+from snnet_mm.runtime.bundle import check_whole, open_onnx
 from snnet_mm.stitching import Selection
 from snnet_mm.tasks.base import Predictions
 from snnet_mm.utils import check, is_number, is_whole
 
 from .graph import StitchBuild
 from .onnx_files import write_onnx
-from .openvino_files import write_openvino
 from .single import load_checkpoint, save_single
 
 PRECISIONS = ('fp32', 'int8')
+ONNX_PACKAGES = 'onnx', 'onnxruntime', 'onnxscript'  # of the extra ``onnx``
 # Predicts images (B, 3, H, W), in the layout that the manifest specifies for graphs.
 Run = Callable[[Tensor], Predictions]
 
@@ -33,32 +32,23 @@ class Format:
     Args:
         suffix: Suffix of its files.
         write: Writer, called with a build, the path and the precision.
-        load: Opens a file, with the ``options`` of its runtime.
-        packages: Packages required, of the extra of this package with the format's
-            name. Default: none.
-        options: Options of its runtime.
-        is_graph: Whether files are graphs for one size of images. Checkpoints are not,
-            and have the precision of the training. Default: True.
-        shares_weights: Whether files of a bundle share weights. Default: False.
-        weights_suffix: Suffix of a second file with the weights. Default: none.
+        load: Opens a file.
         tolerance: Largest difference of predictions in fp32, relative to the largest
-            prediction if this exceeds 1. Default: 1e-4.
+            prediction if this exceeds 1.
+        is_graph: Whether files are graphs for one size of images, which share weights
+            in a bundle. Checkpoints are not, and have the precision of the training.
     """
 
     suffix: str
     write: Callable[[StitchBuild, Path, str], None]
-    load: Callable[[Path, Mapping], Run]
-    packages: tuple[str, ...] = ()
-    options: Mapping = field(default_factory=dict)
-    is_graph: bool = True
-    shares_weights: bool = False
-    weights_suffix: str = ''
-    tolerance: float = 1e-4
+    load: Callable[[Path], Run]
+    tolerance: float
+    is_graph: bool
 
 
-def _load_graph(opener: Callable, path: Path, options: Mapping) -> Run:
+def _load_onnx(path: Path) -> Run:
     """Open a graph on the CPU, with as many threads as torch uses."""
-    run = opener(path, torch.get_num_threads(), options)
+    run = open_onnx(path, torch.get_num_threads())
 
     def predict(images: Tensor) -> Predictions:
         outputs = tuple(map(torch.from_numpy, run(images.numpy())))
@@ -67,33 +57,15 @@ def _load_graph(opener: Callable, path: Path, options: Mapping) -> Run:
     return predict
 
 
-_ONNX_PACKAGES = ('onnx', 'onnxruntime', 'onnxscript')
 FORMATS = {
     'mm': Format(
         '.pth',
         lambda build, path, _: save_single(build.cfg, build.model, path),
         load_checkpoint,
-        is_graph=False,
         tolerance=1e-5,
+        is_graph=False,
     ),
-    'onnx': Format(
-        '.onnx',
-        write_onnx,
-        partial(_load_graph, OPENERS['onnx']),
-        packages=_ONNX_PACKAGES,
-        shares_weights=True,
-    ),
-    # int8 weights are scaled by the activations of their stitch: none are shared.
-    'openvino': Format(
-        '.xml',
-        write_openvino,
-        partial(_load_graph, OPENERS['openvino']),
-        packages=(*_ONNX_PACKAGES, 'openvino'),
-        weights_suffix='.bin',
-        tolerance=1e-3,
-        # By default, OpenVINO computes in bf16 on CPUs that support it.
-        options={'INFERENCE_PRECISION_HINT': 'f32'},
-    ),
+    'onnx': Format('.onnx', write_onnx, _load_onnx, tolerance=1e-4, is_graph=True),
 }
 
 
@@ -105,8 +77,7 @@ class ExportRequest:
         stitches: The stitches.
         formats: Keys of :data:`FORMATS`. Default: ``'mm'``.
         precisions: Some of :data:`PRECISIONS`, for every format. Default: ``'fp32'``.
-        bundle: Whether all stitches share weights, in formats that support it.
-            Default: False.
+        bundle: Whether the graphs share one file of weights. Default: False.
         verify_on: Data to evaluate files on, ``'val'`` or ``'test'``. Default: None,
             which skips the evaluation.
         limit: Number of images to evaluate on, evenly spread. Default: all.
@@ -132,15 +103,13 @@ class ExportRequest:
         check(known, '--format', tuple(self.formats), FORMATS)
         known = self.precisions and {*self.precisions} <= {*PRECISIONS}
         check(known, '--precision', tuple(self.precisions), PRECISIONS)
-        for name in self.formats:
-            format = FORMATS[name]
-            others = [p for p in self.precisions if p != 'fp32']
-            allowed = f'fp32 for {name}: mm casts checkpoints when they run (--amp)'
-            right = format.is_graph or not others
-            check(right, '--precision', ', '.join(others), allowed)
-            missing = [n for n in format.packages if find_spec(n) is None]
-            allowed = f"an installed one: pip install -e '.[{name}]' for "
-            check(not missing, '--format', name, allowed + ', '.join(missing))
+        right = 'mm' not in self.formats or 'int8' not in self.precisions
+        allowed = 'fp32 for mm, which casts checkpoints when they run (--amp)'
+        check(right, '--precision', 'int8', allowed)
+        missing = [name for name in ONNX_PACKAGES if find_spec(name) is None]
+        allowed = f"mm, or pip install -e '.[onnx]' for {', '.join(missing)}"
+        right = 'onnx' not in self.formats or not missing
+        check(right, '--format', 'onnx', allowed)
 
 
 @dataclass(eq=False)
@@ -153,15 +122,9 @@ class Written:
     wanted: Predictions
     verified: dict | None = None
 
-    def paths(self) -> list[Path]:
-        """Return the file and, for some formats, the second file with its weights."""
-        suffix = FORMATS[self.format].weights_suffix
-        return [self.path, self.path.with_suffix(suffix)] if suffix else [self.path]
-
     def open(self) -> Run:
         """Open the file in its runtime."""
-        format = FORMATS[self.format]
-        return format.load(self.path, format.options)
+        return FORMATS[self.format].load(self.path)
 
 
 def load_export(path: str | os.PathLike) -> Run:
@@ -172,4 +135,4 @@ def load_export(path: str | os.PathLike) -> Run:
     check(path.name in files, '--out', path.name, files)
     file = files[path.name]
     check_whole(path.parent, file)
-    return FORMATS[file['format']].load(path, file['options'])
+    return FORMATS[file['format']].load(path)

@@ -144,7 +144,7 @@ def load_single(path: str | os.PathLike) -> nn.Module:
     return single
 
 
-def load_checkpoint(path: Path, options: Mapping) -> Callable[[Tensor], Predictions]:
+def load_checkpoint(path: Path) -> Callable[[Tensor], Predictions]:
     """Open a file of :func:`save_single` to predict images as graphs take them."""
     model = load_single(path)
     # mm loads BGR.

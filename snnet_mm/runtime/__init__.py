@@ -1,7 +1,7 @@
-"""Runtime of exported stitches, which requires only numpy and an inference library.
+"""Runtime of exported stitches, which requires only numpy and onnxruntime.
 
-The library is onnxruntime or OpenVINO; neither torch nor mm packages are required. The
-rest of ``snnet_mm`` imports this package, never the reverse.
+Neither torch nor mm packages are required. The rest of ``snnet_mm`` imports this
+package, never the reverse.
 """
 
 from .budget_controller import BudgetController

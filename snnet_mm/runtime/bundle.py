@@ -74,12 +74,11 @@ def check_whole(folder: str | os.PathLike, file: Mapping) -> Path:
 
 def open_graph(folder: str | os.PathLike, file: Mapping, threads: int) -> Run:
     """Validate and open a graph of a manifest; see :func:`check_whole`."""
-    path = check_whole(folder, file)
-    return OPENERS[file['format']](path, threads, file.get('options', {}))
+    return open_onnx(check_whole(folder, file), threads)
 
 
-def open_onnx(path: Path, threads: int, options: Mapping) -> Run:
-    """Open an ONNX file in onnxruntime."""
+def open_onnx(path: Path, threads: int) -> Run:
+    """Open an ONNX file in onnxruntime; one of a detector runs image by image."""
     import onnxruntime
 
     settings = onnxruntime.SessionOptions()
@@ -95,37 +94,8 @@ def open_onnx(path: Path, threads: int, options: Mapping) -> Run:
     def run(array: np.ndarray) -> list[np.ndarray]:
         return session.run(None, {images.name: array})
 
-    return _one_by_one(run) if images.shape[0] == 1 else run
-
-
-def open_openvino(path: Path, threads: int, options: Mapping) -> Run:
-    """Open an OpenVINO file with the manifest's options, such as the precision."""
-    import openvino
-
-    settings = {'INFERENCE_NUM_THREADS': threads, **options}
-    try:
-        model = openvino.Core().compile_model(path, 'CPU', settings)
-    except RuntimeError as error:
-        raise ValueError(f'{path} cannot be opened: {error}') from error
-
-    def run(array: np.ndarray) -> list[np.ndarray]:
-        # One request per call, because threads may call concurrently.
-        found = model.create_infer_request().infer([array])
-        return [found[output].copy() for output in model.outputs]
-
-    fixed = model.input().partial_shape[0].is_static
-    return _one_by_one(run) if fixed else run
-
-
-def _one_by_one(run: Run) -> Run:
-    """Let a graph that takes one image, as of a detector, take several."""
-
     def run_each(array: np.ndarray) -> list[np.ndarray]:
         found = [run(image[None]) for image in array]
         return [np.concatenate(outputs) for outputs in zip(*found, strict=True)]
 
-    return run_each
-
-
-OPENERS = {'onnx': open_onnx, 'openvino': open_openvino}
-RUNTIMES = dict(onnx='onnxruntime', openvino='openvino')
+    return run_each if images.shape[0] == 1 else run

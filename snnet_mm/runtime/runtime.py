@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, lru_cache
-from importlib import import_module
 from pathlib import Path
 from statistics import median
 
@@ -16,7 +15,7 @@ import numpy as np
 
 from .budget_controller import BudgetController
 from .budgets import UNITS, best_within, pareto_front, parse_budget
-from .bundle import OPENERS, RUNTIMES, Run, open_graph
+from .bundle import Run, open_graph
 from .checks import check, is_whole
 from .detection import Detections, Panoptic
 from .device import processor, usable_cores
@@ -45,8 +44,8 @@ class StitchRuntime:
     export into the folder, a ValueError is raised.
 
     Args:
-        folder: Folder with ``manifest.json`` and the ONNX or OpenVINO graphs.
-        threads: Threads per call. Default: chosen by the inference library.
+        folder: Folder with ``manifest.json`` and the graphs.
+        threads: Threads per call. Default: chosen by onnxruntime.
         sessions: Maximum number of open graphs; the least recently used is evicted.
         precision: Precision of the graphs. By default the first one and all others with
             evaluated files (``--verify-on`` at export); :meth:`set_budget` and
@@ -175,14 +174,13 @@ class StitchRuntime:
         """Predict images of any sizes, as in separate calls up to rounding errors.
 
         Images of equal size after preprocessing run as one batch, as do their windows
-        at the same position, so long lists need much memory. ONNX files in int8 run
-        image by image, because their scales are computed over a whole batch.
+        at the same position, so long lists need much memory. Files in int8 run image
+        by image, because their scales are computed over a whole batch.
         """
         for image in images:
             self._steps.check_image(image)
         active, key = self._active, self._next()
-        run, file = self._session(key), self._files[key]
-        whole = (file['format'], file['precision']) != ('onnx', 'int8')
+        run, whole = self._session(key), key[0] != 'int8'
         begin = time.perf_counter()
         groups = [images] if whole else [[image] for image in images]
         predicted = [p for group in groups for p in self._steps.predict(run, group)]
@@ -213,9 +211,9 @@ class StitchRuntime:
         for i, stitch in self.stitches.items():
             files = {}
             for file in stitch['files']:
-                if file['format'] in OPENERS:
+                if file['format'] == 'onnx':
                     files.setdefault(file['precision'], file)
-            check(files, 'folder', str(self.folder), f'graphs of stitch {i}')
+            check(files, 'folder', str(self.folder), f'ONNX graphs of stitch {i}')
             check(precision in (None, *files), 'precision', precision, files)
             first = precision or next(iter(files))
             for name, file in files.items():
@@ -250,14 +248,14 @@ class StitchRuntime:
     @cached_property
     def _latencies(self) -> dict[Key, float]:
         """Latencies cached in the folder; missing ones are measured and cached."""
+        import onnxruntime
+
         path, text = self.folder / LATENCIES, json.dumps(self.manifest, sort_keys=True)
-        kinds = {file['format'] for file in self._files.values()}
-        modules = [import_module(RUNTIMES[kind]) for kind in sorted(kinds)]
-        runtimes = ', '.join(f'{m.__name__} {m.__version__}' for m in modules)
         height, width = self._image_size
         digest = hashlib.sha256(text.encode()).hexdigest()[:12]
         setup = f'{processor()}, {usable_cores()} cores, threads: {self.threads}, '
-        setup += f'{runtimes}, images: {height}x{width}, manifest: {digest}'
+        setup += f'onnxruntime {onnxruntime.__version__}, '
+        setup += f'images: {height}x{width}, manifest: {digest}'
         try:
             cached = json.loads(path.read_text())
         except (OSError, ValueError):

@@ -51,7 +51,8 @@ def predict_one(detector: nn.Module, image: Tensor) -> list[Tensor]:
         inside boxes. Mask2Former has masks ``(n, H, W)``, logits, and no boxes. The
         last rows, without an object, are -1.
     """
-    # OpenVINO normalises by one multiplication and addition: padding is nearly zero.
+    # Some runtimes, such as OpenVINO, normalise by one multiplication and addition:
+    # padding is nearly zero.
     image = image * (image.abs() > NEARLY_ZERO).any(1, keepdim=True)
     with _traceable(detector, image):
         (found,) = detector.predict(image, samples_of(image), rescale=False)

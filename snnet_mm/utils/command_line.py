@@ -19,7 +19,7 @@ TRUST = '--trust-checkpoint'
 TOOLS = Path(__file__).parents[1] / '.mim' / 'tools'
 LAUNCHERS = 'pytorch', 'slurm', 'mpi'
 # Missing package -> extra of this package that installs it.
-EXTRAS = dict(onnxruntime='onnx', openvino='openvino', ray='ray', transformers='llama')
+EXTRAS = dict(onnxruntime='onnx', ray='ray', transformers='llama')
 
 
 class ToolParser(argparse.ArgumentParser):

@@ -26,7 +26,7 @@ def path_of(folder, name):
 def file_of(stitch):
     about = dict(WEIGHTS, name=f'stitch_{stitch}_32x64_fp32.onnx', format='onnx')
     about |= dict(precision='fp32', max_difference=1e-6, shares_weights=True)
-    return about | dict(weights=WEIGHTS, options={}, verified=VERIFIED)
+    return about | dict(weights=WEIGHTS, verified=VERIFIED)
 
 
 def stitch_of(i, segments):

@@ -33,22 +33,21 @@ def predict_loaded(model: nn.Module, images: Tensor) -> Predictions:
         return task_of(model).predict(model, data['inputs'], len(images))
 
 
-def load_images(dataset: Sized, number: int, size: tuple[int, int]) -> Tensor:
-    """Load images, evenly spread over a data set, resized to ``(number, C, *size)``."""
-    total = len(dataset)
-    images = [dataset[i * total // number]['inputs'] for i in range(number)]
-    return torch.cat([F.interpolate(image[None].float(), size) for image in images])
-
-
 def sample_images(cfg: Config, shape: tuple[int, int, int, int]) -> tuple[Tensor, str]:
-    """Return images ``(B, C, H, W)`` of the test set or noise, and their name."""
+    """Return images ``(B, C, H, W)`` of the test set or noise, and their name.
+
+    They are evenly spread over the test set, and resized.
+    """
     try:
         dataset = _test_set(cfg)
     except ValueError as error:
         print_log(f'The export is checked on noise, for {error}', logger='current')
         generator = torch.Generator().manual_seed(0)
         return 255 * torch.rand(shape, generator=generator), 'noise'
-    return load_images(dataset, shape[0], shape[2:]), 'test images'
+    number, _, *size = shape
+    images = [dataset[i * len(dataset) // number]['inputs'] for i in range(number)]
+    images = [F.interpolate(image[None].float(), size) for image in images]
+    return torch.cat(images), 'test images'
 
 
 def size_of_test_images(cfg: Config, model: nn.Module) -> tuple[int, int]:

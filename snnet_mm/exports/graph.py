@@ -1,27 +1,28 @@
 """A model as a graph that maps loaded images to predictions."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cached_property
+from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import torch
 from mmengine.config import Config
-from mmengine.registry import DATASETS
 from torch import Tensor, nn
 
-from snnet_mm.datasets import check_data_folders
 from snnet_mm.models import ChainAnchor, SingleStitch
 from snnet_mm.tasks import task_of
 from snnet_mm.tasks.base import Predictions
-from snnet_mm.utils import check, isolated_rng
-from snnet_mm.utils.configs import graph_order, innermost, model_config
+from snnet_mm.utils.configs import model_config
 
-from .comparison import load_images
 from .description import INPUT
 from .mm_internals import make_traceable
+
+if TYPE_CHECKING:
+    import onnx_ir
 
 
 class PredictionGraph(nn.Module):
@@ -96,32 +97,18 @@ def _constant_shapes() -> Iterator[None]:
 
 @dataclass
 class StitchBuild:
-    """A stitch as a standalone model, traced on demand.
+    """A stitch as a standalone model, with images as its graph takes them.
 
-    ``images`` are as graphs take them. ``onnx`` caches the ONNX model.
+    ``onnx`` caches the ONNX model of the graph.
     """
 
     cfg: Config
     model: nn.Module
     images: Tensor
-    onnx: object = None
+    onnx: onnx_ir.Model | None = None
 
-    @cached_property
-    def program(self) -> torch.export.ExportedProgram:
-        """The traced graph."""
+    def traced(self) -> torch.export.ExportedProgram:
+        """Trace the graph."""
         preprocessor = model_config(self.cfg).get('data_preprocessor') or {}
         graph = PredictionGraph(self.model, self.images.shape[2:], preprocessor)
         return trace(graph, self.images)
-
-    def calibration_images(self, number: int = 30) -> Tensor:
-        """Load training images through the test pipeline, as graphs take them."""
-        settings, key = self.cfg.get('train_dataloader'), 'train_dataloader'
-        check(settings, key, None, 'images to calibrate --precision int8 with')
-        check_data_folders(settings, key)
-        dataset = deepcopy(settings.dataset)
-        tested = innermost(self.cfg.test_dataloader.dataset)
-        innermost(dataset).pipeline = deepcopy(tested.pipeline)
-        size = tuple(self.images.shape[2:])
-        with isolated_rng(0):
-            images = load_images(DATASETS.build(dataset), number, size)
-        return graph_order(self.cfg, images)

@@ -25,20 +25,29 @@ if TYPE_CHECKING:
     import onnx_ir
 
 
-def to_onnx(build: StitchBuild) -> onnx_ir.Model:
-    """Convert a build to an ONNX model.
+def write_onnx(build: StitchBuild, path: Path, precision: str) -> None:
+    """Write an ONNX file in a precision.
 
     Weights keep their names in the checkpoint, with the suffix ``.T`` if transposed.
     """
     if build.onnx is None:  # torch cannot convert data-dependent shapes twice
         build.onnx = _convert(build)
-    return build.onnx.clone()
+    model = build.onnx.clone()
+    save_onnx(_to_int8(model, build.model) if precision == 'int8' else model, path)
+
+
+def save_onnx(model: onnx_ir.Model, path: str | os.PathLike) -> None:
+    """Write one graph atomically."""
+    import onnx_ir as ir
+
+    with atomic_path(path) as temporary:
+        ir.save(model, temporary)
 
 
 def _convert(build: StitchBuild) -> onnx_ir.Model:
     from onnx_ir.passes.common import ClearMetadataAndDocStringPass
 
-    program = build.program
+    program = build.traced()
     outputs = output_names(build.model, len(program.graph_signature.user_outputs))
     settings = dict(input_names=[INPUT], output_names=outputs)
     batch = {0: 'batch'} if len(build.images) > 1 else {}
@@ -146,20 +155,6 @@ def _keep_identities(model: onnx_ir.Model, nodes: Sequence[onnx_ir.Node]) -> Non
             product.replace_all_uses_with(total.outputs[0])
             total.replace_input_with(1, product)
             model.graph.insert_after(node, total)
-
-
-def write_onnx(build: StitchBuild, path: Path, precision: str) -> None:
-    """Write an ONNX file in a precision."""
-    model = to_onnx(build)
-    save_onnx(_to_int8(model, build.model) if precision == 'int8' else model, path)
-
-
-def save_onnx(model: onnx_ir.Model, path: str | os.PathLike) -> None:
-    """Write one graph atomically."""
-    import onnx_ir as ir
-
-    with atomic_path(path) as temporary:
-        ir.save(model, temporary)
 
 
 def _digest(array: np.ndarray) -> bytes:

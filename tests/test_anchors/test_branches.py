@@ -37,7 +37,7 @@ def states_of(view):
         state = view.run_block(state, i)
 
 
-def test_branches_in_order_equal_the_blocks_bit_for_bit(view):
+def test_branch_view_equals_blocks_bit_for_bit(view):
     images = torch.randn(2, 3, 64, 64)
     state, anchor = view.embed(images), view.anchor
     by_block = state
@@ -51,7 +51,7 @@ def test_branches_in_order_equal_the_blocks_bit_for_bit(view):
     assert view.ends == tuple(last[block] for block in range(anchor.depth))
 
 
-def test_a_branch_is_linear_in_its_hidden_units(view):
+def test_branch_is_linear_in_hidden_units(view):
     for i, state in states_of(view):
         branch = view[i]
         if view.widths[i] == 1:
@@ -66,7 +66,7 @@ def test_a_branch_is_linear_in_its_hidden_units(view):
         assert left.abs().max() < 1e-4 * y.abs().max()
 
 
-def test_a_cut_branch_holds_what_some_units_need_and_nothing_else(view):
+def test_branch_cut_holds_only_what_units_need(view):
     for i, state in states_of(view):
         if view.widths[i] == 1:
             continue

@@ -42,7 +42,7 @@ FAMILIES = {
 }
 
 
-def test_classifiers_and_decoders_are_left_out():
+def test_to_our_names_leaves_out_classifiers_and_decoders():
     kept = 'blocks.0.attn.q_bias', 'decode_head.weight', 'norm.weight'
     weights = dict.fromkeys((*LEFT_OUT, *kept), torch.ones(2))
     assert tuple(to_our_names(weights)) == kept
@@ -87,7 +87,7 @@ def assert_equal(vit, model, size=(224, 224)):
 
 @pytest.mark.parametrize('where', ['other', 'built for other'])
 @pytest.mark.parametrize('name', FAMILIES)
-def test_tokens_equal_those_of_timm(name, where, tmp_path, log):
+def test_checkpoint_filters_tokens_equal_timm(name, where, tmp_path, log):
     """On images of another size, or with positions resized on load."""
     theirs, ours = build(name)
     patch, img_size = ours.get('patch_size', 16), theirs.patch_embed.img_size
@@ -106,7 +106,8 @@ def test_tokens_equal_those_of_timm(name, where, tmp_path, log):
 
 
 @pytest.mark.parametrize('prefix', [False, True])
-def test_official_dinov2_registers_come_after_the_embedded_cls_token(tmp_path, prefix):
+def test_checkpoint_filters_official_dinov2_registers(tmp_path, prefix):
+    """Registers come after the embedded cls token."""
     theirs, ours = build('vit_small_patch14_reg4_dinov2')
     official, entry = dict(theirs.state_dict()), torch.randn(1, 1, 32)
     official['register_tokens'] = official.pop('reg_token')
@@ -117,7 +118,7 @@ def test_official_dinov2_registers_come_after_the_embedded_cls_token(tmp_path, p
 
 
 @pytest.mark.parametrize('own', [False, True])
-def test_beit_tables_shared_by_all_blocks(tmp_path, own):
+def test_checkpoint_filters_beit_tables_shared_by_blocks(tmp_path, own):
     _, ours = build('beitv2_base_patch16_224')
     args = dict(embed_dim=32, depth=3, num_heads=4, num_classes=0, global_pool='')
     args |= dict(init_values=0.1, use_abs_pos_emb=False, use_shared_rel_pos_bias=True)
@@ -129,7 +130,7 @@ def test_beit_tables_shared_by_all_blocks(tmp_path, own):
     )
 
 
-def test_positions_of_a_given_grid_are_resampled_as_in_forward():
+def test_fit_pos_embed_resamples_given_grid_as_forward():
     """Without antialiasing; timm's, above, are antialiased."""
     loaded = dict(cls_token=torch.randn(1, 1, 4), pos_embed=torch.randn(1, 16, 4))
     fitted = fit_pos_embed(loaded, (4, 4), 0, (2, 8))['pos_embed']
@@ -162,7 +163,8 @@ FILES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize('config', FILES)
-def test_files_of_configs_fit_by_names_and_shapes(config):
+def test_checkpoint_filters_fit_files_of_configs(config):
+    """Files of configs fit by names and shapes."""
     anchors = find_stitched_backbone(load_config(config)[1]).anchors
     for anchor, name in zip(anchors, FILES[config], strict=True):
         with torch.device('meta'):

@@ -94,7 +94,7 @@ def images_for(family, number=2, width=64):
 
 @every
 @torch.no_grad()
-def test_forward_equals_blocks_one_by_one(family):
+def test_anchor_forward_equals_blocks_one_by_one(family):
     anchor, images = build(family), images_for(family)
     states = states_of(anchor, images)
     scales = zip(states, anchor.block_dims, anchor.block_strides, strict=True)
@@ -114,7 +114,7 @@ def test_forward_equals_blocks_one_by_one(family):
 
 @every
 @torch.no_grad()
-def test_kept_blocks_load_and_run_alone(family, tmp_path):
+def test_anchor_kept_blocks_load_and_run_alone(family, tmp_path):
     whole = build(family)
     kept = range(0, whole.depth, 2)
     part = build(family, kept_blocks=kept)
@@ -141,7 +141,7 @@ def test_kept_blocks_load_and_run_alone(family, tmp_path):
 
 
 @every
-def test_levels_of_layer_decay(family):
+def test_anchor_layer_depth_is_level_of_decay(family):
     anchor = build(family)
     for name, level in FAMILIES[family][1].items():
         of_name = [n for n, _ in anchor.named_parameters() if name in n]
@@ -157,7 +157,7 @@ def loss_and_gradients(anchor, images):
 
 
 @trained
-def test_with_cp_changes_nothing(family):
+def test_anchor_with_cp_changes_nothing(family):
     images, calls, results = images_for(family, 4), [], []
     for with_cp in (False, True):
         anchor = build(family, drop_path_rate=0.4, with_cp=with_cp).train()
@@ -172,7 +172,8 @@ def test_with_cp_changes_nothing(family):
 
 
 @trained
-def test_frozen_stages_get_no_gradient_and_keep_statistics(family):
+def test_anchor_frozen_stages_stay_as_they_are(family):
+    """They get no gradient, and keep their statistics."""
     anchor = build(family, frozen_stages=2, out_indices=(-1,)).train()
     before = {k: v.clone() for k, v in anchor.state_dict().items()}
     loss_and_gradients(anchor, images_for(family, 4))
@@ -190,7 +191,7 @@ def test_frozen_stages_get_no_gradient_and_keep_statistics(family):
 
 @every
 @torch.no_grad()
-def test_fix_input_size_changes_no_output(family):
+def test_anchor_fix_input_size_changes_no_output(family):
     images = images_for(family, width=64 if family == 'levit' else 96)
     anchor = build(family)
     wanted = tree_leaves(anchor(images))

@@ -11,7 +11,7 @@ IMAGES = torch.randn(2, 3, 32, 32)
 
 
 @pytest.mark.parametrize('lora', [dict(targets=('qkv',), alpha=6), dict(targets='all')])
-def test_it_is_the_plain_vit_with_updated_weights(build_vit, lora):
+def test_low_rank_update_equals_updated_weights(build_vit, lora):
     """As in loralib; all layers are updated, or some."""
     kwargs = dict(final_norm=True, layer_scale_init=None)
     plain, vit = build_vit(**kwargs), build_vit(lora=dict(rank=2) | lora, **kwargs)
@@ -38,7 +38,7 @@ def test_it_is_the_plain_vit_with_updated_weights(build_vit, lora):
 
 
 @torch.no_grad()
-def test_depthwise_convolutions_have_updates_of_their_groups():
+def test_lora_conv2d_updates_groups_of_depthwise_convolutions():
     net = MODELS.build(convnext(lora=dict(rank=2, targets='all'))).eval()
     images = torch.randn(1, 3, 64, 64)
     convs = {k: m for k, m in net.named_modules() if isinstance(m, LoRAConv2d)}
@@ -54,7 +54,7 @@ def test_depthwise_convolutions_have_updates_of_their_groups():
 
 
 @pytest.mark.parametrize(('frozen', 'targets'), [(2, ('qkv', 'proj')), (-1, 'all')])
-def test_only_the_updates_are_trained(build_vit, frozen, targets):
+def test_low_rank_update_alone_is_trained(build_vit, frozen, targets):
     vit = build_vit(lora=dict(rank=2, targets=targets), frozen_stages=frozen)
     vit(IMAGES)[0].square().sum().backward()
     for name, parameter in vit.named_parameters():

@@ -23,7 +23,7 @@ LATE = dict(SWIN_CLS, type='mmpretrain.SwinTransformer', out_after_downsample=Tr
 
 @torch.no_grad()
 @pytest.mark.parametrize('family, kind, settings, read', PLAIN_CASES + STAGED_CASES)
-def test_blocks_one_by_one_are_the_forward_to_the_bit(family, kind, settings, read):
+def test_mm_families_equal_mm_bit_for_bit(family, kind, settings, read):
     net = disturb(build(kind, settings))
     net.eval()  # some return nothing
     assert family_of(net).name == family
@@ -58,6 +58,7 @@ def test_blocks_one_by_one_are_the_forward_to_the_bit(family, kind, settings, re
         ),
     ],
 )
-def test_what_is_not_mirrored_is_named_with_what_is(call, message):
+def test_mm_families_refuse_what_is_not_mirrored(call, message):
+    """What is mirrored is named, too."""
     with pytest.raises(ValueError, match=message):
         call()

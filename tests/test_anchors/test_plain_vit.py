@@ -8,7 +8,7 @@ ARCH = dict(embed_dims=8, depth=4, num_heads=2)
 WINDOWS = dict(cls_token=False, window_size=3, decomposed_rel_pos=True)
 
 
-def test_an_img_size_that_is_not_whole_patches(build_vit):
+def test_plain_vit_pads_img_size_to_whole_patches(build_vit):
     vit = build_vit(img_size=(17, 30))
     images, padded = torch.randn(2, 3, 17, 30), torch.zeros(2, 3, 24, 32)
     padded[:, :, :17, :30] = images
@@ -35,6 +35,6 @@ def test_an_img_size_that_is_not_whole_patches(build_vit):
         (dict(adapter=dict(width=2), lora=dict(rank=2)), 'adapter='),
     ],
 )
-def test_settings_that_are_refused(settings, message):
+def test_plain_vit_wrong_settings_raise(settings, message):
     with pytest.raises(ValueError, match=message):
         PlainViT(**dict(arch=ARCH, img_size=32, patch_size=8) | settings)

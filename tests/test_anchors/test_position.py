@@ -7,8 +7,11 @@ from snnet_mm.anchors.position import (
 )
 
 
-def test_pairs_share_rows_by_their_offset_and_prefix_tokens_have_three():
-    """Of 2x3 patches there are 3 x 5 offsets; timm's BEiT and the golden have more."""
+def test_relative_position_index_has_rows_of_offsets():
+    """Pairs share rows by their offset, and prefix tokens have three.
+
+    Of 2x3 patches there are 3 x 5 offsets; timm's BEiT and the golden have more.
+    """
     index = relative_position_index((2, 3), 1)
     assert index[0].tolist() == [17] + [15] * 6  # from the prefix token
     assert index[1:, 0].tolist() == [16] * 6
@@ -19,7 +22,7 @@ def test_pairs_share_rows_by_their_offset_and_prefix_tokens_have_three():
 
 @torch.no_grad()
 @pytest.mark.parametrize('event', ['load', 'train', 'eval', 'move'])
-def test_kept_bias_follows_new_weights(event):
+def test_relative_position_bias_kept_follows_new_weights(event):
     bias = RelativePositionBias((2, 3), num_heads=4, num_prefix=1)
     torch.nn.init.normal_(bias.table)
     parent = torch.nn.Sequential(bias).eval()

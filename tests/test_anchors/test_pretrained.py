@@ -35,7 +35,7 @@ def assert_same(module, weights):
     ('wrapping', 'prefix'),
     [('bare', ''), ('state_dict', 'backbone.anchors.1.'), ('module', '')],
 )
-def test_our_own_weights(build_vit, save, log, wrapping, prefix):
+def test_load_into_takes_our_own_weights(build_vit, save, log, wrapping, prefix):
     """Alone, or inside of a model with others."""
     weights = build_vit(**TABLES).state_dict()
     checkpoint = {f'{prefix}{k}': v for k, v in weights.items()}
@@ -48,7 +48,7 @@ def test_our_own_weights(build_vit, save, log, wrapping, prefix):
     assert log() == []
 
 
-def test_missing_and_unexpected_keys_are_logged_by_name(build_vit, save, log):
+def test_load_into_logs_missing_and_unexpected_keys(build_vit, save, log):
     """As in the authors' anchors, whose DeiT3 weights have no tables (SN-Netv2)."""
     plain, images = build_vit(), torch.randn(1, 3, 32, 32)
     path = save(plain.state_dict() | {'norm_pre.weight': torch.randn(8)})
@@ -74,7 +74,7 @@ def test_missing_and_unexpected_keys_are_logged_by_name(build_vit, save, log):
         (dict(layer_scale_init=None), 'it lacks blocks.0.ls1.gamma and 2 others'),
     ],
 )
-def test_other_geometries_are_refused(build_vit, save, kwargs, message):
+def test_load_into_other_geometries_raise(build_vit, save, kwargs, message):
     path = save(build_vit(**(TABLES | kwargs)).state_dict())
     vit = build_vit(**TABLES)
     before = {k: v.clone() for k, v in vit.state_dict().items()}
@@ -83,7 +83,8 @@ def test_other_geometries_are_refused(build_vit, save, kwargs, message):
     assert_same(vit, before)
 
 
-def test_init_cfg_is_one_pretrained_or_any_initialisers(build_vit, save):
+def test_pretrained_options_or_other_initialisers(build_vit, save):
+    """``init_cfg`` is one ``Pretrained``, or any initialisers."""
     weights, vit = build_vit().state_dict(), build_vit()
     pretrained = dict(type='Pretrained', checkpoint=save(weights))
     other = dict(type='Constant', layer='Linear', val=0.5)
@@ -111,13 +112,15 @@ def test_init_cfg_is_one_pretrained_or_any_initialisers(build_vit, save):
         (dict(model=BARE, args=Malicious(print)), '', '--trust-checkpoint '),
     ],
 )
-def test_what_is_no_checkpoint(build_vit, save, checkpoint, prefix, message):
+def test_read_weights_of_no_checkpoint_raises(
+    build_vit, save, checkpoint, prefix, message
+):
     path = checkpoint if isinstance(checkpoint, str) else save(checkpoint)
     with pytest.raises(ValueError, match=f'{message}.*config key: init_cfg.checkpoint'):
         load(build_vit(), path, prefix=prefix)
 
 
-def test_timm_models_by_name(build_vit, monkeypatch, randomise):
+def test_read_weights_fetches_timm_models_by_name(build_vit, monkeypatch, randomise):
     name, args = 'deit3_small_patch16_224', dict(embed_dim=8, depth=3, num_heads=2)
     model, asked = randomise(timm.create_model(name, num_classes=7, **args)), []
 
@@ -138,7 +141,7 @@ def test_timm_models_by_name(build_vit, monkeypatch, randomise):
         load(vit, f'timm://{name}')
 
 
-def test_weights_of_timm_are_loaded(save, log, monkeypatch):
+def test_timm_anchor_loads_weights_of_timm(save, log, monkeypatch):
     """By name and from a file, with positions for another size; ours."""
     source = timm_of(DINOV2, anchor_of(DINOV2, img_size=56))
     path = save(source.state_dict())

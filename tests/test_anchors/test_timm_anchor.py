@@ -13,7 +13,7 @@ from torch.testing import assert_close
 
 
 @pytest.mark.parametrize('name', FAMILIES)
-def test_equal_to_timm(name, monkeypatch):
+def test_timm_anchor_equals_timm(name, monkeypatch):
     """At the size it is built for, at another, and padded to whole patches."""
     anchor, patch = anchor_of(name), patch_of(name)
     assert (anchor.num_prefix, anchor.patch_size) == (FAMILIES[name][1], patch)
@@ -37,7 +37,7 @@ def test_equal_to_timm(name, monkeypatch):
 @pytest.mark.parametrize(
     'name', ['vit_small_patch16_dinov3', 'vit_small_patch16_rope_mixed_224']
 )
-def test_training_equals_timm(name):
+def test_timm_anchor_training_equals_timm(name):
     """Drop path and gradients; DINOv3's coordinates are not augmented."""
     anchor = anchor_of(name, drop_path_rate=0.5, out='end').train()
     model = timm_of(name, anchor, drop_path_rate=0.5).train()

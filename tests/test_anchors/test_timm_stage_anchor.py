@@ -62,7 +62,7 @@ def assert_maps_equal(anchor, images, network, given=None):
 
 
 @pytest.mark.parametrize('name', FAMILIES)
-def test_maps_of_every_stage_equal_those_of_timm(name):
+def test_timm_stage_anchor_maps_equal_timm(name):
     """At the size that it is built for, at another, and fixed to that."""
     config, strides, ends = FAMILIES[name]
     network, anchor = same_weights(config)
@@ -86,7 +86,8 @@ def test_maps_of_every_stage_equal_those_of_timm(name):
     assert bool(masks) == ('swin' in config['model'])
 
 
-def test_levit_is_for_one_size_and_keeps_no_bias_of_old_weights():
+def test_timm_stage_anchor_levit_has_one_size():
+    """It keeps no bias of old weights."""
     anchor, again = (MODELS.build(levit()).eval() for _ in range(2))
     images = torch.randn(1, 3, 64, 64)
     anchor(images)
@@ -96,7 +97,8 @@ def test_levit_is_for_one_size_and_keeps_no_bias_of_old_weights():
         anchor(torch.zeros(1, 3, 64, 80))
 
 
-def test_weights_in_the_names_of_timm_of_the_authors_and_ours(tmp_path):
+def test_timm_stage_anchor_loads_all_weight_names(tmp_path):
+    """Names of timm, of the authors, and ours."""
     config = swin(out='end')
     network, anchor = same_weights(config)
     theirs, images = network.state_dict(), torch.randn(1, 3, 64, 64)
@@ -113,7 +115,7 @@ def test_weights_in_the_names_of_timm_of_the_authors_and_ours(tmp_path):
         assert loaded(images).tokens.equal(anchor(images).tokens)
 
 
-def test_the_family_that_the_docs_add(monkeypatch):
+def test_timm_stage_anchor_family_that_docs_add(monkeypatch):
     text = (Path(__file__).parents[2] / 'docs/how_to/anchors.md').read_text()
     blocks = [part.split('```')[0] for part in text.split('```python\n')]
     (code,) = [block for block in blocks if "FAMILIES['regnet']" in block]
@@ -129,7 +131,7 @@ def test_the_family_that_the_docs_add(monkeypatch):
 
 
 @pytest.mark.parametrize('kind', [swin, levit, resnet])
-def test_downsampling_as_blocks_of_their_own(kind):
+def test_timm_stage_anchor_downsampling_as_own_blocks(kind):
     joined, images = disturb(MODELS.build(kind())).eval(), torch.randn(1, 3, 64, 64)
     apart = MODELS.build(kind(downsampling_blocks=True)).eval()
     apart.load_state_dict(apart.adapt_weights(joined.state_dict()))
@@ -144,7 +146,7 @@ def test_downsampling_as_blocks_of_their_own(kind):
         assert after[0].tokens.equal(apart.embed(images).tokens)
 
 
-def test_low_rank_updates_of_convnext(tmp_path):
+def test_timm_stage_anchor_lora_of_convnext(tmp_path):
     config = convnext(downsampling_blocks=True, out='end')
     (network, plain), images = same_weights(config), torch.randn(2, 3, 64, 64)
     lora = config | dict(lora=dict(rank=2, alpha=6, targets=('fc1', 'fc2')))

@@ -14,7 +14,7 @@ WINDOWS = dict(
 )
 
 
-def test_a_dropped_branch_passes_its_input_on(build_vit):
+def test_drop_path_dropped_branch_passes_input_on(build_vit):
     vit = build_vit(drop_path_rate=0.5)
     assert [block.drop_path.rate for block in vit.blocks] == [0, 0.25, 0.5]
     block, x = vit.blocks[-1], torch.randn(64, 17, 8)
@@ -31,7 +31,7 @@ def test_a_dropped_branch_passes_its_input_on(build_vit):
 @pytest.mark.parametrize(
     'img_size, window_size', [((56, 40), 3), ((48, 24), 3), ((56, 40), 9)]
 )
-def test_windows_equal_those_of_timm(
+def test_vit_block_windows_equal_timm(
     build_vit, randomise, tmp_path, img_size, window_size
 ):
     """On grids that windows fill or not, and in windows larger than the image."""
@@ -49,8 +49,8 @@ def test_windows_equal_those_of_timm(
     assert_close(ours(images), tuple(expected), atol=1e-5, rtol=1e-4)
 
 
-def test_weights_of_vitdet_have_an_entry_for_a_lost_cls_token(build_vit, tmp_path):
-    """Detectron2's names and layout."""
+def test_vit_block_loads_weights_of_vitdet(build_vit, tmp_path):
+    """In Detectron2's names and layout, with an entry for a lost cls token."""
     source, vit = (build_vit(depth=4, img_size=32, **WINDOWS) for _ in range(2))
     state, pos_embed = source.state_dict(), source.pos_embed
     weights = {k.replace('rel_pos_bias.', ''): v for k, v in state.items()}
@@ -62,7 +62,7 @@ def test_weights_of_vitdet_have_an_entry_for_a_lost_cls_token(build_vit, tmp_pat
 
 
 @pytest.mark.parametrize('parallel', [False, True])
-def test_adapters_begin_at_zero_and_are_trained_alone(build_vit, tmp_path, parallel):
+def test_adapted_mlp_begins_at_zero_and_trains_alone(build_vit, tmp_path, parallel):
     """As the papers write them: behind the feed-forward branch, or beside it."""
     plain, images = build_vit(layer_scale_init=None), torch.randn(2, 3, 32, 32)
     torch.save(plain.state_dict(), tmp_path / 'vit.pth')

@@ -63,7 +63,7 @@ def by_hand(kind, layer, x):
         *((kind, 'strided', 'text') for kind in SPATIAL),
     ],
 )
-def test_chain_equals_one_composed_by_hand(kind, resize, layout):
+def test_adapter_chain_equals_one_by_hand(kind, resize, layout):
     adapter = build(kind, 6, 4, HOPS, resize=resize, layout=layout)
     nonlinear, block = kind in RELU, kind in BLOCKS and layout == 'code'
     x = torch.randn(2, 6, 5, 6)
@@ -82,7 +82,8 @@ def test_chain_equals_one_composed_by_hand(kind, resize, layout):
 
 
 @pytest.mark.parametrize('kind', [LinearAdapter, Conv3x3Adapter])
-def test_a_cls_token_is_concatenated_to_all_others_or_made_of_their_mean(kind):
+def test_adapter_takes_or_makes_cls_token(kind):
+    """A cls token is concatenated to all others or made of their mean."""
     narrow, wide = (build(kind, dim, 4, HOPS) for dim in (6, 12))
     cls, patches = torch.randn(2, 1, 6), torch.randn(2, 30, 6)
     tokens = narrow(TokenState(patches, (5, 6))).tokens
@@ -96,7 +97,7 @@ def test_a_cls_token_is_concatenated_to_all_others_or_made_of_their_mean(kind):
     assert out.tokens.equal(wide(TokenState(doubled, (5, 6))).tokens)
 
 
-def test_equal_prefix_tokens_are_mapped_like_patches():
+def test_adapter_maps_equal_prefix_tokens_like_patches():
     adapter = build(LinearAdapter, 6, 8, [(8, 16)], (1, 1))
     alone = build(LinearAdapter, 6, 8, [(8, 16)])
     cls, patches = torch.randn(2, 1, 6), torch.randn(2, 16, 6)
@@ -106,7 +107,7 @@ def test_equal_prefix_tokens_are_mapped_like_patches():
     assert_close(out[:, :1], alone(TokenState(cls, (1, 1))).tokens)
 
 
-def test_the_code_normalises_tokens_of_vits_by_layer_norms():
+def test_adapter_of_code_normalises_vits_by_layer_norms():
     adapter = build(LinearReLUAdapter, 6, 16, [(8, 16)], (1, 1), layout='code')
     (parts,), x = adapter.chain, torch.randn(2, 5, 6)
     found = adapter(TokenState(x, (2, 2))).tokens
@@ -116,7 +117,8 @@ def test_the_code_normalises_tokens_of_vits_by_layer_norms():
     assert_close(found, F.leaky_relu(x, 0.1))
 
 
-def test_new_bottlenecks_are_their_shortcut_and_weights_have_the_fan_of_outputs():
+def test_bottleneck_adapter_begins_as_its_shortcut():
+    """New weights have the fan of outputs."""
     torch.manual_seed(0)
     (parts,) = BottleneckAdapter(256, 8, [(256, 8)], layout='code').eval().chain
     x = torch.randn(1, 256, 3, 3)

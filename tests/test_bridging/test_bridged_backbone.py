@@ -39,7 +39,7 @@ def build(fast, slow, stitching_layer=BOTTLENECK, out='end', **kwargs):
     ],
 )
 @torch.no_grad()
-def test_route_equals_one_composed_by_hand(fast, slow, pair, joint, hops, grid):
+def test_bridged_backbone_route_equals_one_by_hand(fast, slow, pair, joint, hops, grid):
     net, images = build(fast, slow, stages=[pair]), torch.randn(2, 3, 64, 64)
     ((name, layer),) = net.stitching_layers.items()
     assert (name, layer.hops) == ('0to1_{}_{}'.format(*joint), hops)
@@ -54,13 +54,14 @@ def test_route_equals_one_composed_by_hand(fast, slow, pair, joint, hops, grid):
 
 
 @torch.no_grad()
-def test_a_grid_that_does_not_divide_is_the_one_of_the_slow_network():
+def test_bridged_backbone_undivided_grid_of_slow_network():
+    """A grid that does not divide is the one of the slow network."""
     net, images = build(RESNET, SWIN, stages=[(0, 3)]), torch.randn(1, 3, 100, 70)
     assert net(images).grid == states_of(net.anchors[1], images)[12].grid == (4, 3)
 
 
 @torch.no_grad()
-def test_maps_for_dense_heads():
+def test_bridged_backbone_maps_for_dense_heads():
     net = build(RESNET, SWIN, stages=[(0, 1)], out='maps', out_indices=(5, 9, 12))
     images, (fast, slow) = torch.randn(1, 3, 64, 64), net.anchors
     state = fast.run_block(fast.embed(images), 0)
@@ -72,7 +73,8 @@ def test_maps_for_dense_heads():
 
 
 @pytest.mark.parametrize('frozen_eval', [True, False])
-def test_a_step_moves_adapters_and_statistics_alone(frozen_eval):
+def test_bridged_backbone_step_moves_adapters_and_statistics(frozen_eval):
+    """Weights of anchors stay."""
     args = RESNET['model_args'] | dict(drop_path_rate=0.5)
     pair = RESNET | dict(model_args=args), SWIN
     net = build(*pair, stages=[(0, 2)], frozen_eval=frozen_eval).train()
@@ -99,7 +101,7 @@ def test_a_step_moves_adapters_and_statistics_alone(frozen_eval):
         dict(type='ViTBlockAdapter', head_dim=8),
     ],
 )
-def test_single_stitch_holds_the_route_alone(layer):
+def test_bridged_backbone_single_stitch_holds_route_alone(layer):
     anchors, images = [RESNET, SWIN], torch.randn(1, 3, 64, 64)
     net = build(*anchors, layer, stages=[(0, 2), (0, 3)])
     cfg = Config(dict(model=dict(type='Held', backbone=dict(anchors=anchors))))
@@ -114,7 +116,7 @@ def test_single_stitch_holds_the_route_alone(layer):
     assert cost_table(net, (64, 64))[3].params == held
 
 
-def test_routes_are_the_pairs():
+def test_bridge_space_routes_are_the_pairs():
     space = BridgeSpace((16, 12), [(1, 11), (4, 5)])
     assert (space.ids, space.anchor_ids) == ((0, 1, 2, 3), (0, 1))
     assert space.describe(space[2]) == 'fast[0:1] > slow[11:12]'
@@ -130,7 +132,7 @@ FOUR = range(3), range(3, 7), range(7, 13), range(13, 16)
 SHALLOW = range(2), range(2, 4), range(4, 10), range(10, 12)
 
 
-def test_stages_and_joints_of_the_paper():
+def test_stages_to_bridge_and_joints_of_paper():
     assert stages_to_bridge(FOUR) == FOUR
     vit = stages_to_bridge([range(12)])
     assert vit == (range(3), range(3, 6), range(6, 9), range(9, 12))
@@ -143,7 +145,8 @@ def test_stages_and_joints_of_the_paper():
     assert joint_between(FOUR, FOUR, 2, 2) == (8, 13)
 
 
-def test_registers_of_both_go_through_linear_adapters():
+def test_bridged_backbone_linear_adapters_map_registers():
+    """Registers of both anchors go through linear adapters."""
     anchor, linear = VIT | dict(num_registers=4), dict(type='LinearAdapter')
     net = build(anchor, anchor, linear, stages=[(0, 1)])
     assert net(torch.randn(1, 3, 64, 64)).tokens.shape[1] == 16 + 5

@@ -29,7 +29,7 @@ FULL, LORA = LAYERS
         (FULL, dict(out='end'), []),
     ],
 )
-def test_costs_in_closed_form(build_snnet, layer, outputs, maps):
+def test_cost_table_in_closed_form(build_snnet, layer, outputs, maps):
     net = build_snnet(DEPTHS, stitching_layer=layer, **outputs)
     with torch.inference_mode('out' in outputs):
         table = cost_table(net, SIZE)
@@ -44,7 +44,7 @@ def size(*modules):
     return sum(p.numel() for m in modules for p in m.parameters())
 
 
-def test_parameters_of_everything_optional(build_snnet):
+def test_cost_table_parameters_of_everything_optional(build_snnet):
     anchor = dict(rel_pos_bias=True, final_norm=True, num_registers=2)
     net = build_snnet(DEPTHS, anchor=anchor, stitching_layer=FULL)
     table = cost_table(net, SIZE)
@@ -62,7 +62,7 @@ WINDOWS = dict(
 
 @pytest.mark.parametrize('anchor', [dict(), WINDOWS])
 @torch.no_grad()
-def test_costs_equal_those_of_real_forwards(build_snnet, anchor):
+def test_cost_table_equals_real_forwards(build_snnet, anchor):
     settings = dict(out_indices=(1, 3, 5), eval_maps=(0, 2), anchor=anchor)
     net = build_snnet((2, 3, 6), (8, 12, 16), stitching_layer=LORA, **settings)
     table = cost_table(net, (40, 24))
@@ -77,7 +77,7 @@ def test_costs_equal_those_of_real_forwards(build_snnet, anchor):
         assert table[stitch.id].flops == counter.get_total_flops() // 2, stitch
 
 
-def test_parameters_of_a_stitched_model_by_part(build_snnet):
+def test_count_parameters_of_stitched_model_by_part(build_snnet):
     """Anchors of 3 blocks x 8 and 7 x 12 channels, trained by updates of rank 2."""
     net = build_snnet(anchor=dict(lora=dict(rank=2)))
     # A is rank x C, B is 3C x rank for qkv and C x rank for proj.
@@ -132,7 +132,7 @@ NARROW = dict(
 
 
 @pytest.mark.parametrize('name', NARROW)
-def test_narrow_chains_in_closed_form(name):
+def test_cost_table_narrow_chains_in_closed_form(name):
     pytest.importorskip('mmpretrain.models')
     pytest.importorskip('mmseg.models')
     config, plan, flops, params = NARROW[name]

@@ -83,7 +83,7 @@ def latency_by_hand(stitch, maps, depths=DEPTHS):
 
 
 @pytest.mark.parametrize(('depths', 'maps'), [(DEPTHS, (6,)), ((2, 3, 7), (0, 3, 6))])
-def test_latency_in_closed_form(build_snnet, clock, depths, maps):
+def test_measure_latency_in_closed_form(build_snnet, clock, depths, maps):
     layer = dict(type='StitchingLayer')
     widths = (8, 12, 16)[: len(depths)]
     net = build_snnet(depths, widths, stitching_layer=layer, out_indices=maps)
@@ -101,7 +101,7 @@ def test_latency_in_closed_form(build_snnet, clock, depths, maps):
         assert c.spread == pytest.approx(0, abs=1e-9)
 
 
-def test_interrupted_parts_do_not_count(build_snnet, clock):
+def test_measure_latency_without_interrupted_parts(build_snnet, clock):
     """Each part is interrupted in few rounds, but most rounds of a long route are."""
     net = build_snnet(DEPTHS, stitching_layer=dict(type='StitchingLayer'))
     set_times(clock, net)
@@ -112,7 +112,9 @@ def test_interrupted_parts_do_not_count(build_snnet, clock):
         assert found.by_stitch[stitch.id] == pytest.approx(expected), stitch
 
 
-def test_the_end_output_has_a_head_for_every_end(build_snnet, clock):
+def test_measure_latency_head_of_every_end(build_snnet, clock):
+    """The end output has a head for every end."""
+
     class Classifier(nn.Module):
         def __init__(self, backbone):
             super().__init__()
@@ -135,7 +137,8 @@ def test_the_end_output_has_a_head_for_every_end(build_snnet, clock):
         assert found.by_stitch[stitch.id] == pytest.approx(expected), stitch
 
 
-def test_the_model_is_run_as_shipped_on_what_was_asked_for(build_snnet, monkeypatch):
+def test_measure_latency_runs_model_as_shipped(build_snnet, monkeypatch):
+    """On images of the number, size and type that were asked for."""
     net = build_snnet(DEPTHS).double().train()
     seen, forward = [], StitchingLayer.forward
 
@@ -159,7 +162,7 @@ def test_the_model_is_run_as_shipped_on_what_was_asked_for(build_snnet, monkeypa
     assert all(m.training for m in net.modules())
 
 
-def test_workspaces_that_stay_do_not_count_for_a_stitch(build_snnet, monkeypatch):
+def test_measure_memory_without_workspaces_that_stay(build_snnet, monkeypatch):
     net, held = build_snnet(DEPTHS), {}
     for n, anchor in enumerate(net.anchors):
         # The first run of an anchor allocates 1 MB that is never freed.
@@ -178,7 +181,7 @@ def test_workspaces_that_stay_do_not_count_for_a_stitch(build_snnet, monkeypatch
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason='needs a CUDA device')
-def test_on_a_gpu(build_snnet):
+def test_measure_latency_and_memory_on_gpu(build_snnet):
     """Of blocks so large that the GPU, not the launch of kernels, takes the time."""
     net = build_snnet((4, 8), widths=(512, 1024)).cuda()
     found = measure_latency(net, (256, 256), batch=16)

@@ -12,7 +12,7 @@ class BaseDetector(nn.Module):
         self.backbone = backbone
 
 
-def test_detectors_have_no_sizes(build_snnet):
+def test_check_sizes_refuses_sizes_of_detectors(build_snnet):
     detector = BaseDetector(build_snnet())
     assert check_sizes(detector, (), 'sizes') == ()
     with pytest.raises(ValueError, match=r'16\), \(24, 32.* is invalid'):

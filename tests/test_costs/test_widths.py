@@ -41,7 +41,7 @@ def checked(package, stock, model, folder, key, value):
     ],
 )
 @pytest.mark.filterwarnings('ignore')
-def test_the_width_and_the_key_are_named(
+def test_widths_misfit_names_width_and_key(
     package, stock, model, key, value, words, tmp_path
 ):
     """Also of auxiliary heads, which only training runs, and of heads in heads."""
@@ -50,7 +50,7 @@ def test_the_width_and_the_key_are_named(
         checked(package, stock, model, tmp_path, f'model.{key}', value)
 
 
-def test_a_head_for_each_anchor(tmp_path):
+def test_check_auxiliary_heads_of_each_anchor(tmp_path):
     """The maps of each end anchor have its own width."""
     head = dict(type='FCNHead', channels=8, num_classes=3, num_convs=1)
     parts = [dict(in_channels=16), dict(in_channels=32)]

@@ -31,7 +31,7 @@ def read_with(root, *objects, categories=(CAR, PERSON), file=TRAIN, **kwargs):
     return found, part['annotations'][4:]
 
 
-def test_coco_files_of_splits(tmp_path):
+def test_coco_files_reads_splits(tmp_path):
     write_coco(tmp_path)
     found = read(tmp_path, classes=['person', 'car'])
     # In the file's order.
@@ -52,7 +52,7 @@ def test_coco_files_of_splits(tmp_path):
     ]
 
 
-def test_coco_file_without_a_split(tmp_path):
+def test_coco_files_divides_file_without_split(tmp_path):
     write_coco(tmp_path, ['all'], segmentation=[TRIANGLE])
     found = read(tmp_path)
     assert found.facts['with_mask']
@@ -79,7 +79,7 @@ def test_coco_file_without_a_split(tmp_path):
         ('train', 'annotations/annotations_latest.json'),  # no test split
     ],
 )
-def test_coco_files_name_their_split(tmp_path, split, name):
+def test_coco_files_names_tell_split(tmp_path, split, name):
     write_coco(tmp_path)
     path = tmp_path / name
     folder = path.parent.name if path.parent.name != 'annotations' else split
@@ -88,7 +88,7 @@ def test_coco_files_name_their_split(tmp_path, split, name):
     assert read(tmp_path).splits[split].prefix == dict(img=folder)
 
 
-def test_several_coco_files_of_a_split(tmp_path):
+def test_coco_files_several_of_a_split(tmp_path):
     write_coco(tmp_path)
     shutil.copy(tmp_path / TRAIN, tmp_path / 'annotations/person_keypoints_train.json')
     assert read(tmp_path).splits['train'].number == 5
@@ -98,7 +98,7 @@ def test_several_coco_files_of_a_split(tmp_path):
 
 
 @pytest.mark.parametrize('other', ['annotations/vis', 'a'])
-def test_images_are_not_those_of_other_folders(tmp_path, other):
+def test_coco_files_images_not_of_other_folders(tmp_path, other):
     write_coco(tmp_path, ['all'])
     (tmp_path / 'all').rename(tmp_path / 'images')
     shutil.copytree(tmp_path / 'images', tmp_path / other)
@@ -123,7 +123,7 @@ def test_images_are_not_those_of_other_folders(tmp_path, other):
         '{root}/images/train/{}',
     ],
 )
-def test_names_of_images_with_folders(tmp_path, form):
+def test_coco_files_image_names_with_folders(tmp_path, form):
     write_coco(tmp_path)
     (tmp_path / 'images').mkdir()
     (tmp_path / 'train').rename(tmp_path / 'images/train')
@@ -168,7 +168,7 @@ def test_names_of_images_with_folders(tmp_path, form):
         ),
     ],
 )
-def test_wrong_coco_files(tmp_path, changes, message):
+def test_coco_files_wrong_content_raises(tmp_path, changes, message):
     write_coco(tmp_path)
     kept = {k: [] for k in ('annotations',) if 'images' in changes}
     edit(tmp_path / VAL, **kept | changes)
@@ -176,7 +176,7 @@ def test_wrong_coco_files(tmp_path, changes, message):
         read(tmp_path)
 
 
-def test_damaged_coco_file(tmp_path):
+def test_coco_files_damaged_file_raises(tmp_path):
     write_coco(tmp_path)
     (tmp_path / VAL).write_text('{"images": [')
     with pytest.raises(ValueError, match='instances_val.json is no JSON: '):
@@ -195,7 +195,8 @@ def test_damaged_coco_file(tmp_path):
         (dict(attributes=dict(rotation=30)), {}),
     ],
 )
-def test_objects_that_would_be_misread(tmp_path, change, expected):
+def test_coco_files_corrects_objects(tmp_path, change, expected):
+    """Objects that would be misread are corrected."""
     given = {k: v for k, v in (box(5, 0) | change).items() if v is not None}
     # Of image 4: objects are written in the order of images.
     found, (x,) = read_with(tmp_path, given | dict(image_id=4))
@@ -220,7 +221,7 @@ def test_objects_that_would_be_misread(tmp_path, change, expected):
         ([[[6, 4], [36, 4]]], None),
     ],
 )
-def test_outlines(tmp_path, outline, expected):
+def test_coco_files_keeps_valid_outlines(tmp_path, outline, expected):
     x = box(5, 4, segmentation=outline)
     found, objects = read_with(tmp_path, x, segmentation=[TRIANGLE])
     assert found.facts['with_mask']
@@ -230,7 +231,7 @@ def test_outlines(tmp_path, outline, expected):
 
 
 @pytest.mark.ops
-def test_objects_are_those_that_mmdet_keeps(tmp_path):
+def test_coco_files_keeps_objects_that_mmdet_keeps(tmp_path):
     CocoDataset = pytest.importorskip('mmdet.datasets').CocoDataset
     boxes = [60, 0, 5, 5], [-9, 0, 9, 9], [0, 40, 9, 9], [6, 4, 0.9, 9], [-8, -8, 9, 9]
     changes = [dict(bbox=b) for b in boxes] + [dict(ignore=1), dict(iscrowd=1)]
@@ -258,7 +259,7 @@ def test_objects_are_those_that_mmdet_keeps(tmp_path):
         assert labels == Counter(['car'] * 5 + ['person'] * (file.stem == 'a'))
 
 
-def test_outlines_of_few_objects_are_not_used(tmp_path):
+def test_coco_files_drops_outlines_of_few_objects(tmp_path):
     found, (x,) = read_with(tmp_path, box(5, 4, segmentation=[TRIANGLE]))
     assert not found.facts['with_mask']
     assert any('1 objects have an outline, not used' in n for n in found.notes)
@@ -271,7 +272,7 @@ def test_outlines_of_few_objects_are_not_used(tmp_path):
         dict(id=0, name='_background_', supercategory=None),
     ],
 )
-def test_categories_that_group_others_are_no_classes(tmp_path, group):
+def test_coco_files_group_categories_are_no_classes(tmp_path, group):
     others = [dict(c, supercategory='things') for c in (CAR, PERSON)]
     found, _ = read_with(tmp_path, categories=[group, *others])
     assert found.classes == ['car', 'person']
@@ -281,7 +282,7 @@ def test_categories_that_group_others_are_no_classes(tmp_path, group):
     assert used.classes == [group['name'], 'car', 'person']
 
 
-def test_categories_of_validation_have_other_ids(tmp_path):
+def test_coco_files_other_category_ids_of_validation(tmp_path):
     others = [dict(id=7, name='person'), dict(id=1, name='car'), dict(id=2, name='x')]
     found, (x,) = read_with(tmp_path, box(5, 4, 1), categories=others, file=VAL)
     assert found.counts == dict(car=5, person=4)

@@ -36,7 +36,7 @@ def root(tmp_path):
         (IMAGES | dict(ann_file='nothing.json'), 'nothing.json.*dataset.ann_file'),
     ],
 )
-def test_check_data_folders(root, settings, words):
+def test_check_data_folders_names_what_is_missing(root, settings, words):
     loader = dict(dataset=dict(data_root=str(root), **settings))
     if words is None:
         check_data_folders(loader, 'val_dataloader')
@@ -48,7 +48,7 @@ def test_check_data_folders(root, settings, words):
             check_data_folders(loader, 'val_dataloader')
 
 
-def test_check_annotation_file_of_a_metric(root):
+def test_check_annotation_file_empty_one_of_metric(root):
     check_annotation_file(dict(ann_file=str(root / 'full.json')), 'test_evaluator')
     with pytest.raises(ValueError, match='config key: test_evaluator.ann_file'):
         check_annotation_file(dict(ann_file=str(root / 'empty.json')), 'test_evaluator')

@@ -26,7 +26,7 @@ from snnet_mm.datasets.image_files import read_all, read_image
         (write_masks, 'boxes', "task='boxes'"),
     ],
 )
-def test_read_folder_of_another_task(tmp_path, make, task, words):
+def test_read_folder_of_another_task_raises(tmp_path, make, task, words):
     make(tmp_path)
     with pytest.raises(ValueError, match=words):
         read_folder(tmp_path, task)
@@ -95,7 +95,7 @@ def test_read_folder_of_classes_with_splits_inside(tmp_path):
     assert found['val'].annotations == ['cat/val/val.jpg 0', 'dog/val/val.jpg 1']
 
 
-def test_read_folder_notes(tmp_path):
+def test_read_folder_notes_left_out_and_repeated_images(tmp_path):
     write_classes(tmp_path, ('train/', 'val/', 'test/'))
     for name in ('.thumbs/0.jpg', '@eaDir/0.jpg', '__MACOSX/0.jpg', '._0.jpg'):
         write(tmp_path / 'train/cat' / name, (9, 9))

@@ -25,7 +25,7 @@ def pairs(found):
         ('Train/Images Train/Masks', 'Validation/Images Validation/Masks'),
     ],
 )
-def test_masks_in_splits(tmp_path, train, val):
+def test_masks_reads_splits(tmp_path, train, val):
     write_masks(tmp_path, train, val)
     found = read(tmp_path)
     assert (found.task, found.classes) == ('seg', ['class_0', 'class_1'])
@@ -59,7 +59,8 @@ def test_masks_are_always_divided_alike(tmp_path):
         ('{}_train', '{}_gt_mask'),
     ],
 )
-def test_names_with_words_before_and_after_them(tmp_path, image, label):
+def test_label_maps_names_with_words_around(tmp_path, image, label):
+    """Words may stand before and after what images and labels share."""
     for i in (1, 2, 3, 10, 11, 12):
         write(tmp_path / 'images' / f'{image.format(i)}.jpg', (40, 60))
         if i != 11:
@@ -76,7 +77,8 @@ def test_names_with_words_before_and_after_them(tmp_path, image, label):
 @pytest.mark.parametrize(
     'label', ['{}', '2020_{}', '2021_{}_color 2021_{}_ids', '2021_{} 2021_{}.tif']
 )
-def test_names_that_do_not_tell_the_label_are_refused(tmp_path, label):
+def test_label_maps_ambiguous_names_raise(tmp_path, label):
+    """Names that do not tell the label are refused."""
     for i in range(4):
         write(tmp_path / f'images/2021_{i}.jpg', (40, 60))
         for name in label.split():
@@ -87,7 +89,7 @@ def test_names_that_do_not_tell_the_label_are_refused(tmp_path, label):
 
 
 @pytest.mark.parametrize('kind', ['1', 'P', 'I;16'])
-def test_masks_of_other_modes(tmp_path, kind):
+def test_masks_reads_other_modes(tmp_path, kind):
     write_masks(tmp_path)
     for path in tmp_path.glob('masks/*/*.png'):
         mask = halves(dtype=np.uint16) if kind == 'I;16' else halves()
@@ -112,7 +114,7 @@ def test_masks_of_other_modes(tmp_path, kind):
         (halves(), [*map(str, range(256))], "'256 names' is invalid.*--class"),
     ],
 )
-def test_wrong_masks(tmp_path, mask, classes, message):
+def test_masks_wrong_content_raises(tmp_path, mask, classes, message):
     write_masks(tmp_path)
     path = tmp_path / 'masks/train/5.png'
     path.write_bytes(b'') if mask is None else write(path, mask)
@@ -121,7 +123,7 @@ def test_wrong_masks(tmp_path, mask, classes, message):
 
 
 @pytest.mark.parametrize(('low', 'classes'), [(0, ''), (0, 'ab'), (255, '')])
-def test_binary_masks_of_0_and_255(tmp_path, low, classes):
+def test_masks_binary_of_0_and_255(tmp_path, low, classes):
     write_masks(tmp_path)
     write(tmp_path / 'masks/val/0.png', halves(low=255, high=1))
     note = '1 masks have the label 255, ignored: 0.png'
@@ -132,7 +134,7 @@ def test_binary_masks_of_0_and_255(tmp_path, low, classes):
         read(tmp_path, classes=classes)
 
 
-def test_depth_maps(tmp_path):
+def test_depth_maps_read_or_refused(tmp_path):
     write_depth(tmp_path)
     write(tmp_path / 'depth/2.png', np.zeros((40, 60), np.uint16))
     found = read(tmp_path, 'depth')
@@ -150,7 +152,7 @@ def test_depth_maps(tmp_path):
         read(tmp_path, 'depth', classes=['a'])
 
 
-def test_lists_of_splits(tmp_path):
+def test_label_maps_lists_of_splits(tmp_path):
     """As in Pascal VOC."""
     write_masks(tmp_path, 'JPEGImages SegmentationClass', '')
     folder = tmp_path / 'ImageSets/Segmentation'

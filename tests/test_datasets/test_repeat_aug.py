@@ -14,7 +14,8 @@ def build(monkeypatch, rank=0, world_size=1, **kwargs):
     return DATA_SAMPLERS.build(cfg | kwargs)
 
 
-def test_images_of_an_order_are_drawn_three_times_in_a_row(monkeypatch):
+def test_repeat_aug_draws_images_three_times(monkeypatch):
+    """Images of an order are drawn three times in a row."""
     generator = torch.Generator()
     generator.manual_seed(4)
     orders = [torch.randperm(6, generator=generator).tolist() for _ in range(50)]
@@ -25,14 +26,14 @@ def test_images_of_an_order_are_drawn_three_times_in_a_row(monkeypatch):
     assert {*Counter(expected)} == {*range(6)}
 
 
-def test_ranks_draw_the_copies_of_an_image(monkeypatch):
+def test_repeat_aug_ranks_draw_copies_of_image(monkeypatch):
     whole = [*islice(build(monkeypatch), 30)]
     ranks = [[*islice(build(monkeypatch, r, 3), 10)] for r in range(3)]
     assert [i for images in zip(*ranks, strict=True) for i in images] == whole
     assert ranks[0] == ranks[1] == ranks[2]
 
 
-def test_a_resumed_stream_goes_on(monkeypatch):
+def test_repeat_aug_resumed_stream_goes_on(monkeypatch):
     expected = [*islice(build(monkeypatch, 1, 2), 20)]
     sampler = build(monkeypatch, 1, 2)
     sampler.skip(7)

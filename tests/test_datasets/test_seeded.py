@@ -38,7 +38,7 @@ def batches(loader, num=5):
     return [s for batch in islice(loader, num) for s in zip(*batch, strict=True)]
 
 
-def test_a_sample_depends_on_its_place_alone():
+def test_seeded_dataset_sample_depends_on_place_alone():
     expected = batches(build_loader())
     assert len({sample[1:] for sample in expected}) == 10
     torch.manual_seed(3)
@@ -48,14 +48,14 @@ def test_a_sample_depends_on_its_place_alone():
 
 
 @pytest.mark.parametrize('num_workers', [0, 2])
-def test_skipped_samples_leave_the_others_as_they_were(num_workers):
+def test_seeded_sampler_skip_leaves_other_samples(num_workers):
     expected = batches(build_loader())
     loader = build_loader(num_workers)
     loader.sampler.skip(4)
     assert batches(loader, 3) == expected[4:]
 
 
-def test_epochs_differ_and_come_back():
+def test_seeded_sampler_epochs_differ_and_come_back():
     """Samplers with epochs are started anew by each of them, also after a resume."""
     loader = build_loader(of='DefaultSampler')
     epochs = []
@@ -67,7 +67,7 @@ def test_epochs_differ_and_come_back():
     assert not hasattr(loader.sampler, 'skip')
 
 
-def test_ranks_draw_apart(monkeypatch):
+def test_seeded_sampler_ranks_draw_apart(monkeypatch):
     keys = []
     for rank in (0, 1):
         monkeypatch.setattr(seeded_module, 'get_rank', lambda rank=rank: rank)
@@ -76,7 +76,8 @@ def test_ranks_draw_apart(monkeypatch):
     assert not keys[0] & keys[1]
 
 
-def test_indices_and_the_data_set_inside_travel():
+def test_seeded_dataset_and_index_are_pickled():
+    """The data set inside travels along, and its attributes are seen outside."""
     again = pickle.loads(pickle.dumps(SeededIndex(4, (0, 1, 2))))
     assert (again, again.seed, type(again)) == (4, (0, 1, 2), SeededIndex)
     dataset = SeededDataset('ToyScenes', num_scenes=5)
@@ -92,7 +93,7 @@ def test_indices_and_the_data_set_inside_travel():
         _ = dataset.colour
 
 
-def test_a_data_set_that_would_not_follow_is_refused():
+def test_seeded_sampler_refuses_unseeded_dataset():
     message = r"'Draws' is invalid.*train_dataloader.dataset"
     with pytest.raises(ValueError, match=message):
         DATA_SAMPLERS.build(dict(type='SeededSampler', dataset=Draws(), seed=0))

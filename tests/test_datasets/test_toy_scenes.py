@@ -15,7 +15,7 @@ def assert_same(first, second):
     np.testing.assert_array_equal(first['gt_seg_map'], second['gt_seg_map'])
 
 
-def test_a_scene_depends_on_its_index_alone():
+def test_toy_scenes_scene_depends_on_index_alone():
     """In a longer data set, a subset, a copy, and the process of a worker."""
     dataset, longer = ToyScenes(num_scenes=6), ToyScenes(num_scenes=20)
     expected = [dataset.get_data_info(i) for i in range(6)]
@@ -33,7 +33,7 @@ def test_a_scene_depends_on_its_index_alone():
         assert reduced[1]['img_path'] == 'toy_scenes/train/000002.png'
 
 
-def test_depth_maps():
+def test_toy_scenes_depth_maps():
     """The foot of an object is as far away as the ground that it stands on."""
     dataset = ToyScenes(num_scenes=20, size=[32, 48], split='val', depth=True)
     info, scene = dataset[12], dataset.draw(12)
@@ -49,7 +49,8 @@ def test_depth_maps():
     assert distance == pytest.approx(beside, rel=0.12)
 
 
-def test_classes_of_the_nearest_object_and_boxes():
+def test_toy_labels_and_objects_of_scenes():
+    """Classes of the nearest object, and boxes."""
     labels, objects = ToyLabels(num_scenes=20), ToyObjects(num_scenes=20)
     for i in range(20):
         scene = labels.draw(i)

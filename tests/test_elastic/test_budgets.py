@@ -70,7 +70,7 @@ def choose(costs, *budgets):
     'cost, unit, symbol',
     [('flops', 1e9, 'G'), ('params', 1e6, 'M'), ('latency', 1, 'ms')],
 )
-def test_plans_spend_budgets_of_every_cost(costs, share, cost, unit, symbol):
+def test_chosen_plans_spend_budgets_of_every_cost(costs, share, cost, unit, symbol):
     limit = share * costs.of(cost, WIDTHS)
     (plan,), (line,) = choose(costs, f'{limit / unit:.12f}{symbol}')
     assert 0.9 * limit < costs.of(cost, plan) <= limit
@@ -79,7 +79,7 @@ def test_plans_spend_budgets_of_every_cost(costs, share, cost, unit, symbol):
     assert line.endswith(f'divergence {harm:.4f}: {costs.write(plan)}')
 
 
-def test_budgets_by_default_are_shares_of_the_network(costs_of):
+def test_reachable_default_is_shares_of_network(costs_of):
     costs = costs_of(64)
     total = costs.of('flops', costs.view.widths)
     assert reachable(costs, [], print) == [
@@ -90,7 +90,8 @@ def test_budgets_by_default_are_shares_of_the_network(costs_of):
     ]
 
 
-def test_beside_a_costly_head_they_are_shares_of_the_branches(costs):
+def test_reachable_beside_costly_head(costs):
+    """Budgets by default are shares of the branches."""
     lines = []
     found = [bound.limit for _, bound in reachable(costs, [], lines.append)]
     branches = sum(costs.step('flops', i, WIDTHS[i]) for i in range(4))
@@ -103,7 +104,7 @@ def test_beside_a_costly_head_they_are_shares_of_the_branches(costs):
     assert all(line.endswith('below the cheapest plan, left out') for line in lines)
 
 
-def test_a_budget_below_the_cheapest_plan_names_it(costs):
+def test_reachable_too_low_budget_names_cheapest_plan(costs):
     with pytest.raises(ValueError, match=r"budgets='1%' is invalid") as error:
         choose(costs, '50%', '1%')
     words = r'at least (\S+), the cheapest plan: (0:\S+ 1:\S+) '
@@ -113,6 +114,6 @@ def test_a_budget_below_the_cheapest_plan_names_it(costs):
 
 
 @pytest.mark.parametrize('budget', ['100%', '9000G', '300ms', '7M'])
-def test_a_budget_not_below_the_network_is_refused(costs, budget):
+def test_reachable_budget_not_below_network_raises(costs, budget):
     with pytest.raises(ValueError, match=f"budgets='{budget}' is invalid.*, the cost"):
         choose(costs, budget)

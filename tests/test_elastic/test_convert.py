@@ -92,7 +92,8 @@ def test_a_stock_model_is_unchanged_at_the_largest_budget(
 
 @torch.no_grad()
 @pytest.mark.parametrize('model, number', [(cls_vit, 1), (cls_mean, 0)])
-def test_cls_tokens_that_a_head_reads_have_their_own_map(model, number, tmp_path):
+def test_convert_model_cls_tokens_have_own_map(model, number, tmp_path):
+    """Cls tokens that a head reads have their own map."""
     pytest.importorskip('mmpretrain')
     path, base = tmp_path / 'network.py', TOY.format(CLS)
     path.write_text(f'_base_ = [{base!r}]\nmodel = {model(16, 4)!r}\n')
@@ -113,7 +114,7 @@ def test_cls_tokens_that_a_head_reads_have_their_own_map(model, number, tmp_path
     assert (found - other).abs().max() > 0.01
 
 
-def test_what_cannot_be_converted(tmp_path):
+def test_convert_model_other_backbones_raise(tmp_path):
     pytest.importorskip('mmseg.models')
     init_default_scope('mmseg')
     vit = dict(type='PlainViT', arch=dict(embed_dims=8, depth=2, num_heads=2))

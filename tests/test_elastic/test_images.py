@@ -44,14 +44,15 @@ def numbers(batches):
     return [batch[:, 0, 0, 0].tolist() for batch in batches]
 
 
-def test_neighbours_of_equal_size_share_batches_of_eight_in_every_iteration(folder):
+def test_image_batches_of_equal_sizes_by_eight(folder):
+    """Neighbours of equal size share batches of eight in every iteration."""
     batches = draw(folder, 100)
     assert len(batches) == 13
     wanted = [[*range(8)], [8, 9], [10, 11, 12]]
     assert numbers(batches) == numbers(batches) == wanted
 
 
-def test_models_with_sliding_windows_get_windows(folder):
+def test_image_batches_are_windows_of_sliding_models(folder):
     batches = draw(folder, 100)
     batches.model.test_cfg = dict(mode='slide', crop_size=(8, 10), stride=(4, 5))
     assert [batch.shape[2:] for batch in batches] == [(8, 8), (8, 8), (8, 10)]
@@ -63,20 +64,20 @@ def test_models_with_sliding_windows_get_windows(folder):
     assert [batch.shape[2:] for batch in batches] == [(8, 8), (8, 8), (8, 12)]
 
 
-def test_a_seed_draws_some_once(folder):
+def test_image_batches_seed_draws_some_once(folder):
     some = sum(numbers(draw(folder, 5)), [])
     assert len({*some}) == 5
     assert some == sorted(some) == sum(numbers(draw(folder, 5)), [])
     assert some != sum(numbers(draw(folder, 5, seed=1)), [])
 
 
-def test_an_image_that_cannot_be_read_is_named(folder):
+def test_image_batches_unreadable_image_is_named(folder):
     (folder / 'a' / '03.png').write_bytes(b'no image')
     with pytest.raises(ValueError, match=r'03\.png.*can be read.*--images'):
         numbers(draw(folder, 100))
 
 
-def test_folders_of_equal_images_have_one_digest(folder, tmp_path_factory):
+def test_digest_of_images_equal_for_equal_folders(folder, tmp_path_factory):
     other = tmp_path_factory.mktemp('copy') / 'moved'
     shutil.copytree(folder, other)
     assert digest_of_images(other) == digest_of_images(folder)
@@ -84,7 +85,7 @@ def test_folders_of_equal_images_have_one_digest(folder, tmp_path_factory):
     assert digest_of_images(other) != digest_of_images(folder)
 
 
-def test_images_of_all_parts_of_a_training_set(folder):
+def test_image_batches_all_parts_of_training_set(folder):
     parts = [
         dict(type='UnlabelledImages', folder=str(folder / part), pipeline=[])
         for part in 'ab'

@@ -22,8 +22,8 @@ def steps(request):
     ]
 
 
-def test_choose_plan_spends_a_budget_and_is_close_to_the_best(steps):
-    """The best of all at costs of the convex front."""
+def test_choose_plan_spends_budget_close_to_best(steps):
+    """It is the best of all at costs of the convex front."""
     plans = {
         tuple(o.units for o in options): (
             sum(o.cost for o in options),
@@ -58,7 +58,7 @@ def test_choose_plan_spends_a_budget_and_is_close_to_the_best(steps):
     assert choose(dearest) == (8,) * 5
 
 
-def test_choose_plan_counts_the_cost_of_the_whole_plan():
+def test_choose_plan_counts_cost_of_whole_plan():
     """Adjacent gaps share one map, so that skipping two costs as much as one."""
     steps = [[Option(4, 10, 0.0), Option(0, 2, 1.0)]] * 4
 

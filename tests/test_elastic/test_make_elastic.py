@@ -72,9 +72,7 @@ def all_equal(found, wanted):
 
 
 @pytest.mark.parametrize('task', TASKS)
-def test_a_model_of_every_task_is_unchanged_at_the_largest_budget(
-    trained, tmp_path, task
-):
+def test_make_elastic_every_task_unchanged_at_largest_budget(trained, tmp_path, task):
     files, lines = trained(task), []
     results = make_elastic(*files, tmp_path, say=lines.append, **OPTIONS)
     branches = f'PlainViT with {2 * DEPTH} branches'
@@ -97,9 +95,8 @@ def test_a_model_of_every_task_is_unchanged_at_the_largest_budget(
 
 
 @pytest.mark.slow
-def test_files_work_in_the_tools_and_one_file_in_the_package_itself(
-    trained, run_here, quick, tmp_path
-):
+def test_make_elastic_files_work_in_tools(trained, run_here, quick, tmp_path):
+    """One file with all weights works in the package itself, too."""
     from mmseg.apis import init_model as by_mmseg
 
     files, (a, b) = trained(), (tmp_path / 'a', tmp_path / 'b')
@@ -127,7 +124,7 @@ def test_files_work_in_the_tools_and_one_file_in_the_package_itself(
     assert '0:0/0 1:1/16' in printed
 
 
-def test_images_of_a_folder_of_any_sizes_without_labels(
+def test_make_elastic_unlabelled_images_of_any_sizes(
     trained, quick, tmp_path, monkeypatch
 ):
     for i, size in enumerate([(64, 64), (64, 64), (48, 80), (90, 50)]):
@@ -165,7 +162,7 @@ def test_images_of_a_folder_of_any_sizes_without_labels(
         (True, [1025] * 3, 500, 24),
     ],
 )
-def test_numbers_of_images(classifies, tokens, fitted, compared):
+def test_make_elastic_numbers_of_images(classifies, tokens, fitted, compared):
     class View(list):
         widths = [12, 3072, 1]  # the last step cannot be narrow
 
@@ -176,7 +173,7 @@ def test_numbers_of_images(classifies, tokens, fitted, compared):
     assert job._num_compared() == compared
 
 
-def test_measurements_are_resumed_and_serve_later_budgets(trained, quick, tmp_path):
+def test_make_elastic_resumes_and_reuses_measurements(trained, quick, tmp_path):
     files, (a, b) = trained(), (tmp_path / 'a', tmp_path / 'b')
 
     def measured(lines):
@@ -198,7 +195,7 @@ def test_measurements_are_resumed_and_serve_later_budgets(trained, quick, tmp_pa
 
 
 @pytest.mark.parametrize('task', ['seg', pytest.param('depth', marks=SLOW)])
-def test_chains_of_segmentors_are_fitted_with_weights_of_tokens(
+def test_make_elastic_weighs_tokens_of_segmentors(
     trained, quick, tmp_path, monkeypatch, task
 ):
     seen = []
@@ -230,7 +227,7 @@ def test_chains_of_segmentors_are_fitted_with_weights_of_tokens(
         (dict(num_images=0), '--num-images'),
     ],
 )
-def test_wrong_options(trained, quick, tmp_path, options, words):
+def test_make_elastic_wrong_options_raise(trained, quick, tmp_path, options, words):
     with pytest.raises(ValueError, match=words):
         quick(*trained(), tmp_path, **options)
     assert not (tmp_path / 'elastic.pth').exists()
@@ -238,7 +235,7 @@ def test_wrong_options(trained, quick, tmp_path, options, words):
     assert 'budgets' not in options or not (tmp_path / 'search.json').exists()
 
 
-def test_wrong_checkpoints(trained, quick, tmp_path):
+def test_make_elastic_wrong_checkpoints_raise(trained, quick, tmp_path):
     (config, network), key = trained(), 'backbone.blocks.1.mlp.fc1.weight'
     url, path = 'https://download.openmmlab.com/x/y.pth', tmp_path / 'elastic.pth'
     with pytest.raises(ValueError, match=f'{url} is a URL: download.*t: checkpoint'):
@@ -258,8 +255,11 @@ def test_wrong_checkpoints(trained, quick, tmp_path):
         quick(config, path, tmp_path / 'out')
 
 
-def test_fewer_tokens_than_ten_per_unknown_are_warned_of(trained, quick, tmp_path):
-    """By the widest fit of all chains, here one of 128 neurons on 65 tokens each."""
+def test_make_elastic_warns_of_too_few_tokens(trained, quick, tmp_path):
+    """Fewer than ten per unknown of the widest fit of all chains.
+
+    Here one of 128 neurons on 65 tokens each.
+    """
     lines = quick(*trained(), tmp_path, plans=['1:2/100', '1:2/8'], num_images=2)
     (warning,) = (line for line in lines if 'Warning' in line)
     assert '--num-images=2; better 16 or more' in warning
@@ -268,7 +268,7 @@ def test_fewer_tokens_than_ten_per_unknown_are_warned_of(trained, quick, tmp_pat
     assert not [line for line in lines if 'Warning' in line]
 
 
-def test_a_model_that_a_wrapper_trained(trained, quick, tmp_path):
+def test_make_elastic_model_that_wrapper_trained(trained, quick, tmp_path):
     config, checkpoint = trained()
     cfg = Config.fromfile(config)
     cfg.model = dict(type='SandwichWrapper', model=cfg.model)

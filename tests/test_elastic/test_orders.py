@@ -53,7 +53,7 @@ def test_rank_units_drops_a_copy_first():
     assert {*order[:3]} | {1, 6} == {1, 3, 5, 6}
 
 
-def test_rank_units_of_singular_sums_is_a_whole_order():
+def test_rank_units_singular_sums_give_whole_order():
     h = torch.randn(6, 12, dtype=torch.float64)  # fewer tokens than units
     h[:, 3:] += 1e4  # rounding of single precision, far above the variance
     ones = torch.ones(6, 1, dtype=torch.float64)

@@ -26,7 +26,7 @@ def table_of(costs):
         ('RMSE', (0, 5), 'more error', ['', '']),
     ],
 )
-def test_scores_are_compared_with_the_network(metric, scores, heading, cells):
+def test_elastic_table_compares_scores_with_network(metric, scores, heading, cells):
     costs = table_of({0: Cost(200, 20), 1: Cost(100, 10)})
     metrics = {i: {metric: score} for i, score in enumerate(scores)}
     results = costs.with_metrics(metrics)
@@ -64,7 +64,7 @@ class BaseClassifier(BaseSegmentor):
         (BaseClassifier, VIT, [(32, 32)], '--precision fp32 int8', False),
     ],
 )
-def test_next_commands_are_those_that_the_model_supports(
+def test_next_commands_are_what_model_supports(
     model, anchor, seen, more, page, monkeypatch
 ):
     monkeypatch.chdir(Path(__file__).parents[2])

@@ -66,7 +66,7 @@ def divergence_by_hand(model, chain, compared, order):
 
 
 @torch.no_grad()
-def test_divergences_equal_those_of_chains_made_by_hand(build):
+def test_sensitivities_equal_chains_made_by_hand(build):
     fitted, compared = images()
     records = [*Sensitivities(build(), fitted, compared).run()]
     assert [r and [*r.divergence] for r in records] == [[0, 1], [0, 8]] * 2 + [None]
@@ -82,7 +82,7 @@ def test_divergences_equal_those_of_chains_made_by_hand(build):
         assert found == pytest.approx(wanted, rel=1e-2, abs=1e-7), chain
 
 
-def test_a_resumed_measurement_equals_one_from_the_start(build):
+def test_sensitivities_resumed_equal_those_from_start(build):
     fitted, compared = images()
     wanted = [*Sensitivities(build(), fitted, compared).run()]
     for known in (1, 4, 5):
@@ -90,7 +90,7 @@ def test_a_resumed_measurement_equals_one_from_the_start(build):
         assert [*search.run(wanted[:known])] == wanted[known:]
 
 
-def test_predictions_that_are_not_finite_are_refused(build):
+def test_sensitivities_of_infinite_predictions_raise(build):
     fitted, compared = images()
     compared = [batch.clone() for batch in compared]
     compared[1][0, 0, 0, 0] = torch.inf
@@ -103,7 +103,8 @@ def test_predictions_that_are_not_finite_are_refused(build):
         [*search.run()]
 
 
-def test_harm_scales_the_measured_width_by_the_error_of_the_fit():
+def test_step_record_harm_scales_measured_width():
+    """Harm of a measured width is scaled by the error of the fit."""
     errors = {8: 1.0, 6: 2.0, 4: 4.0, 2: 7.0, 1: 13.0, 0: 31.0}
     record = StepRecord([3, 1, *range(2)], errors, {2: 3.0, 0: 5.0})
     wanted = {8: 0, 7: 0.25, 6: 0.5, 5: 1, 4: 1.5, 3: 2.25, 2: 3, 1: 6, 0: 5}

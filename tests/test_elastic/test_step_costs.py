@@ -45,7 +45,7 @@ QUICK = 'PlainViT', 'mmseg.MixVisionTransformer', 'mmpretrain.BEiTViT', 'mmseg.R
 
 
 @pytest.mark.parametrize('config', families(QUICK))
-def test_predicted_flops_and_parameters_are_exact(config):
+def test_step_costs_flops_and_parameters_are_exact(config):
     pytest.importorskip('mmdet.models')
     pytest.importorskip('mmpretrain.models')
     costs, build = costs_of(config)
@@ -56,7 +56,7 @@ def test_predicted_flops_and_parameters_are_exact(config):
             assert costs.of(name, plan) == getattr(table[n], name), plan
 
 
-def test_gaps_end_at_blocks_that_are_read():
+def test_step_costs_gaps_end_at_read_blocks():
     costs, _ = costs_of(VIT, out_indices=(0, 1))
     alone, _ = costs_of(VIT, out_indices=(1,))
     plan, tokens = (0, 0, 0, 0, 1), 17
@@ -64,7 +64,7 @@ def test_gaps_end_at_blocks_that_are_read():
     assert costs.of('params', plan) - alone.of('params', plan) == 8**2 + 8
 
 
-def test_milliseconds_are_those_of_the_parts(monkeypatch):
+def test_step_costs_milliseconds_of_parts(monkeypatch):
     """Each neuron takes 1 ms, each head 10 and each map 3; all else 100."""
 
     def measure(model, size, **kwargs):

@@ -88,7 +88,7 @@ SLOW = {'cls_resnet', 'cls_swin', 'cls_mean', 'det_swin', 'seg_mit'}
 @pytest.mark.parametrize(
     'pair', [pytest.param(p, marks=[pytest.mark.slow] * (p in SLOW)) for p in PAIRS]
 )
-def test_a_pair(pair, make, tmp_path):
+def test_stitch_models_pair_starts_as_both(pair, make, tmp_path):
     base, model, *sizes, number = PAIRS[pair]
     pytest.importorskip(dict(det='mmdet', cls='mmpretrain').get(pair[:3], 'mmseg'))
     fast, slow = (
@@ -185,7 +185,7 @@ MISFITS = dict(
 
 
 @pytest.mark.parametrize('misfit', MISFITS)
-def test_what_does_not_fit_is_refused(misfit, make, tmp_path):
+def test_stitch_models_misfits_raise(misfit, make, tmp_path):
     change, text, message = MISFITS[misfit]
     size = (16, 2) if misfit == 'twins' else (24, 4)
     model, changed = seg_vit(16, 2), seg_vit(*size)
@@ -198,7 +198,7 @@ def test_what_does_not_fit_is_refused(misfit, make, tmp_path):
     assert not list(tmp_path.glob('both.*'))
 
 
-def test_tasks_classes_and_names_are_compared(make, tmp_path):
+def test_stitch_models_compares_tasks_classes_and_names(make, tmp_path):
     pytest.importorskip('mmpretrain')
     a, b = (
         make(name, SEG, seg_vit(16, 2), dataset_meta=dict(classes=classes))
@@ -221,7 +221,7 @@ class RestlessSegmentor(EncoderDecoder):
         self.decode_head.conv_seg.weight.data.zero_()
 
 
-def test_models_that_start_anew_load_the_weights_later(make, tmp_path, monkeypatch):
+def test_stitch_models_restless_model_loads_weights_later(make, tmp_path, monkeypatch):
     monkeypatch.setitem(MODELS.module_dict, 'RestlessSegmentor', RestlessSegmentor)
     layers = dict(constructor='AnyConstructor', paramwise_cfg=dict(decay_rate=0.7))
     text = f'optim_wrapper = {layers}\nload_from = "other.pth"'

@@ -39,7 +39,7 @@ def state(number, height, width, prefix=0):
     return TokenState(torch.zeros(number, prefix + height * width, 5), (height, width))
 
 
-def test_tokens_of_rare_classes_count_more(model):
+def test_rare_class_weights_rare_tokens_count_more(model):
     # 12 pixels of class 0, 3 of class 280, 1 of class 7.
     first = [[0, 0, 0, 0], [0, 280, 0, 0]]
     second = [[0, 280, 280, 0], [0, 0, 0, 7]]
@@ -57,7 +57,7 @@ def test_tokens_of_rare_classes_count_more(model):
         torch.testing.assert_close(weigh(i, state(1, 2, 2)), wanted)
 
 
-def test_one_logit_tells_two_classes_apart(model):
+def test_rare_class_weights_one_logit_tells_two_classes(model):
     model.one = True
     weigh = RareClassWeights(model, [images([[[1, 0]], [[0, 0]]])])
     wanted = 4 / (3**0.5 + 1) / torch.tensor([[1, 3**0.5], [3**0.5] * 2])

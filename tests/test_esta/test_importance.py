@@ -24,7 +24,7 @@ COSTS = table_of({0: 10, 2: 12, 4: 12, 6: 20, 7: 25, 5: 32, 3: 35, 1: 40})
 SCORES = {0: 1.0, 2: 3.0, 6: 7.0, 7: 6.0, 5: 0.5, 3: 0.6, 1: 0.2}
 
 
-def test_the_most_important_of_every_interval_is_deployed():
+def test_importance_results_deploy_best_of_every_interval():
     results = importance_results(COSTS, SCORES, num_groups=3)
     third = exp(0.5) + exp(0.6) + exp(0.2)
     assert (results.metric, [*results]) == ('deployment', sorted(SCORES))
@@ -57,7 +57,7 @@ def build(warm_up=2, num_groups=3, **kwargs):
     return ImportanceSampler(table_of(THIRDS), warm_up, num_groups, seed=3, **kwargs)
 
 
-def test_the_score_is_a_moving_average():
+def test_importance_sampler_score_is_moving_average():
     sampler = build()
     for saliency_of_4 in (2.0, 7.0, 1.0):
         sampler.record({4: saliency_of_4, 5: 3.0})
@@ -66,7 +66,8 @@ def test_the_score_is_a_moving_average():
     assert sampler.num_scored_steps == 3
 
 
-def test_draws_are_uniform_before_and_by_softmax_after_the_warm_up():
+def test_importance_sampler_draws_by_softmax_after_warm_up():
+    """Draws before it are uniform."""
     sampler = build()
     sampler.record({3: 1.0, 4: 2.0})
     drawn = Counter(i for t in range(1200) for i in sampler.sample(t))
@@ -81,7 +82,7 @@ def test_draws_are_uniform_before_and_by_softmax_after_the_warm_up():
     assert all(abs(drawn[i] - number) < 100 for i, number in wanted.items())
 
 
-def test_the_largest_anchor_comes_along():
+def test_importance_sampler_largest_anchor_comes_along():
     space = TwoWaySpace([4, 8])
     costs = table_of({i: 10 * i for i in space.ids})
     inner = dict(type='ImportanceSampler', warm_up=1, num_groups=2)
@@ -138,14 +139,14 @@ def scored_step(model, ids, scale=lambda loss: loss, **kwargs):
     return sampler, optimizer, products
 
 
-def test_all_gradients_of_one_stitch_are_its_own(model):
+def test_importance_hook_one_stitch_has_all_gradients(model):
     sampler, optimizer, products = scored_step(model, [5])
     optimizer.step()
     assert sampler.scores == pytest.approx({5: sum(products.values())})
     assert {'backbone.stitch_biases.5', 'head.0.weight'} < products.keys()
 
 
-def test_of_several_stitches_each_has_what_it_runs(model):
+def test_importance_hook_several_stitches_have_what_they_run(model):
     wrapper = SandwichWrapper(model, 'hard', 0.5)
     sampler, optimizer, products = scored_step(wrapper, [1, 2])
     space = model.backbone.space
@@ -165,9 +166,8 @@ def test_of_several_stitches_each_has_what_it_runs(model):
 
 
 @pytest.mark.parametrize(('fused', 'skipped'), [(False, True), (True, False)])
-def test_the_scale_of_amp_cancels_and_skipped_steps_score_nothing(
-    model, fused, skipped
-):
+def test_importance_hook_scaled_and_skipped_steps(model, fused, skipped):
+    """The scale of AMP cancels, and skipped steps score nothing."""
     scaler = torch.amp.GradScaler('cpu', init_scale=1024.0)
     sampler, optimizer, products = scored_step(model, [5], scaler.scale, fused=fused)
     if skipped:

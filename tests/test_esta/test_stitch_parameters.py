@@ -82,14 +82,14 @@ def check_every_stitch(net, images, output_of):
         (dict(cls_token=False, window_size=2, global_blocks=(1,)), BIASES),
     ],
 )
-def test_every_stitch_has_parameters_of_its_own(build_snnet, anchor, plugins):
+def test_stitch_parameters_are_own_of_every_stitch(build_snnet, anchor, plugins):
     sizes = dict(depths=(2, 4), out_indices=(3, 0, 2))
     net = build_snnet(anchor=anchor, plugins=plugins, **sizes).eval()
     check_every_stitch(net, torch.randn(IMAGES), torch.cat)
 
 
 @pytest.mark.parametrize(('plugins', 'with_cp'), [(BIASES, True), (LORA, False)])
-def test_convnext(plugins, with_cp):
+def test_stitch_parameters_of_convnext(plugins, with_cp):
     pytest.importorskip('timm')
     more = dict(lora=dict(rank=2), with_cp=with_cp)
     pair = [convnext(**more), convnext((12, 16, 20, 24), (2, 2, 4, 2), **more)]
@@ -107,7 +107,7 @@ def test_convnext(plugins, with_cp):
 
 
 @pytest.mark.parametrize('plugins', [BIASES, LORA], ids=['biases', 'lora'])
-def test_only_those_of_the_stitch_are_trained(build_snnet, plugins):
+def test_stitch_parameters_of_active_stitch_alone_train(build_snnet, plugins):
     net = build_snnet(plugins=plugins)
     images = torch.randn(IMAGES)
     net.set_stitch(5)
@@ -127,7 +127,8 @@ def test_only_those_of_the_stitch_are_trained(build_snnet, plugins):
     assert_close(got, torch.cat(wanted), rtol=1e-3, atol=1e-3)
 
 
-def test_stitches_that_begin_alike_share_nothing(build_snnet):
+def test_stitch_parameters_prefixes_are_not_shared(build_snnet):
+    """Stitches that begin alike share nothing."""
     net = build_snnet(plugins=BIASES).eval()
     images, wanted = torch.randn(IMAGES), {}
     for stitch in net.space:

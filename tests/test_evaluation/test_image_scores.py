@@ -15,7 +15,8 @@ from snnet_mm.evaluation.image_scores import (
 )
 
 
-def test_iou_is_the_mean_over_classes_of_ratios_of_sums():
+def test_image_scores_iou_of_sums_by_class():
+    """IoU is the mean over classes of ratios of sums."""
     intersections = np.array([[[1, 0], [3, 0]]])
     unions = np.array([[[2, 0], [6, 0]]])
     images = ImageScores('mIoU', (5,), intersections, unions, 100)
@@ -30,7 +31,9 @@ class Accuracy(BaseMetric):
     process = compute_metrics = None
 
 
-def test_statistics_that_do_not_make_up_the_metric_are_left_out():
+def test_image_scores_leaves_out_other_statistics():
+    """Statistics that do not make up the metric are left out."""
+
     def result(label, *scores):
         return dict(pred_score=torch.tensor(scores), gt_label=torch.tensor([label]))
 
@@ -43,7 +46,7 @@ def test_statistics_that_do_not_make_up_the_metric_are_left_out():
     assert not image_scores(7, *given, {'accuracy/top1': 0.0}, names=['a', 'b'])
 
 
-def test_the_interval_of_a_difference_is_paired():
+def test_image_scores_interval_of_difference_is_paired():
     half = np.arange(400)[:, None] % 2
     hits, ones = np.stack([half, half + 1]), np.ones((1, 400, 1))
     first, more = (ImageScores('acc', (0,), h[None], ones) for h in hits)
@@ -55,7 +58,8 @@ def test_the_interval_of_a_difference_is_paired():
     assert high - low == pytest.approx(2 * 1.96 * np.sqrt(0.25 / 400), rel=0.1)
 
 
-def test_read_returns_what_was_saved_of_the_same_test(tmp_path):
+def test_image_scores_read_what_was_saved(tmp_path):
+    """Results of another test are refused."""
     path, images = tmp_path / 'per_image.npz', np.random.rand(2, 1, 3, 1)
     parts = [ImageScores('acc', (i,), *images, names='a') for i in (0, 1)]
     joined = replace(ImageScores.stack(parts), digest='a test')
@@ -71,7 +75,7 @@ def test_read_returns_what_was_saved_of_the_same_test(tmp_path):
         ImageScores.read(path)
 
 
-def test_names_of_several_ranks_are_those_of_the_results(monkeypatch):
+def test_gathered_names_of_ranks_are_of_results(monkeypatch):
     ranks = ['a', 'c', 'e'], ['b', 'd', 'a']  # the last one pads
     monkeypatch.setattr(
         'snnet_mm.evaluation.image_scores.all_gather_object', lambda _: ranks

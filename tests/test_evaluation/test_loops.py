@@ -15,7 +15,7 @@ from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.stitching import Selection, StitchTable
 
 
-def test_test_loop_writes_results_and_picture(toy_cfg, tmp_path, capsys):
+def test_stitch_test_loop_writes_results_and_picture(toy_cfg, tmp_path, capsys):
     out_dir = tmp_path / 'report'
     runner = runner_of(toy_cfg, out_dir=str(out_dir), lower_is_better=['aAcc'])
     set_stitch(runner.model, 6)
@@ -42,8 +42,8 @@ def test_test_loop_writes_results_and_picture(toy_cfg, tmp_path, capsys):
     assert 'slow[0:2] > fast[1:4]' in capsys.readouterr().out
 
 
-def test_val_loop_settings_without_a_stitch_mean_the_slowest_anchor(toy_cfg):
-    """If it is not validated, they mean the first stitch of the list."""
+def test_stitch_val_loop_means_slowest_anchor(toy_cfg):
+    """In settings without a stitch; if it is not validated, the first of the list."""
     toy_cfg.val_dataloader = toy_cfg.test_dataloader
     toy_cfg.val_evaluator = toy_cfg.test_evaluator
     toy_cfg.val_cfg = dict(type='StitchValLoop', stitches='0,4,1')
@@ -93,7 +93,9 @@ class Nested(Given):
         (dict(matrix=torch.eye(2)), {}, 'No report is written: no metric of the evalu'),
     ],
 )
-def test_metrics_that_are_no_numbers(toy_cfg, tmp_path, values, metrics, words):
+def test_stitch_test_loop_metrics_that_are_no_numbers(
+    toy_cfg, tmp_path, values, metrics, words
+):
     Given.values = values
     toy_cfg.test_evaluator, toy_cfg.log_level = dict(type=Given), 'INFO'
     wanted = {f'stitch_{i}/{name}': v for i in (0, 4) for name, v in metrics.items()}
@@ -113,7 +115,7 @@ SAVING = dict(type='IoUMetric', output_dir='o')
         ('val', SAVING, "='o'.*2 stitches would overwrite.*key: val_evaluator.output"),
     ],
 )
-def test_metrics_that_would_mix_stitches_are_refused(toy_cfg, mode, evaluator, words):
+def test_loops_refuse_metrics_that_mix_stitches(toy_cfg, mode, evaluator, words):
     toy_cfg[f'{mode}_dataloader'] = toy_cfg.test_dataloader
     toy_cfg[f'{mode}_evaluator'] = evaluator
     toy_cfg[f'{mode}_cfg'] = dict(type=f'Stitch{mode.title()}Loop', stitches=[0, 4])
@@ -122,7 +124,7 @@ def test_metrics_that_would_mix_stitches_are_refused(toy_cfg, mode, evaluator, w
         runner.test() if mode == 'test' else runner.train()
 
 
-def test_batch_samplers(toy_cfg):
+def test_stitch_test_loop_takes_batch_samplers(toy_cfg):
     """Those that group images have no batch size."""
     loader = toy_cfg.test_dataloader
     batches = dict(type=BatchSampler, batch_size=loader.pop('batch_size'))

@@ -22,7 +22,7 @@ class Largest(Sum):
         return dict(largest=max(results))
 
 
-def test_every_stitch_has_its_own_results():
+def test_metric_buffers_own_results_of_every_stitch():
     """Batch n holds the predictions n and 10 n; those of stitch i are shifted by i."""
     evaluator = Evaluator([Sum(), Largest()])
     buffers = MetricBuffers(evaluator, (5, 2))
@@ -64,14 +64,14 @@ class CocoMetric(Sum):
         (None, {'night/coco/bbox_mAP': 3}, {'night/coco/bbox_mAP': 3}),
     ],
 )
-def test_no_metric_is_made_up(sets, values, wanted):
+def test_numbers_of_makes_no_metric_up(sets, values, wanted):
     evaluator = Evaluator([CocoMetric() for _ in sets or 'A'])
     if sets:
         evaluator.dataset_prefixes = [*sets]
     assert numbers_of(evaluator, values) == pytest.approx(wanted, nan_ok=True)
 
 
-def test_the_own_prefix_of_a_metric():
+def test_numbers_of_own_prefix_of_metric():
     evaluator = Evaluator([CocoMetric(prefix='night')])
     assert numbers_of(evaluator, {}) == {'night/bbox_mAP': 0}
     assert numbers_of(evaluator, {'night/bbox_mAP': 1}) == {'night/bbox_mAP': 1}

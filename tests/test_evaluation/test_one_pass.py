@@ -49,7 +49,7 @@ class FirstScore(BaseMetric):
     'task, mode, batch_size',
     [('seg', 'slide', 2), ('depth', 'whole', 1), ('cls', 'whole', 2)],
 )
-def test_all_stitches_equal_one_at_a_time(toy_cfg, task, mode, batch_size):
+def test_run_one_pass_equals_one_at_a_time(toy_cfg, task, mode, batch_size):
     toy_cfg.test_dataloader.update(batch_size=batch_size)
     toy_cfg.test_dataloader.dataset.num_scenes = 2
     if task == 'cls':
@@ -77,7 +77,8 @@ def test_all_stitches_equal_one_at_a_time(toy_cfg, task, mode, batch_size):
     assert len({v for k, v in metrics.items() if k.endswith(key)}) > 10
 
 
-def test_test_time_augmentation_equals_one_at_a_time(toy_cfg):
+def test_run_one_pass_with_test_time_augmentation(toy_cfg):
+    """All stitches equal one at a time."""
     flips = [dict(type='RandomFlip', prob=p) for p in (0.0, 1.0)]
     pack = [dict(type='PackSegInputs')]
     augmented = dict(type='TestTimeAug', transforms=[flips, pack])
@@ -88,7 +89,8 @@ def test_test_time_augmentation_equals_one_at_a_time(toy_cfg):
     assert metrics == one_at_a_time(toy_cfg, runner.model.state_dict(), ids=(0, 6, 9))
 
 
-def test_resized_images_equal_one_at_a_time(toy_cfg, tmp_path, caplog):
+def test_run_one_pass_of_resized_images(toy_cfg, tmp_path, caplog):
+    """All stitches equal one at a time."""
     toy_cfg.log_level, out_dir, ids = 'INFO', tmp_path / 'report', (0, 6, 9)
     runner = runner_of(toy_cfg, ids, resize=(60, 64), out_dir=str(out_dir))
     runner.logger.addHandler(caplog.handler)
@@ -101,7 +103,7 @@ def test_resized_images_equal_one_at_a_time(toy_cfg, tmp_path, caplog):
     assert [counts(row) for row in table.rows] == [counts(costs[i]) for i in ids]
 
 
-def test_few_images_are_spread_over_the_data(toy_cfg, tmp_path):
+def test_run_one_pass_spreads_few_images_over_data(toy_cfg, tmp_path):
     dataset, ids = toy_cfg.test_dataloader.dataset, [0, 12]
     dataset.num_scenes = 10
     runner = runner_of(toy_cfg, ids, limit=3, show_dir=str(tmp_path / 'show'))
@@ -116,7 +118,8 @@ def test_few_images_are_spread_over_the_data(toy_cfg, tmp_path):
     assert len({p.read_bytes() for p in pictures.values()}) > 3
 
 
-def test_tables_of_classes_go_to_the_log_file_alone(toy_cfg, capfd):
+def test_run_one_pass_logs_tables_of_classes(toy_cfg, capfd):
+    """Tables of classes go to the log file alone."""
     toy_cfg.log_level = 'INFO'
     runner = runner_of(toy_cfg, stitches=[0, 9])
     runner.test()
@@ -126,7 +129,7 @@ def test_tables_of_classes_go_to_the_log_file_alone(toy_cfg, capfd):
     assert 'stitch 9:' in log
 
 
-def test_a_wrong_metric_raises_before_the_pass(toy_cfg):
+def test_check_metric_wrong_metric_raises_before_pass(toy_cfg):
     runner = runner_of(toy_cfg, metric='nyu/d1')
     with pytest.raises(ValueError, match="metric='nyu/d1' is invalid.*--metric"):
         runner.test()

@@ -58,7 +58,7 @@ def by_hand(model, batches, stitch_id):
     return {MEAN: means.mean(0), VAR: variances.mean(0)}
 
 
-def test_statistics_are_those_of_each_stitch(model, batches):
+def test_recalibrate_bn_statistics_of_each_stitch(model, batches):
     set_stitch(model, 3)
     before = deepcopy(dict(model.state_dict()))
     statistics = recalibrate_bn(model, batches, (7, 0, 1))
@@ -76,7 +76,7 @@ def test_statistics_are_those_of_each_stitch(model, batches):
     assert_same(recalibrate_bn(model, batches, (7, 0, 1)), statistics)
 
 
-def test_stitch_batch_norm_follows_the_stitch_in_eval_mode(model, batches):
+def test_stitch_batch_norm_follows_stitch_in_eval(model, batches):
     norm, mixed = model.eval().head.bn, model.head.bn.running_mean.clone()
     keys, statistics = list(model.state_dict()), recalibrate_bn(model, batches, (0, 7))
     for held in (model, SandwichWrapper(model)):
@@ -142,7 +142,7 @@ def classifier():
 
 
 @torch.no_grad()
-def test_anchors_with_batch_norms(classifier, batches):
+def test_recalibrate_bn_of_anchors_with_batch_norms(classifier, batches):
     backbone = classifier.backbone
     statistics = recalibrate_bn(classifier, batches, backbone.space.ids)
     for stitch_id in (1, 2, 4):
@@ -171,7 +171,7 @@ def test_anchors_with_batch_norms(classifier, batches):
             assert classifier(images).equal(alone[stitch.id])
 
 
-def test_frozen_norms_keep_what_they_came_with(classifier, batches):
+def test_recalibrate_bn_leaves_frozen_norms_alone(classifier, batches):
     """As those of mmdet's ResNets, which are in eval mode in training."""
 
     def train(mode=True):
@@ -270,13 +270,14 @@ def check_statistics(runner, before, last):
         torch.testing.assert_close(found[stitch_id], wanted)
 
 
-def test_checkpoints_hold_those_of_validated_and_the_last_those_of_all(training):
+def test_stitch_statistics_hook_saves_to_checkpoints(training):
+    """Statistics of validated stitches, and in the last one those of all."""
     runner, checkpoints, _, seen = training
     check_statistics(runner, *checkpoints)
     assert seen == [[1, 2], [0, 1, 2, 4]]
 
 
-def test_averaged_models_have_statistics_of_their_own(cfg):
+def test_stitch_statistics_hook_of_averaged_models(cfg):
     """mmpretrain's hook validates the trained weights after those of the average."""
     average = dict(type='mmpretrain.EMAHook', evaluate_on_origin=True)
     changes = dict(custom_hooks=[dict(average, momentum=0.5, update_buffers=True)])
@@ -286,7 +287,7 @@ def test_averaged_models_have_statistics_of_their_own(cfg):
     check_statistics(runner, *checkpoints)
 
 
-def test_training_does_not_see_them(cfg, training):
+def test_stitch_statistics_hook_leaves_training_alone(cfg, training):
     _, own, *_ = training
     _, mixed = trained(cfg, 'mixed', **{OFF: 0})
     for with_own, without in zip(own, mixed, strict=True):
@@ -300,7 +301,8 @@ def test_training_does_not_see_them(cfg, training):
     assert statistics_in(mixed[1]) == {}
 
 
-def test_tests_and_models_of_a_checkpoint_have_them(training):
+def test_stitch_statistics_hook_serves_tests_and_models(training):
+    """Tests and models of a checkpoint have its statistics."""
     runner, (_, last), wanted, _ = training
     cfg, own = runner.cfg.copy(), statistics_in(last)
     path = cfg.load_from = f'{cfg.work_dir}/iter_2.pth'

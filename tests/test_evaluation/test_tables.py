@@ -14,7 +14,7 @@ def columns(table):
     return {column.header: list(column.cells) for column in table.columns}
 
 
-def test_costs_and_metrics_with_the_front_marked():
+def test_stitch_table_marks_front_beside_costs_and_metrics():
     table = stitch_table(replace(RESULTS, scope=SCOPE))
     assert table.title == f'4 stitches at 32x48 (a board, batch 2, fp32; {SCOPE})'
     assert columns(table) == {
@@ -30,7 +30,7 @@ def test_costs_and_metrics_with_the_front_marked():
     }
 
 
-def test_report_is_sorted_by_flops_and_explained(tmp_path, capsys):
+def test_report_stitches_sorted_by_flops_and_explained(tmp_path, capsys):
     part = [replace(row, num_images=3) for row in RESULTS.rows]
     report_stitches(replace(RESULTS, rows=part, data_size=9), tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ['pareto.png']
@@ -53,14 +53,14 @@ ALL_NAN = [replace(r, metrics=dict(RMSE=math.nan, delta1=1.0)) for r in RESULTS.
         (replace(RESULTS, rows=ALL_NAN), 'RMSE is NaN for all 4'),
     ],
 )
-def test_results_without_a_front_are_printed(tmp_path, capsys, results, words):
+def test_report_stitches_prints_results_without_front(tmp_path, capsys, results, words):
     report_stitches(results, tmp_path)
     assert not [*tmp_path.iterdir()]
     assert words in ' '.join(capsys.readouterr().out.split())
     assert columns(stitch_table(results))['Pareto'] == [''] * 4
 
 
-def test_sizes_that_differ_have_a_column():
+def test_stitch_table_sizes_that_differ_have_column():
     small = replace(COSTS, rows=[replace(COSTS[5], input_size=(16, 24))])
     unmeasured = replace(COSTS, rows=[replace(COSTS[5], latency=None, setup=None)])
     assert [*columns(stitch_table(unmeasured))] == ['id', 'kind', 'route', *COUNTED]

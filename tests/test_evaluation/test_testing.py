@@ -32,7 +32,7 @@ def passes(monkeypatch):
     return begun
 
 
-def test_resume_skips_stitches_in_written_results(toy_cfg, tmp_path, passes):
+def test_written_results_resume_skips_their_stitches(toy_cfg, tmp_path, passes):
     whole, part = tmp_path / 'whole', tmp_path / 'part'
     metrics = runner_of(toy_cfg, **SETTINGS, out_dir=str(whole)).test()
     with pytest.raises(InterruptedError):
@@ -52,7 +52,8 @@ def test_resume_skips_stitches_in_written_results(toy_cfg, tmp_path, passes):
     np.testing.assert_array_equal(before.numerators, after.numerators)
 
 
-def test_resume_finds_results_of_other_runs_in_the_work_dir(toy_cfg, tmp_path, passes):
+def test_written_results_resume_finds_other_runs(toy_cfg, tmp_path, passes):
+    """Results of other runs in the work directory are found."""
     runner_of(toy_cfg, [2]).test()
     metrics = runner_of(toy_cfg, [0, 2], resume=True).test()
     assert passes == [2, 0]
@@ -68,7 +69,7 @@ CHANGES = [
 ]
 
 
-def test_digest_covers_all_that_changes_scores(toy_cfg):
+def test_identify_covers_all_that_changes_scores(toy_cfg):
     runner = Runner.from_cfg(toy_cfg)
     dataset = runner.test_dataloader.dataset
     known = identify(runner, dataset)

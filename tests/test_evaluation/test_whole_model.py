@@ -10,7 +10,7 @@ from snnet_mm.evaluation.image_scores import ImageScores
 from snnet_mm.stitching import StitchTable
 
 
-def test_a_model_without_stitches_is_a_baseline(tmp_path):
+def test_evaluate_whole_model_without_stitches_is_baseline(tmp_path):
     alone = TOY.name.replace('snnetv2-fast-slow', 'vit-fast')
     cfg = Config.fromfile(TOY.with_name(alone))
     cfg.work_dir, cfg.log_level = str(tmp_path), 'ERROR'
@@ -32,7 +32,7 @@ def test_a_model_without_stitches_is_a_baseline(tmp_path):
 @pytest.mark.parametrize(
     ('loop', 'name'), [('StitchTestLoop', 'stitches'), ('TestLoop', 'results')]
 )
-def test_images_that_are_dropped_do_not_count(toy_cfg, tmp_path, loop, name):
+def test_images_hook_dropped_images_do_not_count(toy_cfg, tmp_path, loop, name):
     toy_cfg.test_dataloader.update(batch_size=3, drop_last=True)
     toy_cfg.test_cfg = ConfigDict(type=loop)
     runner = Runner.from_cfg(toy_cfg)

@@ -41,7 +41,7 @@ def by_hand(model, path, stitch):
     return logits.argmax(1)[0].numpy()
 
 
-def test_every_kind_of_image_under_every_stitch(model, images):
+def test_init_inferencer_every_input_under_every_stitch(model, images):
     inferencer = init_inferencer(model)
     assert inferencer.model is model
     files = sorted(images.glob('*.png'))
@@ -60,7 +60,7 @@ def test_every_kind_of_image_under_every_stitch(model, images):
     assert (seen[1] != seen[2]).any()
 
 
-def test_predictions_are_drawn_on_arrays(model):
+def test_draw_prediction_on_arrays(model):
     """Half of the image, whose channels keep their order, and half of the colours."""
     image = np.full((40, 60, 3), (10, 60, 200), np.uint8)
     inferencer, legend = init_inferencer(model), {}
@@ -93,7 +93,7 @@ GREY = COLOUR[..., :1]
         (np.where(COLOUR == 9, np.nan, COLOUR), None),
     ],
 )
-def test_arrays_have_the_values_of_image_files(array, plain):
+def test_as_bgr_arrays_have_values_of_files(array, plain):
     if plain is None:
         with pytest.raises(ValueError, match="inputs='an array of"):
             as_bgr(array)
@@ -104,7 +104,7 @@ def test_arrays_have_the_values_of_image_files(array, plain):
 
 
 @pytest.mark.slow
-def test_models_of_several_packages_at_once(images):
+def test_init_inferencer_several_packages_at_once(images):
     """Each model's parts are those of its own package, whichever was loaded last."""
     files = 'cls_snnetv2', 'setr-naive_snnetv2', 'mask-rcnn_snnetv2', 'dpt_snnetv2'
     files = [next((CONFIGS / 'toy').glob(f'{name}-fast-slow_*')) for name in files]
@@ -124,7 +124,7 @@ def test_models_of_several_packages_at_once(images):
         assert np.array_equal(found, right)
 
 
-def test_visualizers_without_a_name(images):
+def test_init_inferencer_visualizer_without_a_name(images):
     """Those of mmpretrain's own configs have none."""
     (config,) = (CONFIGS / 'imagenet/tiny').glob('snnetv1-resnet*')
     model = init_model(config, None, device='cpu')
@@ -138,7 +138,7 @@ def test_visualizers_without_a_name(images):
     assert (draw_prediction(inferencer, image)[:60, :150] != 90).any()
 
 
-def test_images_are_listed(images, tmp_path):
+def test_list_images_of_every_input(images, tmp_path):
     files = [str(images / f'{name}.png') for name in 'abc']
     assert list_images(images) == files
     assert list_images(files[0]) == files[:1]

@@ -25,7 +25,7 @@ def outputs(model, inputs):
 
 
 @pytest.mark.parametrize('stitch', [None, 3])
-def test_weights_and_stitch_are_those_asked_for(cfg, checkpoint, tmp_path, stitch):
+def test_init_model_weights_and_stitch_asked_for(cfg, checkpoint, tmp_path, stitch):
     weights, inputs = torch.load(checkpoint)['state_dict'], torch.randn(1, 3, 32, 48)
     wrapped = {f'module.{k}': v for k, v in weights.items()}  # as DDP saves them
     torch.save(wrapped | dict(auxiliary=torch.zeros(9)), tmp_path / 'a.pth')
@@ -40,7 +40,7 @@ def test_weights_and_stitch_are_those_asked_for(cfg, checkpoint, tmp_path, stitc
     assert nn.SyncBatchNorm not in {type(m) for m in model.modules()}
 
 
-def test_a_data_preprocessor_at_the_top_level(cfg, checkpoint):
+def test_init_model_data_preprocessor_at_top_level(cfg, checkpoint):
     cfg.data_preprocessor = cfg.model.pop('data_preprocessor')
     model = init_model(cfg, checkpoint, device='cpu')
     assert model.data_preprocessor.mean.flatten().tolist() == [100.0, 110.0, 120.0]
@@ -53,7 +53,7 @@ def test_a_data_preprocessor_at_the_top_level(cfg, checkpoint):
     assert model.data_preprocessor.mean.flatten().tolist() == [1.0, 2.0, 3.0]
 
 
-def test_classes_come_from_the_checkpoint_or_the_config(cfg, checkpoint, tmp_path):
+def test_init_model_classes_of_checkpoint_or_config(cfg, checkpoint, tmp_path):
     model = init_model(cfg, checkpoint, device='cpu')
     palette = [(10, 20, 30), (200, 0, 0), (0, 0, 200)]
     assert model.dataset_meta == dict(classes=('sky', 'road', 'car'), palette=palette)
@@ -72,7 +72,7 @@ def test_classes_come_from_the_checkpoint_or_the_config(cfg, checkpoint, tmp_pat
     assert len(found['palette'][1]) == 3
 
 
-def test_a_model_without_a_stitched_backbone(cfg, tmp_path):
+def test_init_model_without_stitched_backbone(cfg, tmp_path):
     anchor = cfg.model.backbone.anchors[1]
     cfg.model.backbone = anchor
     plain = init_model(cfg, None, device='cpu')
@@ -91,9 +91,8 @@ def test_a_model_without_a_stitched_backbone(cfg, tmp_path):
         ('plugins', dict(type='StitchLoRA', ranks=(2, 2)), 'stitch_lora.*.plugins'),
     ],
 )
-def test_weights_that_are_nothing_without_what_was_added(
-    cfg, tmp_path, key, value, words
-):
+def test_init_model_weights_of_absent_additions_raise(cfg, tmp_path, key, value, words):
+    """Weights that are nothing without what was added."""
     plain, backbone = copy.deepcopy(cfg), cfg.model.backbone
     if key == 'plugins':
         backbone.plugins = dict(stitch_lora=value)

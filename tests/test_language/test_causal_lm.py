@@ -31,7 +31,7 @@ def of_transformers(anchor, **kwargs):
 
 @pytest.mark.parametrize(('head_dim', 'tied'), [(4, False), (2, True)])
 @torch.no_grad()
-def test_any_route_is_its_blocks_by_hand(build_lm, head_dim, tied):
+def test_causal_lm_routes_are_blocks_by_hand(build_lm, head_dim, tied):
     """Heads may be of another width in each anchor, which rotates its own."""
     slow = dict(settings=dict(head_dim=head_dim))
     model = build_lm(dict(tied=tied), slow)
@@ -63,7 +63,7 @@ def test_any_route_is_its_blocks_by_hand(build_lm, head_dim, tied):
 
 
 @torch.no_grad()
-def test_weights_of_folders_and_files(randomise, tmp_path):
+def test_hf_decoder_anchor_weights_of_folders_and_files(randomise, tmp_path):
     anchor = MODELS.build(anchor_config(tied=True))
     theirs = randomise(AutoModelForCausalLM.from_config(anchor.config)).eval()
     theirs.save_pretrained(tmp_path)
@@ -86,7 +86,7 @@ def test_weights_of_folders_and_files(randomise, tmp_path):
         ('nothing', 'pretrained=.* a folder or name'),
     ],
 )
-def test_weights_that_do_not_fit_are_refused(settings, words, tmp_path):
+def test_hf_decoder_anchor_misfitting_weights_raise(settings, words, tmp_path):
     if settings == 'gpt2':
         GPT2LMHeadModel(GPT2Config(WORDS, 32, 16, 2, 2)).save_pretrained(tmp_path)
     elif settings != 'nothing':
@@ -97,14 +97,15 @@ def test_weights_that_do_not_fit_are_refused(settings, words, tmp_path):
         wrong.init_weights()
 
 
-def test_texts_that_do_not_fit_are_refused():
+def test_hf_decoder_anchor_misfitting_texts_raise():
     anchor = MODELS.build(anchor_config())
     for ids, key in ((some_ids(1, 1, 33), 'length'), (some_ids(1, 1, 9) + 45, 'vocab')):
         with pytest.raises(ValueError, match=key):
             anchor(ids)
 
 
-def test_targets_are_the_next_tokens_but_of_prompts_and_padding(build_lm):
+def test_causal_lm_targets_are_next_tokens(build_lm):
+    """Prompts and padding are no targets."""
     model, texts = build_lm(length=7), [some_ids(1, n) for n in (9, 4)]
     labels = [text.clone() for text in texts]
     labels[0][0, :3] = -100
@@ -124,7 +125,7 @@ def test_targets_are_the_next_tokens_but_of_prompts_and_padding(build_lm):
     assert model(data['inputs'], nothing, mode='loss')['loss'] == 0
 
 
-def test_costs_are_those_that_torch_counts(build_lm):
+def test_causal_lm_costs_equal_those_of_torch(build_lm):
     """LoRA and biases are merged; eager attention is counted on a CPU, too."""
     model = build_lm(dict(tied=True, lora=dict(rank=2)), plugins=BIASES)
     table = cost_table(model)
@@ -147,7 +148,7 @@ def test_costs_are_those_that_torch_counts(build_lm):
     assert min(measure_latency(model, rounds=1).by_stitch.values()) > 0
 
 
-def test_layers_are_fitted_without_padding(build_lm):
+def test_causal_lm_fits_layers_without_padding(build_lm):
     model, ids = build_lm(layer=dict(type='StitchingLayer')), some_ids(40, 1, 9)
     maps = []
     for padding in (0, 5):

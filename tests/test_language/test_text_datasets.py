@@ -34,7 +34,7 @@ def texts(tmp_path):
     return dict(type='TextFiles', data_root=str(tmp_path), pattern='*.txt', length=16)
 
 
-def test_pieces_of_files(texts, tmp_path):
+def test_text_files_are_cut_into_pieces(texts, tmp_path):
     files, held_out = sorted(tmp_path.glob('*.txt')), [9, 19]
     for split in ('train', 'val'):
         names = [p for i, p in enumerate(files) if (i in held_out) == (split == 'val')]
@@ -50,7 +50,8 @@ def test_pieces_of_files(texts, tmp_path):
     assert some == [wanted[i * len(wanted) // 3] for i in range(3)]
 
 
-def test_instructions_are_prompts_and_outputs_targets(tmp_path):
+def test_alpaca_dataset_prompts_and_targets(tmp_path):
+    """Instructions are prompts, and outputs are targets."""
     file = tmp_path / 'alpaca.json'
     file.write_text(json.dumps(ROWS))
     config = dict(type='AlpacaDataset', ann_file=str(file))

@@ -46,7 +46,7 @@ def cfg(tmp_path):
 
 
 @pytest.mark.slow
-def test_resuming_is_exact(cfg):
+def test_causal_lm_training_resumes_exactly(cfg):
     folder, recorder, _ = train_twice(cfg, 2, 4)
     trained = load_weights_only(folder / 'iter_4.pth')['state_dict']
     moved = {k for k, v in trained.items() if not v.equal(recorder.start[k])}
@@ -55,7 +55,7 @@ def test_resuming_is_exact(cfg):
     assert all('lora_' in k for k in moved if '.anchors.' in k)
 
 
-def test_perplexities_of_all_stitches(cfg):
+def test_perplexity_of_all_stitches(cfg):
     runner = Runner.from_cfg(cfg)
     metrics = runner.test()
     results = StitchTable.read(Path(runner.log_dir) / 'stitches.json')
@@ -73,7 +73,7 @@ def test_perplexities_of_all_stitches(cfg):
     assert math.isnan(metric.compute_metrics([(0.0, 0)])['perplexity'])
 
 
-def test_the_models_of_the_paper():
+def test_causal_lm_models_of_the_paper():
     """Section 4.3: ranks of 16 and d1 / 4, batches of 128 in all."""
     cfg, model = load(PAPER)
     net, held = find_stitched_backbone(model), []
@@ -87,7 +87,7 @@ def test_the_models_of_the_paper():
     assert batch == 128
 
 
-def test_the_largest_anchor_teaches_the_others(cfg):
+def test_causal_lm_largest_anchor_teaches_others(cfg):
     teaching = dict(labels='hard', alpha=0.25, logits_from='target_logits')
     cfg.model = dict(type='SandwichWrapper', model=cfg.model, **teaching)
     runner = Runner.from_cfg(cfg)

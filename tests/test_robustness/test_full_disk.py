@@ -10,7 +10,7 @@ from mmengine.runner import Runner
 from snnet_mm.utils import UnwritableError
 
 
-def test_a_disk_that_is_full_for_real(run_cfg, tmp_path):
+def test_training_on_full_disk_says_so(run_cfg, tmp_path):
     """The limit of the process stands for that of the disk."""
 
     def work():

@@ -53,7 +53,7 @@ def folders(tmp_path):
 
 
 @pytest.mark.slow
-def test_training_ends_with_the_same_weights(run_cfg, folders):
+def test_training_killed_ends_with_same_weights(run_cfg, folders):
     """One checkpoint is kept, and every third kill is in the middle of its writing."""
     cfg, iters = run_cfg, 2 + 4 * KILLS
     cfg.resume, cfg.train_cfg.max_iters = True, iters
@@ -79,7 +79,7 @@ def test_training_ends_with_the_same_weights(run_cfg, folders):
 
 
 @pytest.mark.slow
-def test_an_evaluation_ends_with_the_same_results(run_cfg, folders, trained):
+def test_evaluation_killed_ends_with_same_results(run_cfg, folders, trained):
     cfg, (straight, killed) = run_cfg, folders
     cfg.test_cfg.update(stitches='all', stitches_per_pass=1, resume=True)
     cfg.test_dataloader.dataset.num_scenes = 2

@@ -9,7 +9,9 @@ from malicious import Malicious
 from snnet_mm.utils import load_weights_only
 
 
-def test_code_in_a_checkpoint(run_cfg, trained, run_here, tmp_path):
+def test_tools_run_only_code_of_trusted_checkpoints(
+    run_cfg, trained, run_here, tmp_path
+):
     trace, file = tmp_path / 'it_ran', tmp_path / 'iter_2.pth'
     checkpoint = load_weights_only(trained)
     checkpoint['extra'] = Malicious(Path.touch, trace)

@@ -12,7 +12,7 @@ from snnet_mm.stitching import (
 CONFIGS = Path(__file__).parents[2] / 'configs'
 
 
-def test_groups_of_the_published_stitches(published):
+def test_group_by_cost_of_published_stitches(published):
     costs = {i: v['flops'] for i, v in published.items()}
     groups = group_by_cost(costs, 10e9)
     assert [len(g) for g in groups] == [1] + 11 * [12] + [1]
@@ -23,14 +23,15 @@ def test_groups_of_the_published_stitches(published):
     assert group_by_cost(smaller, default_step(smaller)) == groups
 
 
-def test_groups_on_imagenet_are_those_of_the_code_not_of_the_text():
+def test_group_by_cost_on_imagenet():
+    """Groups are those of the code, not of the text."""
     path = CONFIGS / 'imagenet/published/snnetv2-deit3-s-l_in1k.json'
     costs = StitchTable.read(path).column('flops')
     assert [len(g) for g in group_by_cost(costs, 1e9)] == [1] + 11 * [12] + [1]
     assert len({round(cost / 1e9) for cost in costs.values()}) == 16
 
 
-def test_groups_by_hand():
+def test_cost_groups_by_hand():
     # The first of a group counts; exactly a step away from it still belongs.
     assert group_by_cost({0: 0, 1: 4, 2: 8}, 5) == [(0, 1), (2,)]
     assert group_by_cost({0: 0, 1: 5, 2: 5.5}, 5) == [(0, 1), (2,)]
@@ -43,7 +44,7 @@ def test_groups_by_hand():
 
 
 @pytest.mark.parametrize('step', [0, -1, float('nan')])
-def test_steps_and_numbers_of_groups_are_positive(step):
+def test_cost_groups_settings_are_positive(step):
     for group, key in ((group_by_cost, 'step'), (split_cost_range, 'num_groups')):
         with pytest.raises(ValueError, match=f'{key}={step} is .*sampler.{key}'):
             group({0: 1}, step)

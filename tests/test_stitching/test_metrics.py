@@ -5,7 +5,7 @@ import pytest
 from snnet_mm.stitching import key_metric, metric_directions, pareto_front
 
 
-def test_directions_of_known_metrics():
+def test_metric_directions_of_known_metrics():
     lower, higher = ('nyu/RMSE', 'nyu/val/abs_rel'), ('mIoU', 'coco/segm_mAP_50')
     known = dict.fromkeys(lower, 'lower') | dict.fromkeys(higher, 'higher')
     assert metric_directions([*known, 'kappa']) == known
@@ -13,7 +13,7 @@ def test_directions_of_known_metrics():
     assert found == known | dict(kappa='higher')
 
 
-def test_a_user_says_which_are_lower():
+def test_metric_directions_user_says_which_are_lower():
     names = ['a/kappa', 'energy', 'D1', 'mIoU']
     found = metric_directions(names, ['Kappa', 'd1'])
     assert list(found.values()) == ['lower', 'higher', 'lower', 'higher']
@@ -32,7 +32,7 @@ def test_a_user_says_which_are_lower():
         (['aAcc', 'mDice', 'mIoU'], 'mIoU'),
     ],
 )
-def test_the_metric_that_ranks(metrics, key):
+def test_key_metric_is_what_ranks(metrics, key):
     assert key_metric(metrics) == key
 
 
@@ -46,14 +46,14 @@ def test_the_metric_that_ranks(metrics, key):
         ([1, 2, 3], [10, 20, math.nan], [0, 1]),
     ],
 )
-def test_front_by_hand(costs, scores, front):
+def test_pareto_front_by_hand(costs, scores, front):
     costs, scores = dict(enumerate(costs)), dict(enumerate(scores))
     assert [*pareto_front(costs, scores)] == front
     losses = {i: -s for i, s in scores.items()}
     assert [*pareto_front(costs, losses, higher_is_better=False)] == front
 
 
-def test_front_of_the_published_stitches(published):
+def test_pareto_front_of_published_stitches(published):
     costs, scores = (
         {i: v[name] for i, v in published.items()} for name in ('flops', 'mIoU')
     )

@@ -15,7 +15,7 @@ WIDTHS, BLOCKS = (6, 64, 6, 64, 1, 1), (0, 0, 1, 1, None, 2)
         ('2:1 0:0/0', (0, 0, 6, 64, 1, 1), '0:0/0 1:6/64 2:1'),
     ],
 )
-def test_plans_are_read_and_written(text, plan, whole_text):
+def test_read_plan_and_write_plan_agree(text, plan, whole_text):
     assert read_plan(text, WIDTHS, BLOCKS, 'chains[0]') == plan
     assert write_plan(plan, BLOCKS) == whole_text
 

@@ -67,7 +67,8 @@ SMALL = replace(
         *[(SMALL, '8G', (7, (48, 64))), (SMALL, '25%', (7, (24, 32)))],
     ],
 )
-def test_the_best_stitch_size_and_precision_within_a_budget(other, budget, best):
+def test_pick_stitch_best_within_budget(other, budget, best):
+    """The best stitch, size and precision."""
     table = StitchTable.merge(RESULTS, other) if other else RESULTS
     choice = pick_stitch(SPACE, budget, table)
     assert choice == pick_stitch(SPACE, parse_budget(budget), table)
@@ -98,7 +99,7 @@ def test_the_best_stitch_size_and_precision_within_a_budget(other, budget, best)
         ),
     ],
 )
-def test_budgets_that_cannot_be_met(table, budget, words):
+def test_pick_stitch_unmet_budgets_raise(table, budget, words):
     with pytest.raises(ValueError, match=words):
         pick_stitch(SPACE, budget, table)
 
@@ -111,7 +112,7 @@ def test_budgets_that_cannot_be_met(table, budget, words):
         ('a board', ['H100', 'A100'], 'of H100 or A100, not of a board'),
     ],
 )
-def test_milliseconds_of_another_device_are_refused(device, on, words):
+def test_pick_stitch_milliseconds_of_other_device_raise(device, on, words):
     measured = RESULTS.measured(Setup(device, 1, 'fp32'), LATENCY)
     assert pick_stitch(SPACE, '6G', measured, on).id == 3  # FLOPs are equal everywhere
     if words is None:
@@ -121,7 +122,7 @@ def test_milliseconds_of_another_device_are_refused(device, on, words):
         pick_stitch(SPACE, '6ms', measured, on)
 
 
-def test_costs_and_results_from_files(tmp_path):
+def test_selection_reads_costs_and_results_from_files(tmp_path):
     files = tmp_path / 'stitches.json', tmp_path / 'costs.json'
     results_of(costs=COUNTED).save(files[0])
     COSTS.save(files[1])
@@ -129,7 +130,7 @@ def test_costs_and_results_from_files(tmp_path):
     assert Selection('14ms', files).select(SPACE, COUNTED) == (3,)
 
 
-def test_nan_is_never_chosen():
+def test_pick_stitch_never_chooses_nan():
     for metric, best in (('mIoU', 8), ('rmse', 6)):
         results = results_of(MIOU | dict.fromkeys((7, 3, 0), math.nan), metric)
         assert pick_stitch(SPACE, '900G', results).id == best
@@ -161,7 +162,7 @@ def test_nan_is_never_chosen():
         ('2G', SMALL, COUNTED, (7,)),
     ],
 )
-def test_selections(stitches, results, counted, ids):
+def test_selection_of_every_kind(stitches, results, counted, ids):
     selected = Selection(stitches, results).select(SPACE, counted)
     assert selected == ids
     assert all(type(i) is int for i in selected)
@@ -180,12 +181,12 @@ WORDS = "stitch-id=.* is invalid: expected 'all', .*option: --stitch-id"
         ('pareto', COSTS, 'a stitches.json of .*, for pareto .option: --results'),
     ],
 )
-def test_what_cannot_be_selected(stitches, costs, words):
+def test_selection_wrong_stitches_raise(stitches, costs, words):
     with pytest.raises(ValueError, match=words):
         Selection(stitches).select(SPACE, costs)
 
 
-def test_prior_by_hand():
+def test_prior_scores_by_hand():
     flops = {0: 100, 1: 500, 2: 400, 3: 300, 5: 200, 6: 300, 7: 400, 8: 250}
     # Stitch 2 leaves the fast anchor after 1 of 3 blocks, 5 the slow one after 3 of 7.
     expected = {

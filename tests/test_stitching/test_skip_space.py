@@ -28,7 +28,7 @@ def build(*plans, **kwargs):
         ((0, 1, 0, 1, 0, 1), (0, 1), [(i, i + 1, i % 2) for i in range(6)]),
     ],
 )
-def test_layers_stand_for_gaps_and_narrow_branches(plan, read, changes):
+def test_skip_space_layers_of_gaps_and_narrow_branches(plan, read, changes):
     whole, chain = space = build(plan, read=read)
     assert (whole.id, whole.kind, whole.layers) == (0, 'anchor', ())
     assert (chain.id, chain.kind) == (1, 'skip')
@@ -43,7 +43,8 @@ def test_layers_stand_for_gaps_and_narrow_branches(plan, read, changes):
     assert steps == [-1, *sorted(left)]
 
 
-def test_maps_of_read_blocks_are_those_of_their_last_layer():
+def test_skip_space_maps_of_last_layers():
+    """Maps of read blocks are those of their last layer."""
     space = build((4, 64, 4, 64, 0, 0), (4, 64, 4, 0, 0, 64), read=(1, 2))
     served = {
         (stitch.id, block): [
@@ -61,7 +62,7 @@ def test_maps_of_read_blocks_are_those_of_their_last_layer():
             space.map_sources(block, 0)
 
 
-def test_ids_keep_chains_and_their_layers_alone():
+def test_skip_space_ids_keep_their_layers_alone():
     plans = (4, 64, 4, 64, 4, 0), (4, 64, 4, 64, 0, 0), (4, 9, 4, 0, 0, 0)
     some = build(*plans, ids=[2])
     assert (some.ids, some.anchor_ids, [*some.layers]) == ((0, 2), (0,), ['skip2_4to6'])
@@ -79,12 +80,12 @@ def test_ids_keep_chains_and_their_layers_alone():
         ((4, 64, 4, 0, 4, 64, 1), r"='.* 1:4/0 .*blocks \[1\].*--plan\[0\]"),
     ],
 )
-def test_a_plan_that_the_network_cannot_run_raises(plan, words):
+def test_skip_space_plan_that_cannot_run_raises(plan, words):
     with pytest.raises(ValueError, match=words):
         SkipSpace(WIDTHS, [plan], BLOCKS, skippable=(0, 1, 2), key='--plan')
 
 
-def test_fingerprint_and_record_differ_by_widths():
+def test_skip_space_widths_change_fingerprint_and_record():
     plans = (4, 64, 4, 64, 4, 32), (4, 64, 4, 64, 4, 31), (4, 64, 4, 64, 4, 0)
     spaces = [build(plan) for plan in plans]
     for one, other in pairwise([*spaces, spaces[0]]):

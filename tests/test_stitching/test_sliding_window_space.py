@@ -11,7 +11,7 @@ def joints(stitch):
     return [[before.end - 1, after.begin] for before, after in pairs]
 
 
-def test_routes_and_ids_are_those_of_the_authors(published_v1):
+def test_sliding_window_space_routes_and_ids_of_authors(published_v1):
     space = SlidingWindowSpace((12, 12, 12))
     assert space.ids == tuple(published_v1)
     for stitch in space:
@@ -26,11 +26,12 @@ def test_routes_and_ids_are_those_of_the_authors(published_v1):
     ('kernel', 'stride', 'nearest', 'count'),
     [(2, 1, True, 71), (2, 2, True, 51), (4, 4, True, 99), (2, 1, False, 732)],
 )
-def test_counts_of_the_paper(kernel, stride, nearest, count):
+def test_sliding_window_space_counts_of_paper(kernel, stride, nearest, count):
     assert len(SlidingWindowSpace((12,) * 3, kernel, stride, nearest)) == count
 
 
-def test_layers_are_shared_within_a_window_and_fitted_to_all_its_joints():
+def test_sliding_window_space_layer_of_each_window():
+    """Layers are shared within a window and fitted to all its joints."""
     space = SlidingWindowSpace((4, 4), kernel=2, stride=2)
     assert space.joints == {
         f'0to1_{w}': tuple(
@@ -41,7 +42,7 @@ def test_layers_are_shared_within_a_window_and_fitted_to_all_its_joints():
     }
 
 
-def test_windows_in_the_order_of_ids():
+def test_sliding_window_space_windows_in_id_order():
     """The last window is cut at the end of the anchors; joints are of the first."""
     space = SlidingWindowSpace((4, 4), kernel=3, stride=2)
     windows = product(range(3), repeat=2), [(2, 3), (3, 2), (3, 3)]
@@ -51,7 +52,7 @@ def test_windows_in_the_order_of_ids():
 
 
 @pytest.mark.parametrize('nearest', [True, False])
-def test_slow_to_fast_is_the_mirror_image(nearest):
+def test_sliding_window_space_slow_to_fast_is_mirrored(nearest):
     there = SlidingWindowSpace((4,) * 3, nearest=nearest)
     back = SlidingWindowSpace((4,) * 3, nearest=nearest, direction='SF')
     assert back.ids == there.ids

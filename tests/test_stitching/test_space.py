@@ -26,7 +26,7 @@ from snnet_mm.stitching import (
         (StagedSpace([(2, 2, 6, 2), (2, 2, 18, 2)], (0, 1, 2)), '7d6ae7a535d67b18'),
     ],
 )
-def test_fingerprints_stay(space, fingerprint):
+def test_stitching_space_fingerprints_stay(space, fingerprint):
     # Results, cost tables and checkpoints that were written name these.
     assert space.fingerprint == fingerprint
 
@@ -61,12 +61,12 @@ PAIR = (2, 2), (2, 4)
         (lambda: staged(*PAIR, maps=False).map_sources(5, 1), 'backbone.out'),
     ],
 )
-def test_spaces_and_stitches_there_cannot_be(build, words):
+def test_stitching_space_wrong_settings_and_stitches_raise(build, words):
     with pytest.raises(ValueError, match=words):
         build()
 
 
-def test_steps_and_distinct_blocks():
+def test_stitching_space_steps_and_distinct_blocks():
     fast_slow = next(s for s in TwoWaySpace((2, 4)) if s.kind == 'FS')
     blocks = [Position(*p) for p in ((0, -1), (0, 0), (1, 2), (1, 3))]
     assert fast_slow.steps == (*blocks[:2], fast_slow.layers[0], *blocks[2:])
@@ -75,7 +75,7 @@ def test_steps_and_distinct_blocks():
     assert count_blocks(space, shared=True) == 894
 
 
-def test_the_record_of_a_space():
+def test_write_space_record_names_every_stitch():
     space = TwoWaySpace((2, 3), ids=[2, 4])
     assert json.loads(write_space_record(space)) == {
         'version': 1,
@@ -110,12 +110,12 @@ WHOLE, OF_FEWER = map(write_space_record, (SPACE, FEWER))
         (WHOLE.replace('"version":1', '"version":2'), SPACE, 'version 2, expected 1'),
     ],
 )
-def test_records_of_other_stitches(record, space, words):
+def test_check_space_record_other_stitches_raise(record, space, words):
     with pytest.raises(ValueError, match=words):
         check_space_record(record, space, exact=space is FEWER)
 
 
-def test_records_of_the_same_and_of_more_stitches():
+def test_check_space_record_same_or_more_stitches():
     check_space_record(WHOLE.encode(), SPACE, exact=True)
     check_space_record(WHOLE, FEWER)
     without_anchor = json.loads(WHOLE)

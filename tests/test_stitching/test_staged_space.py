@@ -12,7 +12,7 @@ def joints(space):
     }
 
 
-def test_swin_has_the_ids_of_the_authors():
+def test_staged_space_swin_ids_of_authors():
     space = StagedSpace(SWIN, (0, 1, 2))
     assert space.anchor_ids == (0, 1, 2)
     assert space.depths == (12, 24, 24)
@@ -31,15 +31,19 @@ def test_swin_has_the_ids_of_the_authors():
     assert fewer.describe(fewer[40]) == 'anchor1[0:21] > anchor2[21:24]'
 
 
-def test_plain_anchors_as_one_stage_are_entered_at_any_block():
-    """ESTA has 40 stitches of 32/40 blocks, which neither rule gives."""
+def test_staged_space_plain_anchors_as_one_stage():
+    """They are entered at any block.
+
+    ESTA has 40 stitches of 32/40 blocks, which neither rule gives.
+    """
     space = StagedSpace([(32,), (40,)], stages=(0,))
     assert len(space) == 41
     assert list(joints(space).values()) == [(0, j * 32 // 40, j) for j in range(1, 40)]
     assert len(TwoWaySpace((32, 40), ('FS',))) == 33
 
 
-def test_a_fast_block_is_left_for_the_slow_blocks_that_belong_to_it():
+def test_staged_space_joints_follow_block_correspondence():
+    """A fast block is left for the slow blocks that belong to it."""
     resnet = StagedSpace([(2, 2, 2, 2), (3, 4, 6, 3)], (1, 2))
     assert list(joints(resnet).values()) == [
         *[(0, 2, 4), (0, 3, 5), (0, 3, 6)],
@@ -51,7 +55,8 @@ def test_a_fast_block_is_left_for_the_slow_blocks_that_belong_to_it():
     assert joints(StagedSpace([(3, 1), (2, 1)])) == {2: (0, 1, 1)}
 
 
-def test_joints_share_layers_as_in_the_code_of_the_authors():
+def test_staged_space_shares_layers_as_authors():
+    """Joints share layers as in the code of the authors."""
     own, shared = (
         StagedSpace(SWIN, (0, 1, 2), maps=False, share_layers=shares)
         for shares in (False, True)
@@ -71,7 +76,7 @@ def test_joints_share_layers_as_in_the_code_of_the_authors():
     ]
 
 
-def test_every_map_has_its_substitutes():
+def test_staged_space_every_map_has_substitutes():
     space = StagedSpace([(1, 2, 2), (2, 2, 3), (1, 4, 2)], (0, 1, 2))
     ends = [(0, 2, 4), (1, 3, 6), (0, 4, 6)]
     for stage, block in enumerate(ends[-1]):

@@ -37,7 +37,7 @@ def ids(rows):
     return [row.id for row in rows]
 
 
-def test_columns_of_costs():
+def test_stitch_table_columns_of_costs():
     assert [*COUNTED] == [*SPACE.ids]
     assert COUNTED.column('flops')[7] == COUNTED[7].flops == 107
     assert MEASURED.column('latency') == LATENCY
@@ -47,7 +47,7 @@ def test_columns_of_costs():
             COUNTED.column(name)
 
 
-def test_with_metrics_keeps_costs_and_routes():
+def test_stitch_table_with_metrics_keeps_costs_and_routes():
     table = evaluated(aAcc=[1, 2, 3], mIoU=np.float32([4, 5, 6]))
     route, metrics = 'slow[0:3] > fast[1:2] > slow[5:7]', {'aAcc': 1, 'mIoU': 4}
     assert table.rows[0] == StitchRow(7, 'SFS', route, 107, 17, (48, 64), metrics)
@@ -70,7 +70,7 @@ def test_with_metrics_keeps_costs_and_routes():
     ],
     ids=['counted', 'measured', 'evaluated', 'all', 'two sizes'],
 )
-def test_files_are_read_as_written(table, tmp_path):
+def test_stitch_table_files_are_read_as_written(table, tmp_path):
     path = tmp_path / 'a.json'
     table.save(path)
     assert StitchTable.read(path, SPACE) == table
@@ -79,7 +79,7 @@ def test_files_are_read_as_written(table, tmp_path):
     replace(table, space=None).check_space(TwoWaySpace((3, 8)))
 
 
-def test_files_hold_shared_values_once():
+def test_stitch_table_files_hold_shared_values_once():
     data = MEASURED.to_dict()
     assert data['input_size'] == (48, 64)
     assert data['setup']['device'] == 'cpu, 2 threads'
@@ -88,7 +88,7 @@ def test_files_hold_shared_values_once():
     }  # fmt: skip
 
 
-def test_undefined_metrics_are_null_in_files():
+def test_stitch_table_undefined_metrics_are_null():
     data = evaluated(RMSE=[4, math.nan, math.inf]).to_dict()
     del data['directions']
     for row in data['stitches']:
@@ -114,7 +114,7 @@ def test_undefined_metrics_are_null_in_files():
         (dict(name='x'), '.*name'),
     ],
 )
-def test_read_damaged_table_raises(change, words, tmp_path):
+def test_stitch_table_read_damaged_file_raises(change, words, tmp_path):
     path, data = tmp_path / 'stitches.json', evaluated(mIoU=[1, 2, 3]).to_dict()
     part = data if change.keys() & data.keys() - {'input_size'} else data['stitches'][0]
     part |= change
@@ -123,7 +123,7 @@ def test_read_damaged_table_raises(change, words, tmp_path):
         StitchTable.read(path)
 
 
-def test_tables_are_ranked_by_other_metrics_and_directions(tmp_path):
+def test_stitch_table_ranked_by_metrics_and_directions(tmp_path):
     table = evaluated(**{'coco/segm_mAP': [1, 2, 3], 'coco/bbox_mAP': [3, 2, 1]})
     assert (table.metric, ids(table.front())) == ('coco/bbox_mAP', [0, 7])
     assert [*table.ranked_by('coco/segm_mAP').scores().values()] == [1, 2, 3]
@@ -141,7 +141,8 @@ def test_tables_are_ranked_by_other_metrics_and_directions(tmp_path):
     assert not StitchTable.read(path).ranked_by('energy').higher_is_better
 
 
-def test_merge_joins_costs_and_metrics_of_equal_keys():
+def test_stitch_table_merge_joins_equal_keys():
+    """Costs and metrics of equal keys are joined."""
     metrics = evaluated(mIoU=[1, 2, 3])
     for tables in ((MEASURED, metrics), (metrics, MEASURED)):
         merged = StitchTable.merge(*tables)
@@ -166,13 +167,13 @@ def test_merge_joins_costs_and_metrics_of_equal_keys():
         (replace(evaluated(mIoU=[1, 2, 3]), data_size=9), 'on the same images'),
     ],
 )
-def test_merge_refuses_tables_of_other_models(other, words):
+def test_stitch_table_merge_of_other_models_raises(other, words):
     table = StitchTable.merge(COUNTED, evaluated(mIoU=[1, 2, 3]))
     with pytest.raises(ValueError, match=words):
         StitchTable.merge(table, other)
 
 
-def test_fronts_over_each_cost_and_of_several_sizes():
+def test_stitch_table_fronts_over_costs_and_sizes():
     # RMSE 0.9, 0.5, 0.8, 0.6 at 3, 30, 20, 10 GFLOPs and 9, 8, 4, 6 ms.
     large = small_results.RESULTS
     assert ids(large.front()) == [0, 5, 1]

@@ -24,7 +24,7 @@ def last_slow_block(i, depths):
 
 
 @pytest.mark.parametrize('depths', DEPTHS)
-def test_every_route_by_its_id(depths):
+def test_two_way_space_every_route_by_id(depths):
     d1, d2 = depths
     e = [last_slow_block(i, depths) for i in range(d1)]
     expected = {0: ('anchor', ((0, 0, d1),)), 1: ('anchor', ((1, 0, d2),))}
@@ -48,7 +48,8 @@ def test_every_route_by_its_id(depths):
 
 
 @pytest.mark.parametrize('depths', [*DEPTHS, *CHAINS])
-def test_layers_join_the_blocks_between_which_a_route_changes_anchor(depths):
+def test_two_way_space_layers_join_changing_blocks(depths):
+    """Layers join the blocks between which a route changes anchor."""
     space = TwoWaySpace(depths)
     number = len(depths) + sum(d * (d - 1) for d in depths[:-1])
     assert len(space) == CHAINS.get(depths, number) == number
@@ -60,7 +61,8 @@ def test_layers_join_the_blocks_between_which_a_route_changes_anchor(depths):
 
 
 @pytest.mark.parametrize('depths', [*DEPTHS, *CHAINS])
-def test_layers_of_maps_are_fitted_to_the_last_block_that_they_serve(depths):
+def test_two_way_space_layers_of_maps(depths):
+    """Layers of maps are fitted to the last block that they serve."""
     space, slowest = TwoWaySpace(depths), len(depths) - 1
     last = {}
     for j in range(depths[-1]):
@@ -73,6 +75,7 @@ def test_layers_of_maps_are_fitted_to_the_last_block_that_they_serve(depths):
         assert space.layers[layer] == (position, (slowest, j))
 
 
-def test_maps_of_end_anchors_need_the_layers_that_lead_there():
+def test_two_way_space_layers_of_end_maps():
+    """Maps of end anchors need the layers that lead there."""
     layers = TwoWaySpace((3, 7), ('FS',), end_maps=True).layers
     assert list(layers) == ['0to1_0', '0to1_1', '0to1_2']

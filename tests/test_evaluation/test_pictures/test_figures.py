@@ -5,7 +5,7 @@ import pytest
 from snnet_mm.evaluation import add_legend, as_picture, plot_images
 
 
-def test_images_stand_in_rows_and_columns_over_a_legend(tmp_path, drawn_axes):
+def test_plot_images_rows_and_columns_over_legend(tmp_path, drawn_axes):
     rows = np.random.default_rng(0).integers(0, 256, (2, 3, 4, 6, 3), np.uint8)
     titles, colors = ['image', 'truth', 'slow'], dict(sky=(255, 0, 51))
     plot_images(rows, titles, tmp_path / 'images.png', colors)
@@ -17,7 +17,7 @@ def test_images_stand_in_rows_and_columns_over_a_legend(tmp_path, drawn_axes):
     assert legend.get_patches()[0].get_facecolor() == (1, 0, 0.2, 1)
 
 
-def test_names_and_colours_are_under_the_picture():
+def test_add_legend_names_and_colours_under_picture():
     picture = np.full((20, 100, 3), 7, np.uint8)
     colors = dict(sky=(200, 10, 30), car=(0, 90, 250), bicyclist=[5, 6, 7])
     drawn = add_legend(picture, colors)
@@ -33,7 +33,7 @@ def test_names_and_colours_are_under_the_picture():
     assert np.array_equal(add_legend(picture, {}), picture)
 
 
-def test_very_tall_images_fit_into_a_figure(tmp_path):
+def test_plot_images_very_tall_ones_fit(tmp_path):
     rows = [[np.zeros((3000, 1, 3), np.uint8)], [np.zeros((1, 3000, 3), np.uint8)]]
     plot_images(rows, ['image'], tmp_path / 'images.png')
     height, width = cv2.imread(str(tmp_path / 'images.png')).shape[:2]
@@ -41,7 +41,7 @@ def test_very_tall_images_fit_into_a_figure(tmp_path):
 
 
 @pytest.mark.parametrize('channels', [2, 4])
-def test_images_as_pictures(channels):
+def test_as_picture_of_channels_and_floats(channels):
     image = np.arange(2 * 2 * channels, dtype=np.uint8).reshape(2, 2, channels)
     shown = as_picture(image)
     kept = [0, 1, 2] if channels > 2 else [0, 0, 0]

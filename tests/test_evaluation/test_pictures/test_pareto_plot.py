@@ -22,7 +22,7 @@ def offsets(axes):
     }
 
 
-def test_lower_may_be_better(axes_of, tmp_path):
+def test_plot_pareto_lower_may_be_better(axes_of, tmp_path):
     axes = axes_of(RESULTS)
     (front,) = axes.lines
     assert front.get_xydata().tolist() == [[3, 0.9], [10, 0.6], [30, 0.5]]
@@ -36,7 +36,7 @@ def test_lower_may_be_better(axes_of, tmp_path):
     assert (tmp_path / 'pareto.svg').read_text().count('<svg') == 1
 
 
-def test_baselines_and_other_fronts_are_drawn(axes_of):
+def test_plot_pareto_draws_baselines_and_other_fronts(axes_of):
     axes = axes_of(
         RESULTS,
         baselines=[Baseline('fast alone', 2.5e9, 0.95)],

@@ -38,7 +38,7 @@ def draw(tmp_path):
     return draw
 
 
-def test_images_are_those_of_their_files_or_as_loaded(draw, tmp_path):
+def test_prediction_drawer_images_of_files_or_loaded(draw, tmp_path):
     path = tmp_path / 'images' / 'val' / 'a.jpg'
     loaded = IMAGE[:2, :3]
     name, found, file = draw(loaded[..., ::-1], str(path))
@@ -55,7 +55,7 @@ def test_images_are_those_of_their_files_or_as_loaded(draw, tmp_path):
 
 
 @pytest.mark.ops
-def test_boxes_have_the_colours_of_a_palette_in_lists():
+def test_drawable_palette_in_lists_colours_boxes():
     mmdet = pytest.importorskip('mmdet.visualization')
     visualizer = mmdet.DetLocalVisualizer()
     meta = dict(classes=('car', 'sky'), palette=[[0, 9, 0], [200, 0, 50]])

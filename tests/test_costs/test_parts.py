@@ -77,7 +77,7 @@ def warnings(monkeypatch):
         (WithTruth, 0, 0, r"AttributeError: .*'labels'.*\(in head, WithTruth\)"),
     ],
 )
-def test_heads_count_what_they_use(
+def test_heads_cost_what_they_use(
     build_snnet, warnings, head, head_macs, head_params, warning
 ):
     net = build_snnet(DEPTHS, stitching_layer=LAYERS[0])
@@ -104,7 +104,7 @@ class Chosen(nn.Conv2d):
         return super().forward(chosen[None, ..., None])
 
 
-def test_work_by_content_is_that_of_one_prediction(build_snnet):
+def test_heads_work_by_content_of_one_prediction(build_snnet):
     net = build_snnet(DEPTHS, stitching_layer=LAYERS[0])
     model = Model(net, Chosen(12, 3, 1))
     table = cost_table(model, SIZE)
@@ -119,7 +119,7 @@ def test_work_by_content_is_that_of_one_prediction(build_snnet):
     assert number in range(1, NUM_PATCHES)
 
 
-def test_the_size_is_that_of_the_data_preprocessor(build_snnet):
+def test_preprocessed_size_is_that_of_data_preprocessor(build_snnet):
     sized = ImgDataPreprocessor()
     sized.size = [24, 40]
     model = Model(build_snnet(), nn.Identity(), data_preprocessor=sized)
@@ -140,7 +140,9 @@ def test_the_size_is_that_of_the_data_preprocessor(build_snnet):
         ),
     ],
 )
-def test_what_cannot_be_counted_is_refused(build_snnet, warnings, build, size, words):
+def test_cost_table_of_uncountable_model_raises(
+    build_snnet, warnings, build, size, words
+):
     with pytest.raises(ValueError, match=words):
         cost_table(build(build_snnet()), size)
     assert not warnings()
@@ -171,7 +173,7 @@ class SharedHead(BaseModel):
 
 
 @pytest.mark.parametrize('ema', [False, True])
-def test_counting_leaves_a_model_alone(build_snnet, ema):
+def test_cost_table_leaves_model_alone(build_snnet, ema):
     model = SharedHead(build_snnet(DEPTHS, out_indices=(6,))).train()
     if ema:
         del model.group

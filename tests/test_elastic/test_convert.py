@@ -1,6 +1,7 @@
 """Models of one network, before and after they are made elastic."""
 
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -23,7 +24,7 @@ from snnet_mm.utils.base_checkpoint import with_prefixes
 
 OPS = pytest.mark.ops
 FAST = 'segformer', 'convnext'
-ENDS = 'py', 'pth'
+ENDS, NAMES = ('py', 'pth'), ('network', 'elastic')
 
 
 def cases():
@@ -32,7 +33,7 @@ def cases():
         folder = stock.partition('/')[0]
         marks = [OPS] * (package == 'mmdet') + [pytest.mark.slow] * (folder not in FAST)
         name = f'{package}-{stock.rpartition("/")[2][:18]}'
-        yield pytest.param(package, stock, *case, marks=marks, id=name)
+        yield pytest.param((package, stock, *case), marks=marks, id=name)
 
 
 @pytest.fixture(scope='module')
@@ -44,13 +45,15 @@ def data(tmp_path_factory):
     return root
 
 
+@pytest.fixture(scope='module', params=[*cases()])
 @torch.no_grad()
-@pytest.mark.parametrize('package, stock, family, backbone, parts', [*cases()])
-def test_a_stock_model_is_unchanged_at_the_largest_budget(
-    package, stock, family, backbone, parts, data, tmp_path, monkeypatch
-):
-    cfg = read_stock(package, stock, backbone, parts, data, tmp_path)
-    cfg.dump(tmp_path / 'network.py')
+def made(request, data, tmp_path_factory):
+    """A stock model of random weights, and what is made of it, in files, too."""
+    package, stock, family, backbone, parts = request.param
+    folder = tmp_path_factory.mktemp('made')
+    torch.manual_seed(0)
+    cfg = read_stock(package, stock, backbone, parts, data, folder)
+    cfg.dump(folder / 'network.py')
     network = init_model(cfg, None, device='cpu')
     if package != 'mmdet':  # boxes of random heads would have no area
         disturb(network)
@@ -58,36 +61,51 @@ def test_a_stock_model_is_unchanged_at_the_largest_budget(
         parameter += 0.02 * torch.randn_like(parameter)
     meta = dict(dataset_meta=network.dataset_meta)
     state = dict(meta=meta, state_dict=network.state_dict())
-    torch.save(state, tmp_path / 'network.pth')
-    job = sys.modules[make_elastic.__module__]._Job
-    monkeypatch.setattr(job, 'evaluate', lambda self: self)
-    monkeypatch.setattr(job, '_check_tokens', lambda *_: None)  # these are few
+    torch.save(state, folder / 'network.pth')
     conversion = convert_model(cfg, network)
-    assert conversion.backbone['anchors'][0]['type'] == family
     options = dict(plans=chains_of(conversion), num_images=2, whole=True)
-    make_elastic(cfg, tmp_path / 'network.pth', tmp_path, device='cpu', **options)
-    elastic = init_model(*(tmp_path / f'elastic.{e}' for e in ENDS), 0, 'cpu')
-    images = torch.randn(1, 3, 64, 64)
-    check_equal(network, elastic, images)
-    whole = tree_leaves(network.eval().extract_feat(images))
-    for stitch in range(1, len(options['plans']) + 1):
-        set_stitch(elastic, stitch)
-        found = tree_leaves(elastic.extract_feat(images))
-        assert [t.shape for t in found] == [t.shape for t in whole]
-        assert not all(map(torch.equal, found, whole))
-    added = elastic.state_dict().keys() - {
-        *with_prefixes(network.state_dict(), conversion.renames)
-    }
-    own = 'stitching', 'unit_orders', 'backbone._extra_state'
-    assert not [key for key in added if not any(name in key for name in own)]
+    job = sys.modules[make_elastic.__module__]._Job
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(job, 'evaluate', lambda self: self)
+        patch.setattr(job, '_check_tokens', lambda *_: None)  # these are few
+        make_elastic(cfg, folder / 'network.pth', folder, device='cpu', **options)
+    elastic = init_model(*(folder / f'elastic.{e}' for e in ENDS), 0, 'cpu')
+    models = dict(network=network, elastic=elastic, conversion=conversion)
+    names = dict(package=package, family=family, folder=folder)
+    return SimpleNamespace(**names, **options, **models)
+
+
+@torch.no_grad()
+def test_convert_model_unchanged_at_largest_budget(made, data):
+    """Features in this package, and predictions of an image in the model's own."""
+    assert made.conversion.backbone['anchors'][0]['type'] == made.family
+    set_stitch(made.elastic, 0)
+    check_equal(made.network, made.elastic, torch.randn(1, 3, 64, 64))
     image = str(data / 'images/validation/0.jpg')
-    wanted, found = (
-        predicted(infer(package, *(str(tmp_path / f'{n}.{e}') for e in ENDS), image))
-        for n in ('network', 'elastic')
-    )
+    files = ([str(made.folder / f'{n}.{e}') for e in ENDS] for n in NAMES)
+    wanted, found = (predicted(infer(made.package, *pair, image)) for pair in files)
     assert wanted.keys() == found.keys()
     for key, value in wanted.items():
         assert torch.equal(found[key], value), key
+
+
+@torch.no_grad()
+def test_convert_model_chains_change_features_not_shapes(made):
+    images = torch.randn(1, 3, 64, 64)
+    whole = tree_leaves(made.network.extract_feat(images))
+    for stitch in range(1, len(made.plans) + 1):
+        set_stitch(made.elastic, stitch)
+        found = tree_leaves(made.elastic.extract_feat(images))
+        assert [t.shape for t in found] == [t.shape for t in whole]
+        assert not all(map(torch.equal, found, whole))
+
+
+def test_convert_model_keeps_names_of_weights(made):
+    """What is added is named after stitching layers and orders of units."""
+    kept = with_prefixes(made.network.state_dict(), made.conversion.renames)
+    added = made.elastic.state_dict().keys() - {*kept}
+    own = 'stitching', 'unit_orders', 'backbone._extra_state'
+    assert not [key for key in added if not any(name in key for name in own)]
 
 
 @torch.no_grad()

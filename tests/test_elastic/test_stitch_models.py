@@ -1,5 +1,8 @@
 """Two trained models become a config that starts from both of them."""
 
+from functools import partial
+from types import SimpleNamespace
+
 import pytest
 import torch
 from mm_models import (
@@ -49,24 +52,24 @@ def built(cfg):
     return model
 
 
+def write(folder, name, base, model, text='', **meta):
+    """Write a config and a checkpoint with random weights; return both names."""
+    config = folder / f'{name}.py'
+    base = TOY.format(base)
+    config.write_text(f'_base_ = [{base!r}]\nmodel = {model!r}\n{text}')
+    net = built(load_config(config))
+    for key, value in net.state_dict().items():
+        if value.is_floating_point():
+            low = 0.5 if key.endswith('running_var') else -0.1
+            value.uniform_(low, low + 0.2)
+    checkpoint = config.with_suffix('.pth')
+    torch.save(dict(state_dict=net.state_dict(), meta=meta), checkpoint)
+    return str(config), str(checkpoint)
+
+
 @pytest.fixture
 def make(tmp_path):
-    """Write a config and a checkpoint with random weights; returns both names."""
-
-    def make(name, base, model, text='', **meta):
-        config = tmp_path / f'{name}.py'
-        base = TOY.format(base)
-        config.write_text(f'_base_ = [{base!r}]\nmodel = {model!r}\n{text}')
-        net = built(load_config(config))
-        for key, value in net.state_dict().items():
-            if value.is_floating_point():
-                low = 0.5 if key.endswith('running_var') else -0.1
-                value.uniform_(low, low + 0.2)
-        checkpoint = config.with_suffix('.pth')
-        torch.save(dict(state_dict=net.state_dict(), meta=meta), checkpoint)
-        return str(config), str(checkpoint)
-
-    return make
+    return partial(write, tmp_path)
 
 
 def outputs(model, images):
@@ -126,42 +129,61 @@ def test_stitch_models_pair_starts_as_both(pair, make, tmp_path):
             assert torch.equal(value, read[0].weights[key]), key
 
 
-def test_a_chain_of_a_network_and_the_network(make, tmp_path):
-    """Layers have the rate of the head, whatever the rate of the trained backbone."""
+@pytest.fixture(scope='module')
+def with_chain(tmp_path_factory):
+    """A network stitched with a chain of itself; its backbone was trained slowly."""
+    folder = tmp_path_factory.mktemp('chain')
+    torch.manual_seed(0)
     model, rate = own_vit(24, 4), dict(backbone=dict(lr_mult=0.03))
     rates = dict(custom_keys=dict(_delete_=True, **rate))
     model['backbone']['out_indices'] = (1, 3)
     text = f'optim_wrapper = dict(paramwise_cfg={rates!r})'
-    slow = make('slow', SEG, model, text)
+    slow = write(folder, 'slow', SEG, model, text)
     cfg, network = load_config(slow[0]), with_weights(*slow)
     conversion, chain = convert_model(cfg, network), ['0:1/9 1:2/0 2:0/0']
     elastic = conversion.build(cfg, chain, network)
     for layer in elastic.backbone.stitching_layers.values():
         torch.nn.init.normal_(layer.weight, std=0.1)
     cfg, single = single_stitch(conversion.config(cfg, chain), elastic, 1)
-    fast = [str(tmp_path / f'chain.{end}') for end in ('py', 'pth')]
+    fast = [str(folder / f'chain.{end}') for end in ('py', 'pth')]
     save_single(cfg, single, fast[1])
-    read, _, costs = stitch_models(fast, slow, tmp_path / 'both.py')
-    assert read.config == fast[0]
-    cfg = load_config(tmp_path / 'both.py')
-    stitched, images = built(cfg), torch.randn(2, 3, 64, 64)
+    faster, _, costs = stitch_models(fast, slow, folder / 'both.py')
+    cfg = load_config(folder / 'both.py')
+    stitched = built(cfg)
     stitched.init_weights()
-    assert len(costs) == len(stitched.backbone.space) == 14
-    wanted = cost_table(elastic, (64, 64))
+    models = dict(stitched=stitched, elastic=elastic, single=single, network=network)
+    facts = dict(cfg=cfg, costs=costs, fast=fast[0], read=faster.config)
+    return SimpleNamespace(**facts, **models)
+
+
+def test_stitch_models_chain_is_faster_than_network(with_chain):
+    assert with_chain.read == with_chain.fast
+    costs, space = with_chain.costs, with_chain.stitched.backbone.space
+    assert len(costs) == len(space) == 14
+    wanted = cost_table(with_chain.elastic, (64, 64))
     assert [costs[i].flops for i in (0, 1)] == [
         wanted[1].flops + 2 * 65 * 24 * 24,  # both maps, of 65 tokens, are projected
         wanted[0].flops,
     ]
-    for i, model in ((0, single), (1, network)):
-        anchor = stitched.backbone.anchors[i]
+
+
+def test_stitch_models_chain_and_network_are_anchors(with_chain):
+    images = torch.randn(2, 3, 64, 64)
+    for i, model in ((0, with_chain.single), (1, with_chain.network)):
+        anchor = with_chain.stitched.backbone.anchors[i]
         assert model.backbone.out_indices == (1, 3)
         states = states_of(anchor, images)
         for block, found in zip((1, 3), model.backbone(images), strict=True):
             assert anchor.to_feature_map(states[block]).equal(found)
-    optimizer = build_optim_wrapper(stitched, cfg.optim_wrapper).optimizer
-    names = {id(p): name for name, p in stitched.named_parameters()}
+
+
+def test_stitch_models_layers_have_rate_of_head(with_chain):
+    """Whatever the rate of the trained backbone."""
+    model, settings = with_chain.stitched, with_chain.cfg.optim_wrapper
+    optimizer = build_optim_wrapper(model, settings).optimizer
+    names = {id(p): name for name, p in model.named_parameters()}
     rates = {names[id(g['params'][0])]: g['lr'] for g in optimizer.param_groups}
-    base = cfg.optim_wrapper.optimizer.lr
+    base = settings.optimizer.lr
     for name, rate in rates.items():
         trained = name.startswith('backbone.anchors.')
         assert rate == pytest.approx(base * (0.03 if trained else 1)), name

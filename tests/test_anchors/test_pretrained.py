@@ -13,7 +13,7 @@ from weights import load
 from snnet_mm.anchors import PlainViT, TimmAnchor
 from snnet_mm.utils import timm_models
 
-KEY = r'\(config key: init_cfg\.checkpoint'
+KEY = 'init_cfg.checkpoint'
 TABLES = dict(num_registers=1, rel_pos_bias=True)
 BARE = {'backbone.cls_token': torch.ones(2)}
 
@@ -66,19 +66,19 @@ def test_load_into_logs_missing_and_unexpected_keys(build_vit, save, log):
 @pytest.mark.parametrize(
     ('kwargs', 'message'),
     [
-        (dict(embed_dims=12), r'has shape \(1, 1, 12\), expected \(1, 1, 8\)'),
-        (dict(depth=2), 'it lacks blocks.2.norm1.weight and 1 others'),
-        (dict(img_size=(24, 40)), 'pos_embed with 15 entries fits neither 4x4 patches'),
-        (dict(cls_token=False, num_registers=0), 'table has 0 rows .* anchor has 3'),
-        (dict(lora=dict(rank=2)), 'it has blocks.0.attn.qkv.lora_A'),
-        (dict(layer_scale_init=None), 'it lacks blocks.0.ls1.gamma and 2 others'),
+        (dict(embed_dims=12), r'cls_token .*\(1, 1, 12\), .*\(1, 1, 8\)'),
+        (dict(depth=2), 'lacks blocks.2.norm1.weight'),
+        (dict(img_size=(24, 40)), 'pos_embed .* 15 .* 4x4'),
+        (dict(cls_token=False, num_registers=0), 'table has 0 .* 3 .*: cls_token'),
+        (dict(lora=dict(rank=2)), 'has blocks.0.attn.qkv.lora_A'),
+        (dict(layer_scale_init=None), 'lacks blocks.0.ls1.gamma and 2'),
     ],
 )
 def test_load_into_other_geometries_raise(build_vit, save, kwargs, message):
     path = save(build_vit(**(TABLES | kwargs)).state_dict())
     vit = build_vit(**TABLES)
     before = {k: v.clone() for k, v in vit.state_dict().items()}
-    with pytest.raises(ValueError, match=f'{path} does not fit.*{message}.*{KEY}'):
+    with pytest.raises(ValueError, match=f'{path} .*{message}.*{KEY}'):
         load(vit, path)
     assert_same(vit, before)
 
@@ -116,7 +116,7 @@ def test_read_weights_of_no_checkpoint_raises(
     build_vit, save, checkpoint, prefix, message
 ):
     path = checkpoint if isinstance(checkpoint, str) else save(checkpoint)
-    with pytest.raises(ValueError, match=f'{message}.*config key: init_cfg.checkpoint'):
+    with pytest.raises(ValueError, match=f'{message}.*{KEY}'):
         load(build_vit(), path, prefix=prefix)
 
 
@@ -134,10 +134,10 @@ def test_read_weights_fetches_timm_models_by_name(build_vit, monkeypatch, random
     vit = build_vit(img_size=224, patch_size=16, final_norm=True)
     assert_same(load(vit, f'timm://{name}'), model.state_dict())
     assert asked == [(name, True)]
-    with pytest.raises(ValueError, match='cannot be fetched: no route to host.*' + KEY):
+    with pytest.raises(ValueError, match=f'no route to host.*{KEY}'):
         load(vit, f'timm://{name}')
     monkeypatch.setitem(sys.modules, 'timm', None)
-    with pytest.raises(ImportError, match='needs timm.*install timm or name a file'):
+    with pytest.raises(ImportError, match='install timm'):
         load(vit, f'timm://{name}')
 
 

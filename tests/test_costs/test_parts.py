@@ -130,13 +130,13 @@ def test_preprocessed_size_is_that_of_data_preprocessor(build_snnet):
 @pytest.mark.parametrize(
     ('build', 'size', 'words'),
     [
-        (lambda net: net, None, 'input_size, model.data_preprocessor'),
-        (lambda net: Model(net, nn.Identity()), None, 'input_size, model.data_pre'),
-        (lambda net: nn.Conv2d(3, 3, 1), SIZE, 'Conv2d with 0.* is invalid'),
+        (lambda net: net, None, 'model.data_preprocessor.size'),
+        (lambda net: Model(net, nn.Identity()), None, 'model.data_preprocessor.size'),
+        (lambda net: nn.Conv2d(3, 3, 1), SIZE, 'Conv2d.*model.backbone'),
         (
             lambda net: Model(net, nn.Sequential(nn.Conv2d(13, 3, 1))),
             SIZE,
-            r'input_size=.*in_channels.*channel.*\(in model.head.0, Conv2d\(13, 3,',
+            r'input_size=.*model.head.0, Conv2d\(13',
         ),
     ],
 )

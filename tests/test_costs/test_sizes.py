@@ -15,6 +15,6 @@ class BaseDetector(nn.Module):
 def test_check_sizes_refuses_sizes_of_detectors(build_snnet):
     detector = BaseDetector(build_snnet())
     assert check_sizes(detector, (), 'sizes') == ()
-    with pytest.raises(ValueError, match=r'16\), \(24, 32.* is invalid'):
+    with pytest.raises(ValueError, match='key: sizes'):
         check_sizes(detector, [(16, 16), (24, 32)], 'sizes')
     assert check_sizes(detector.backbone, [[16, 16]], 'sizes') == ((16, 16),)

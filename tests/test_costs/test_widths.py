@@ -46,7 +46,7 @@ def test_widths_misfit_names_width_and_key(
 ):
     """Also of auxiliary heads, which only training runs, and of heads in heads."""
     named = 'model.' + key.replace('.1.', r'\[1\].')
-    with pytest.raises(ValueError, match=rf'{words}.*\(config key: {named}\)'):
+    with pytest.raises(ValueError, match=rf'{words}.*: {named}\)'):
         checked(package, stock, model, tmp_path, f'model.{key}', value)
 
 
@@ -72,5 +72,5 @@ def test_check_auxiliary_heads_of_each_anchor(tmp_path):
     wrong = dict(own, parts=[dict(head, **p) for p in parts])
     built = MODELS.build(dict(model, auxiliary_head=[wrong]))
     set_stitch(built, 0)
-    with pytest.raises(ValueError, match='in model.auxiliary_head.0.parts.0.*Conv2d'):
+    with pytest.raises(ValueError, match='model.auxiliary_head.0.parts.0'):
         check_auxiliary_heads(built, SIZE)

@@ -93,7 +93,7 @@ def test_coco_files_several_of_a_split(tmp_path):
     shutil.copy(tmp_path / TRAIN, tmp_path / 'annotations/person_keypoints_train.json')
     assert read(tmp_path).splits['train'].number == 5
     (tmp_path / TRAIN).rename(tmp_path / 'annotations/old_train.json')
-    with pytest.raises(ValueError, match='several annotation files for train, .*old_t'):
+    with pytest.raises(ValueError, match='for train, .*old_train.json'):
         read(tmp_path)
 
 
@@ -105,11 +105,11 @@ def test_coco_files_images_not_of_other_folders(tmp_path, other):
     assert read(tmp_path).splits['train'].prefix == dict(img='images')
     # A copy elsewhere does not stand in for a missing image.
     (tmp_path / 'images/0.jpg').rename(tmp_path / '0.jpg')
-    with pytest.raises(ValueError, match=r"1 images that do not .*images/0.jpg'\]"):
+    with pytest.raises(ValueError, match='names 1 images .*images/0.jpg'):
         read(tmp_path)
     (tmp_path / '0.jpg').rename(tmp_path / 'images/0.jpg')
     shutil.copytree(tmp_path / 'images', tmp_path / 'photos')
-    with pytest.raises(ValueError, match='images that are in 2 folders.*one folder'):
+    with pytest.raises(ValueError, match='in 2 folders'):
         read(tmp_path)
 
 
@@ -141,17 +141,14 @@ def test_coco_files_image_names_with_folders(tmp_path, form):
     ('changes', 'message'),
     [
         (dict(annotations=[]), 'val of .* has no object'),
-        (dict(annotations=[box(1, 9)]), 'expected image_id and category_id'),
-        (dict(annotations=[box(1, 1, 2)]), r"category_id .*\{7: 'car', 3: 'person'\}"),
+        (dict(annotations=[box(1, 9)]), 'image_id and category_id'),
+        (dict(annotations=[box(1, 1, 2)]), "'category_id': 2.* 3: 'person'"),
         (dict(categories=[dict(id=7, name='bus')]), r"\['car', 'person'\] for .*'bus'"),
-        (
-            dict(categories=[dict(id=7)]),
-            "val.json is not in COCO's format: KeyError 'n",
-        ),
+        (dict(categories=[dict(id=7)]), "val.json .*KeyError 'name'"),
         (dict(images=[dict(id=1, file_name='x.jpg')]), r"names 1 images .*x.jpg'\]"),
         (
             dict(images=[dict(id=1, file_name='1.jpg', height=60, width=40)]),
-            r'1.jpg has \(40, 60\) pixels: expected \(60, 40\)',
+            r'1.jpg .*\(40, 60\).*\(60, 40\)',
         ),
         (dict(images=[dict(id=1)]), "KeyError 'file_name'"),
         (dict(images=[dict(id=1, file_name=f'{i}.jpg') for i in (0, 1)]), 'twice'),
@@ -179,7 +176,7 @@ def test_coco_files_wrong_content_raises(tmp_path, changes, message):
 def test_coco_files_damaged_file_raises(tmp_path):
     write_coco(tmp_path)
     (tmp_path / VAL).write_text('{"images": [')
-    with pytest.raises(ValueError, match='instances_val.json is no JSON: '):
+    with pytest.raises(ValueError, match='val.json is no JSON'):
         read(tmp_path)
 
 

@@ -26,7 +26,7 @@ def root(tmp_path):
     [
         (dict(data_prefix=dict(img_path='images'), ann_file='full.json'), None),
         (INHERITED, None),
-        (dict(data_prefix='empty'), 'empty.*data_root, val_dataloader.dataset.data_pr'),
+        (dict(data_prefix='empty'), 'empty.*val_dataloader.dataset.data_prefix'),
         (dict(data_prefix=dict(img_path='nothing')), 'nothing.*data_prefix.img_path'),
         (INHERITED | dict(pipeline=PANOPTIC), 'nothing.*data_prefix.seg'),
         (INHERITED | dict(pipeline=[dict(BOXES, with_seg=True)]), 'nothing.*seg'),
@@ -50,5 +50,5 @@ def test_check_data_folders_names_what_is_missing(root, settings, words):
 
 def test_check_annotation_file_empty_one_of_metric(root):
     check_annotation_file(dict(ann_file=str(root / 'full.json')), 'test_evaluator')
-    with pytest.raises(ValueError, match='config key: test_evaluator.ann_file'):
+    with pytest.raises(ValueError, match='test_evaluator.ann_file'):
         check_annotation_file(dict(ann_file=str(root / 'empty.json')), 'test_evaluator')

@@ -13,14 +13,10 @@ from snnet_mm.datasets.image_files import read_all, read_image
 @pytest.mark.parametrize(
     ('make', 'task', 'words'),
     [
-        (write_masks, 'det', 'found images/, masks/; .*own_data.md'),
-        (write_masks, 'cls', r"\['images', 'masks'\], which are no classes"),
-        (write_masks, 'depth', '8 bits: expected a depth map of 16'),
-        (
-            write_classes,
-            'seg',
-            'no known layout for segmentation: expected images/ and',
-        ),
+        (write_masks, 'det', 'images/, masks/; .*own_data.md'),
+        (write_masks, 'cls', r"\['images', 'masks'\], .*--task seg"),
+        (write_masks, 'depth', '0.png has 8 bits'),
+        (write_classes, 'seg', 'segmentation: .*masks/'),
         (lambda root: write(root / 'a/1.jpg', (9, 9)), 'cls', 'every class.*found a/'),
         (lambda root: None, 'seg', 'no images.*argument: FOLDER'),
         (write_masks, 'boxes', "task='boxes'"),
@@ -152,7 +148,7 @@ def test_read_image_of_16_bits_as_in_training(tmp_path, suffix, channels):
     assert facts == ((40, 60), 1, cv2.imread(str(path)).max()) == ((40, 60), 1, 9)
     for i in range(5):
         cv2.imwrite(str(tmp_path / f'rgb/{i}.png'), np.stack([pixels] * channels, -1))
-    with pytest.raises(ValueError, match='no value above 32 of 255 in training'):
+    with pytest.raises(ValueError, match='rgb/0.png, .* 32 of 255'):
         read_folder(tmp_path, 'depth')
 
 
@@ -163,7 +159,7 @@ def test_read_all_names_damaged_images(tmp_path, suffix):
         write(path, (40, 60))
         if path != paths[0]:
             path.write_bytes(path.read_bytes()[:-200])
-    with pytest.raises(ValueError, match='truncated.*and 2 other files') as caught:
+    with pytest.raises(ValueError, match='truncated.* 2 other files') as caught:
         read_all(read_image, [(p,) for p in paths])
     named = [p.name in str(caught.value) for p in paths]
     assert named == [False, True, True, True, False, False]

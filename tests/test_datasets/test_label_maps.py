@@ -84,7 +84,7 @@ def test_label_maps_ambiguous_names_raise(tmp_path, label):
         for name in label.split():
             path = tmp_path / 'masks' / name.format(i)
             write(path if path.suffix else path.with_suffix('.png'), halves())
-    with pytest.raises(ValueError, match='images and labels .*_0.jpg and .*one label'):
+    with pytest.raises(ValueError, match='_0.jpg and .*one label'):
         read(tmp_path)
 
 
@@ -105,10 +105,10 @@ def test_masks_reads_other_modes(tmp_path, kind):
 @pytest.mark.parametrize(
     ('mask', 'classes', 'message'),
     [
-        (halves(high=4), 'ab', r'5.png has the labels \[4\]: expected 0 to 1'),
-        (halves(high=4), '', r'labels \[0, 1, 4\]: expected 0, 1, 2 .*--classes'),
-        (halves(20, 60), '', r'5.png has \(20, 60\) pixels: expected \(40, 60\)'),
-        ((40, 60), '', 'mode RGB: expected a PNG of one channel.*color_masks.py'),
+        (halves(high=4), 'ab', r'5.png .*\[4\]: .* 0 to 1,.*--classes'),
+        (halves(high=4), '', r'\[0, 1, 4\]: .*--classes'),
+        (halves(20, 60), '', r'5.png .*\(20, 60\).*\(40, 60\)'),
+        ((40, 60), '', 'mode RGB: .*color_masks.py'),
         (None, '', '5.png cannot be read'),
         (halves(high=256, dtype=np.uint16), '', r'5.png .*\[256\]: expected 0 to 254'),
         (halves(), [*map(str, range(256))], "'256 names' is invalid.*--class"),
@@ -130,7 +130,7 @@ def test_masks_binary_of_0_and_255(tmp_path, low, classes):
     assert read(tmp_path, classes=classes).notes == [note]
     for path in tmp_path.glob('masks/*/*.png'):
         write(path, halves(low=low, high=255))
-    with pytest.raises(ValueError, match='255.*set object pixels of binary masks to 1'):
+    with pytest.raises(ValueError, match=r'255\]: .*--classes.*own_data.md'):
         read(tmp_path, classes=classes)
 
 
@@ -146,7 +146,7 @@ def test_depth_maps_read_or_refused(tmp_path):
     assert note.startswith('1 depth maps reach 65535')
     for i in range(5):
         write(tmp_path / f'depth/{i}.png', halves(dtype=np.uint16))
-    with pytest.raises(ValueError, match='values of 1 at most: expected .*--task seg'):
+    with pytest.raises(ValueError, match='--task seg'):
         read(tmp_path, 'depth')
     with pytest.raises(ValueError, match='--classes'):
         read(tmp_path, 'depth', classes=['a'])

@@ -115,5 +115,5 @@ def test_reachable_too_low_budget_names_cheapest_plan(costs):
 
 @pytest.mark.parametrize('budget', ['100%', '9000G', '300ms', '7M'])
 def test_reachable_budget_not_below_network_raises(costs, budget):
-    with pytest.raises(ValueError, match=f"budgets='{budget}' is invalid.*, the cost"):
+    with pytest.raises(ValueError, match=f"budgets='{budget}' .*, the cost"):
         choose(costs, budget)

@@ -73,7 +73,7 @@ def test_image_batches_seed_draws_some_once(folder):
 
 def test_image_batches_unreadable_image_is_named(folder):
     (folder / 'a' / '03.png').write_bytes(b'no image')
-    with pytest.raises(ValueError, match=r'03\.png.*can be read.*--images'):
+    with pytest.raises(ValueError, match=r'03\.png.*--images'):
         numbers(draw(folder, 100))
 
 

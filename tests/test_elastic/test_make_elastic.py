@@ -147,9 +147,9 @@ def test_make_elastic_unlabelled_images_of_any_sizes(
     assert f'Measuring {2 * DEPTH} steps of the network on 4 images' in lines
     elastic = Config.fromfile(tmp_path / 'elastic.py')
     assert elastic.model.backbone.chains == [*PLANS]
-    with pytest.raises(ValueError, match='images=.*missing.*option: --images'):
+    with pytest.raises(ValueError, match='missing.*--images'):
         quick(*args, images=tmp_path / 'missing')
-    with pytest.raises(ValueError, match='train_dataloader.*option: --images'):
+    with pytest.raises(ValueError, match='train_dataloader.*--images'):
         quick(*args)
 
 
@@ -218,12 +218,12 @@ def test_make_elastic_weighs_tokens_of_segmentors(
         (dict(budgets='many'), "budgets='many'"),
         (dict(budgets='50%,'), "budgets=''"),
         (dict(budgets='300MB'), 'budgets=.*in %, G, M, ms'),
-        (dict(budgets='100%'), 'below .*, the cost of the network'),
-        (dict(budgets='1%'), 'at least .*, the cheapest plan: 0:'),
-        (dict(plans=['0:3/8']), r"plan\[0\]='0:3/8' .*0:0 to 2/0 to 128"),
-        (dict(blocks=[(0, 4)]), r'blocks=\[0, 4\] is .*fewer than all of .* 0 to 3'),
+        (dict(budgets='100%'), 'below .*--budgets'),
+        (dict(budgets='1%'), 'at least .*: 0:.*--budgets'),
+        (dict(plans=['0:3/8']), r"plan\[0\]='0:3/8' .*2/0 to 128"),
+        (dict(blocks=[(0, 4)]), r'blocks=\[0, 4\] .* 0 to 3'),
         (dict(plans=['1:0/0', '1:2/128']), r'plan\[1\]=.*fewer units'),
-        (dict(plans=['1:2/127'], num_images=1), 'num-images=1 is .* 20 or more'),
+        (dict(plans=['1:2/127'], num_images=1), 'num-images=1 .* 20 or more'),
         (dict(num_images=0), '--num-images'),
     ],
 )
@@ -238,7 +238,7 @@ def test_make_elastic_wrong_options_raise(trained, quick, tmp_path, options, wor
 def test_make_elastic_wrong_checkpoints_raise(trained, quick, tmp_path):
     (config, network), key = trained(), 'backbone.blocks.1.mlp.fc1.weight'
     url, path = 'https://download.openmmlab.com/x/y.pth', tmp_path / 'elastic.pth'
-    with pytest.raises(ValueError, match=f'{url} is a URL: download.*t: checkpoint'):
+    with pytest.raises(ValueError, match=f'{url} .*argument: checkpoint'):
         quick(config, url, tmp_path / 'out')
     assert not (tmp_path / 'out').exists()
     loaded = torch.load(network)
@@ -274,5 +274,5 @@ def test_make_elastic_model_that_wrapper_trained(trained, quick, tmp_path):
     cfg.model = dict(type='SandwichWrapper', model=cfg.model)
     quick(cfg, checkpoint, tmp_path, plans=['1:0/0'])
     assert Config.fromfile(tmp_path / 'elastic.py').model.type == 'EncoderDecoder'
-    with pytest.raises(ValueError, match="'ElasticBackbone'.*not stitched yet"):
+    with pytest.raises(ValueError, match="'ElasticBackbone'.*backbone.type"):
         quick(tmp_path / 'elastic.py', tmp_path / 'elastic.pth', tmp_path / 'again')

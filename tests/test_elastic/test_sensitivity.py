@@ -95,7 +95,7 @@ def test_sensitivities_of_infinite_predictions_raise(build):
     compared = [batch.clone() for batch in compared]
     compared[1][0, 0, 0, 0] = torch.inf
     search = Sensitivities(build(), fitted, compared)
-    with pytest.raises(ValueError, match='finite predictions .*checkpoint'):
+    with pytest.raises(ValueError, match='predictions .*key: checkpoint'):
         [*search.run()]
     fitted = [fitted[0] * torch.nan, *fitted[1:]]
     search = Sensitivities(build(), fitted, images()[1])

@@ -112,7 +112,7 @@ SAVING = dict(type='IoUMetric', output_dir='o')
     ('mode', 'evaluator', 'words'),
     [
         ('test', dict(type=Nested), "test_evaluator='Nested'"),
-        ('val', SAVING, "='o'.*2 stitches would overwrite.*key: val_evaluator.output"),
+        ('val', SAVING, "='o'.*val_evaluator.output_dir"),
     ],
 )
 def test_loops_refuse_metrics_that_mix_stitches(toy_cfg, mode, evaluator, words):

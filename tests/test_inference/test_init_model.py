@@ -87,7 +87,7 @@ def test_init_model_without_stitched_backbone(cfg, tmp_path):
 @pytest.mark.parametrize(
     ('key', 'value', 'words'),
     [
-        ('anchors', None, 'qkv.lora_A and others.*anchors.lora'),
+        ('anchors', None, 'qkv.lora_A .*anchors.lora'),
         ('plugins', dict(type='StitchLoRA', ranks=(2, 2)), 'stitch_lora.*.plugins'),
     ],
 )

@@ -65,5 +65,5 @@ def test_alpaca_dataset_prompts_and_targets(tmp_path):
     assert ids_of(DATASETS.build(dict(config, rows=(1, None)))) == ids_of(dataset)[1:]
     for text in ('', '{}', '[1]', '[{"instruction": "a"}]', '[{"output": 1}]'):
         file.write_text(text)
-        with pytest.raises(ValueError, match='a json list of objects with instruction'):
+        with pytest.raises(ValueError, match='alpaca.json.*dataset.ann_file'):
             DATASETS.build(config)

@@ -87,15 +87,15 @@ def test_pick_stitch_best_within_budget(other, budget, best):
 @pytest.mark.parametrize(
     ('table', 'budget', 'words'),
     [
-        (RESULTS, '0.5G', r'no evaluated stitch .* stitch 0 \(fast\[0:3\], 1G\)'),
-        (COSTS, '0.5G', r'no stitch .* stitch 0 \(fast\[0:3\], 1G\)'),
-        (results_of({2: 20, 5: 40}), '2G', 'no evaluated stitch .* is stitch 2'),
-        (INT8, '0.1ms', r'cheapest is stitch 0 .*0\.3334ms'),
-        (COUNTED, '4ms', 'latency .* not measured.* --latency'),
+        (RESULTS, '0.5G', r'no evaluated .* 0 \(fast\[0:3\], 1G\)'),
+        (COSTS, '0.5G', r'no stitch .* 0 \(fast\[0:3\], 1G\)'),
+        (results_of({2: 20, 5: 40}), '2G', 'no evaluated .* stitch 2 '),
+        (INT8, '0.1ms', r'stitch 0 .*0\.3334ms'),
+        (COUNTED, '4ms', 'latency .* --latency .*--results'),
         (
             replace(RESULTS, space=TwoWaySpace((3, 8)).fingerprint),
             '6G',
-            'the table is of another stitching space',
+            'the table .*backbone.stitch_ids',
         ),
     ],
 )
@@ -109,7 +109,7 @@ def test_pick_stitch_unmet_budgets_raise(table, budget, words):
     [
         (f'{processor()}, 2 threads', None, None),
         ('a board', None, 'not of a board'),
-        ('a board', ['H100', 'A100'], 'of H100 or A100, not of a board'),
+        ('a board', ['H100', 'A100'], 'of H100 or A100, not'),
     ],
 )
 def test_pick_stitch_milliseconds_of_other_device_raise(device, on, words):
@@ -135,7 +135,7 @@ def test_pick_stitch_never_chooses_nan():
         results = results_of(MIOU | dict.fromkeys((7, 3, 0), math.nan), metric)
         assert pick_stitch(SPACE, '900G', results).id == best
     nothing = results_of(dict.fromkeys(MIOU, math.nan))
-    with pytest.raises(ValueError, match='mIoU is NaN for all 8 stitches'):
+    with pytest.raises(ValueError, match='mIoU is NaN for all 8'):
         Selection('pareto', nothing).select(SPACE)
 
 
@@ -168,7 +168,7 @@ def test_selection_of_every_kind(stitches, results, counted, ids):
     assert all(type(i) is int for i in selected)
 
 
-WORDS = "stitch-id=.* is invalid: expected 'all', .*option: --stitch-id"
+WORDS = "stitch-id=.* 'all', .*: --stitch-id"
 
 
 @pytest.mark.parametrize(
@@ -177,8 +177,8 @@ WORDS = "stitch-id=.* is invalid: expected 'all', .*option: --stitch-id"
         *[(s, None, WORDS) for s in ('1-3', '', [], [1, 1], [1.5])],
         ('0,4', None, 'expected one of 0-3, 5-8'),
         ('4G,5', COSTS, "budget='5' is invalid"),
-        ('4G', None, 'results=None is invalid.*option: --results'),
-        ('pareto', COSTS, 'a stitches.json of .*, for pareto .option: --results'),
+        ('4G', None, 'a budget needs .*--results'),
+        ('pareto', COSTS, 'for pareto .*--results'),
     ],
 )
 def test_selection_wrong_stitches_raise(stitches, costs, words):

@@ -53,7 +53,7 @@ def test_stitch_table_with_metrics_keeps_costs_and_routes():
     assert table.rows[0] == StitchRow(7, 'SFS', route, 107, 17, (48, 64), metrics)
     assert table.scores() == {7: 4, 0: 5, 2: 6}
     assert table.input_size == (48, 64)
-    with pytest.raises(ValueError, match='stitch 0; .*StitchCocoMetric'):
+    with pytest.raises(ValueError, match='stitch 0; .*: test_evaluator'):
         COUNTED.with_metrics({1: {'coco/bbox_mAP': 0.1}, 0: {}})
 
 
@@ -74,7 +74,7 @@ def test_stitch_table_files_are_read_as_written(table, tmp_path):
     path = tmp_path / 'a.json'
     table.save(path)
     assert StitchTable.read(path, SPACE) == table
-    with pytest.raises(ValueError, match=f'{path} is of another stitching space'):
+    with pytest.raises(ValueError, match=f'{path} .*backbone.stitch_ids'):
         StitchTable.read(path, TwoWaySpace((3, 8)))
     replace(table, space=None).check_space(TwoWaySpace((3, 8)))
 
@@ -119,7 +119,7 @@ def test_stitch_table_read_damaged_file_raises(change, words, tmp_path):
     part = data if change.keys() & data.keys() - {'input_size'} else data['stitches'][0]
     part |= change
     path.write_text(json.dumps(data))
-    with pytest.raises(ValueError, match=f'{path} is no table of stitches: {words}'):
+    with pytest.raises(ValueError, match=f'{path} .*: {words}'):
         StitchTable.read(path)
 
 
@@ -158,10 +158,10 @@ def test_stitch_table_merge_joins_equal_keys():
     ('other', 'words'),
     [
         (replace(COUNTED, space='0'), 'one stitching space'),
-        (replace(COUNTED, scope='neck alone'), 'neck alone.*costs of the same parts'),
+        (replace(COUNTED, scope='neck alone'), 'neck alone.*--results'),
         (
             StitchTable.counted({5: Cost(105, 16)}, (48, 64), SPACE),
-            r'\[15, 16\] is .*one model: stitch 5',
+            r'\[15, 16\] .*: stitch 5 .*--results',
         ),
         (evaluated(aAcc=[1, 2, 3]), 'ranked by one metric'),
         (replace(evaluated(mIoU=[1, 2, 3]), data_size=9), 'on the same images'),

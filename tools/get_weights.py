@@ -40,8 +40,8 @@ def names_in(config: str) -> list[str]:
     for part in dicts_in(load_config(config).model):
         found += [origin_of(part), part.get('teacher_checkpoint')]
         if part.get('type') == 'DistillationWrapper':
-            teacher = part.get('teacher') or dict(type='TimmTeacher')
-            if teacher['type'] == 'TimmTeacher' and teacher.get('pretrained', True):
+            teacher = part.get('teacher', dict(type='TimmTeacher')) or {}
+            if teacher.get('type') == 'TimmTeacher' and teacher.get('pretrained', True):
                 found.append(f'timm://{teacher.get("name", TEACHER)}')
     names = [n if '://' in n else Path(n).name for n in found if n]
     return list(dict.fromkeys(names))

@@ -156,7 +156,7 @@ def narrow_config(cfg, root, work_dir, iters=2):
 def narrow_own(cfg, root, work_dir):
     """Narrow a config of this repository to one iteration, without weights."""
     model = cfg.model.get('model', cfg.model)
-    if cfg.model.type == 'DistillationWrapper':
+    if cfg.model.type == 'DistillationWrapper' and cfg.model.get('teacher', True):
         _narrow_teacher(cfg.model, root)
     without_weights(cfg.model)
     narrow_config(cfg, root, work_dir, iters=1)

@@ -53,8 +53,7 @@ def every():
 
 
 def marks(name):
-    quick = name.startswith(QUICK) and 'no-teacher' not in name
-    return [] if quick else [pytest.mark.slow]
+    return [] if name.startswith(QUICK) else [pytest.mark.slow]
 
 
 @pytest.mark.parametrize('name', paths('**/*.py'))

@@ -19,6 +19,8 @@ from snnet_mm.utils.timm_models import create_timm_model
 from ..part_per_anchor import PartPerAnchor
 from .model_wrapper import ModelWrapper
 
+DEFAULT_TEACHER = dict(type='TimmTeacher')
+
 
 @dataclass(frozen=True)
 class Distillation:
@@ -72,7 +74,7 @@ class DistillationWrapper(ModelWrapper):
     Args:
         model: Config of the student, any mm model that outputs class logits.
         teacher: Config of the teacher: a :class:`TimmTeacher` (default) or an mm model
-            with the same classes.
+            with the same classes. None trains the model alone, by its own losses.
         teacher_checkpoint: File of the teacher's weights. Default: the weights of
             ``pretrained`` or ``init_cfg`` in its config.
         labels, alpha: See :class:`Distillation`.
@@ -84,7 +86,7 @@ class DistillationWrapper(ModelWrapper):
     def __init__(
         self,
         model: dict | BaseModel,
-        teacher: dict | None = None,
+        teacher: dict | None = DEFAULT_TEACHER,
         teacher_checkpoint: str | None = None,
         labels: str = 'hard',
         alpha: float = 0.5,
@@ -92,12 +94,16 @@ class DistillationWrapper(ModelWrapper):
         data_preprocessor: dict | None = None,
     ) -> None:
         super().__init__(model, data_preprocessor)
-        teacher = dict(type='TimmTeacher') if teacher is None else teacher
-        pretrained = teacher.get('pretrained', teacher['type'] == 'TimmTeacher')
-        known = teacher_checkpoint or pretrained or teacher.get('init_cfg')
-        wanted = 'a teacher with weights: teacher_checkpoint, pretrained or init_cfg'
-        check(known, 'model.teacher', teacher['type'], wanted)
-        find_head(self.wrapped, logits_from)
+        if teacher is None:
+            key, wanted = 'model.teacher_checkpoint', 'None, as there is no teacher'
+            check(teacher_checkpoint is None, key, teacher_checkpoint, wanted)
+        else:
+            pretrained = teacher.get('pretrained', teacher['type'] == 'TimmTeacher')
+            known = teacher_checkpoint or pretrained or teacher.get('init_cfg')
+            weights = 'teacher_checkpoint, pretrained or init_cfg'
+            wanted = f'a teacher with weights: {weights}'
+            check(known, 'model.teacher', teacher['type'], wanted)
+            find_head(self.wrapped, logits_from)
         self._distillation, self._logits_from = Distillation(labels, alpha), logits_from
         self._teacher_cfg, self._teacher_checkpoint = teacher, teacher_checkpoint
         # A tuple hides it from the optimizer and from checkpoints.
@@ -105,7 +111,8 @@ class DistillationWrapper(ModelWrapper):
 
     def init_weights(self) -> None:
         super().init_weights()
-        self.teacher_on(next(self.parameters()).device)  # built before training begins
+        if self._teacher_cfg is not None:  # built before training begins
+            self.teacher_on(next(self.parameters()).device)
 
     def teacher_on(self, device: torch.device) -> BaseModel:
         """Return the teacher on a device; build and move it if necessary."""
@@ -121,7 +128,9 @@ class DistillationWrapper(ModelWrapper):
         return teacher
 
     def loss(self, inputs: Tensor, data_samples: list | None) -> dict:
-        """Return the losses of preprocessed images, including ``loss_distill``."""
+        """Return the losses of preprocessed images; a teacher adds ``loss_distill``."""
+        if self._teacher_cfg is None:
+            return super().loss(inputs, data_samples)
         with recorded_logits(find_head(self.wrapped, self._logits_from)) as logits:
             losses = super().loss(inputs, data_samples)
         return self._distillation.add_to(losses, logits[-1], self.teach(inputs))

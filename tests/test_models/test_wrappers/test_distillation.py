@@ -118,6 +118,23 @@ def test_the_teacher_is_no_part_of_the_model(build_classifier, batch, teacher):
         assert torch.equal(parameter, before[name])
 
 
+def test_without_a_teacher_the_model_learns_alone(build_classifier, batch):
+    student = build_classifier()
+    keys = list(student.state_dict())
+    model = DistillationWrapper(student, teacher=None)
+    model.init_weights()
+    assert model._teacher == ()
+    assert list(model.state_dict()) == keys
+    set_stitch(model, 6)
+    data = model.data_preprocessor(copy.deepcopy(batch), True)
+    losses = model(**data, mode='loss')
+    task = F.cross_entropy(student(data['inputs']), data['data_samples'])
+    assert list(losses) == ['loss_cls', 'accuracy']
+    torch.testing.assert_close(losses['loss_cls'], task)
+    with pytest.raises(ValueError, match='no teacher.*teacher_checkpoint'):
+        DistillationWrapper(student, None, 'teacher.pth')
+
+
 def test_a_teacher_from_timm(build_classifier, batch, tmp_path, randomise):
     timm = pytest.importorskip('timm')
     network = randomise(timm.create_model('test_byobnet', num_classes=5)).eval()

@@ -2,12 +2,7 @@
 # ("Bridging Large Gaps"). 8 GPUs, batch 512. Paper: about 69 top-1, 12 points below
 # Swin-T, at 35 % of its FLOPs, and 78.2, 3.3 points below it, to the third stage
 # (figure 4). Ours: not yet run.
-_base_ = [
-    '../_base_/models/bridged_in1k.py',
-    '../_base_/datasets/imagenet_224x224_autoaugment.py',
-    '../_base_/schedules/adamw_cosine_10e_bridge.py',
-    '../_base_/bridged_cls_runtime.py',
-]
+_base_ = ['../_base_/bridged_in1k.py', '../_base_/bridged_cls_runtime.py']
 model = dict(
     backbone=dict(anchors=[_base_.resnet50.anchor, _base_.swin_t.anchor]),
     head=dict(anchor_heads=[_base_.resnet50.end, _base_.swin_t.end]),

@@ -3,12 +3,7 @@
 # (figures 3, 5 and 8), which keeps the blocks that reduce the grid. For other gaps set
 # kept_blocks: ./README.md. 8 GPUs, batch 512. The learning rate is the lowest of three;
 # the paper takes the best for every gap. Paper: curve only. Ours: not yet run.
-_base_ = [
-    '../_base_/models/bridged_in1k.py',
-    '../_base_/datasets/imagenet_224x224_autoaugment.py',
-    '../_base_/schedules/adamw_cosine_10e_bridge.py',
-    '../_base_/cls_runtime.py',
-]
+_base_ = ['../_base_/bridged_in1k.py', '../_base_/cls_runtime.py']
 model = dict(
     backbone=dict(
         _base_.resnet50.anchor,

@@ -2,8 +2,7 @@
 # 8 GPUs, batch 16. Paper: 45.5 mIoU at 32 GFLOPs. Ours: not yet run.
 _base_ = [
     '../_base_/models/setr-naive_deit3-l.py',
-    '../_base_/datasets/ade20k_512x512.py',
-    '../_base_/schedules/sgd_poly_160k.py',
+    '../_base_/setr_ade20k.py',
     '../_base_/default_runtime.py',
 ]
 auxiliary_head = dict(_base_.auxiliary_head, in_channels=384)

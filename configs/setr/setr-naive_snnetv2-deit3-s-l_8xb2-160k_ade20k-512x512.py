@@ -2,8 +2,7 @@
 # 8 GPUs, batch 16. Paper: 45.6 - 51.4 mIoU at 34 - 363 GFLOPs. Ours: not yet run.
 _base_ = [
     '../_base_/models/setr-naive_snnetv2-deit3-s-l.py',
-    '../_base_/datasets/ade20k_512x512.py',
-    '../_base_/schedules/sgd_poly_160k.py',
+    '../_base_/setr_ade20k.py',
     '../_base_/stitched_runtime.py',
 ]
 # As in the paper, all stitches are tested with the batch norm statistics of training.

@@ -2,8 +2,7 @@
 # 8 GPUs, batch 16. Paper: 40.1 - 48.2 mIoU at 34 - 363 GFLOPs. Ours: not yet run.
 _base_ = [
     '../_base_/models/setr-naive_snnetv2-deit3-s-l.py',
-    '../_base_/datasets/coco-stuff10k_512x512.py',
-    '../_base_/schedules/sgd_poly_80k.py',
+    '../_base_/setr_coco-stuff10k.py',
     '../_base_/stitched_runtime.py',
 ]
 auxiliary_head = dict(_base_.auxiliary_head, num_classes=171)

@@ -3,8 +3,7 @@
 # 43.2 mask AP. Ours: not yet run.
 _base_ = [
     '../_base_/models/mask-rcnn_swin-ti.py',
-    '../_base_/datasets/coco_ms-crop.py',
-    '../_base_/schedules/adamw_swin_3x.py',
+    '../_base_/swin_coco_3x.py',
     '../_base_/detection_runtime.py',
 ]
 model = dict(

@@ -1,8 +1,7 @@
 # ImageNet-1K at 224x224 with DeiT's augmentation: RandAugment, random erasing, repeated
 # augmentation. Tests resize the shorter side to 256 and crop the centre. 8 GPUs, 128
 # images each.
-dataset_type = 'ImageNet'
-data_root = 'data/imagenet'
+_base_ = ['./imagenet_224x224_deit3.py']
 bgr_mean = [103.53, 116.28, 123.675]
 bgr_std = [57.375, 57.12, 58.395]
 train_pipeline = [
@@ -31,47 +30,7 @@ train_pipeline = [
     ),
     dict(type='PackInputs'),
 ]
-test_pipeline = [
-    dict(type='LoadImageFromFile'),
-    dict(
-        type='ResizeEdge',
-        scale=256,
-        edge='short',
-        backend='pillow',
-        interpolation='bicubic',
-    ),
-    dict(type='CenterCrop', crop_size=224),
-    dict(type='PackInputs'),
-]
-train_dataloader = dict(
-    batch_size=128,
-    num_workers=8,
-    persistent_workers=True,
-    pin_memory=True,
-    sampler=dict(type='SeededSampler', of='InfiniteRepeatAugSampler'),
-    dataset=dict(
-        type='SeededDataset',
-        of=dataset_type,
-        data_root=data_root,
-        data_prefix='train',
-        split='train',
-        pipeline=train_pipeline,
-    ),
-)
-val_dataloader = dict(
-    batch_size=64,
-    num_workers=8,
-    persistent_workers=True,
-    pin_memory=True,
-    sampler=dict(type='DefaultSampler', shuffle=False),
-    dataset=dict(
-        type=dataset_type,
-        data_root=data_root,
-        data_prefix='val',
-        split='val',
-        pipeline=test_pipeline,
-    ),
-)
+_base_.test_pipeline[1].scale = 256
+train_dataloader = dict(batch_size=128, dataset=dict(pipeline=train_pipeline))
+val_dataloader = dict(dataset=dict(pipeline=_base_.test_pipeline))
 test_dataloader = val_dataloader
-val_evaluator = dict(type='Accuracy', topk=(1, 5))
-test_evaluator = val_evaluator

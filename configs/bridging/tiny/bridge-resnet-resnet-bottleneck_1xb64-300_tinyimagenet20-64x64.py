@@ -1,12 +1,7 @@
 # The tiny ResNet-50 stitched to itself by bottlenecks, both frozen: 4 gaps from the
 # first stage, drawn uniformly, as in figure 3. One CPU core, batch 64. No figure in the
 # paper; ours: measured, see ../small_scale.md.
-_base_ = [
-    '../../_base_/models/bridged_tiny.py',
-    '../../_base_/datasets/tinyimagenet20_64x64.py',
-    '../../_base_/schedules/adamw_cosine_10e_bridge.py',
-    '../../_base_/bridged_cls_runtime.py',
-]
+_base_ = ['../../_base_/bridged_tiny.py', '../../_base_/bridged_cls_runtime.py']
 model = dict(
     backbone=dict(
         anchors=[_base_.resnet.anchor, _base_.resnet.anchor],
@@ -14,7 +9,3 @@ model = dict(
     ),
     head=dict(anchor_heads=[_base_.resnet.end, _base_.resnet.end]),
 )
-param_scheduler = [
-    dict(type='CosineAnnealingLR', eta_min=0, begin=0, end=300, by_epoch=False)
-]
-train_cfg = dict(max_iters=300, val_interval=300)

@@ -1,12 +1,7 @@
 # The tiny ResNet-50 without the blocks between its first stage and its last, all
 # remaining weights trained, no adapter: the fine-tuning baseline of figure 3. One CPU
 # core, batch 64. No figure in the paper; ours: measured, see ../small_scale.md.
-_base_ = [
-    '../../_base_/models/bridged_tiny.py',
-    '../../_base_/datasets/tinyimagenet20_64x64.py',
-    '../../_base_/schedules/adamw_cosine_10e_bridge.py',
-    '../../_base_/cls_runtime.py',
-]
+_base_ = ['../../_base_/bridged_tiny.py', '../../_base_/cls_runtime.py']
 model = dict(
     backbone=dict(
         _base_.resnet.anchor,
@@ -16,7 +11,3 @@ model = dict(
     ),
     head=dict(frozen=False, anchor_heads=[_base_.resnet.end]),
 )
-param_scheduler = [
-    dict(type='CosineAnnealingLR', eta_min=0, begin=0, end=300, by_epoch=False)
-]
-train_cfg = dict(max_iters=300, val_interval=300)

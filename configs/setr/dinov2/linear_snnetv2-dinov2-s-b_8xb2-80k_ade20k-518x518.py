@@ -2,8 +2,7 @@
 # 8 GPUs, batch 16. No paper stitches DINOv2; the settings are ours. Ours: not yet run.
 _base_ = [
     '../../_base_/models/linear_snnetv2.py',
-    '../../_base_/datasets/ade20k_518x518.py',
-    '../../_base_/schedules/adamw_poly_80k.py',
+    '../../_base_/dinov2_ade20k.py',
     '../../_base_/stitched_runtime.py',
 ]
 anchor = dict(type='TimmAnchor', pretrained=True, img_size=518, drop_path_rate=0.1)

@@ -4,8 +4,7 @@
 _base_ = [
     # For its heads, which read maps of DINOv2-L's width.
     '../../_base_/models/setr-naive_deit3-l.py',
-    '../../_base_/datasets/ade20k_518x518.py',
-    '../../_base_/schedules/adamw_poly_80k.py',
+    '../../_base_/dinov2_ade20k.py',
     '../../_base_/stitched_runtime.py',
 ]
 anchor = dict(type='TimmAnchor', pretrained=True, img_size=518, drop_path_rate=0.1)

@@ -2,8 +2,7 @@
 # batch 16. No paper stitches DINOv2; the settings are ours. Ours: not yet run.
 _base_ = [
     '../../_base_/models/setr-naive_deit3-l.py',
-    '../../_base_/datasets/ade20k_518x518.py',
-    '../../_base_/schedules/adamw_poly_80k.py',
+    '../../_base_/dinov2_ade20k.py',
     '../../_base_/stitched_runtime.py',
 ]
 auxiliary_head = dict(_base_.auxiliary_head, in_channels=768)

@@ -1,5 +1,6 @@
-# ADE20K, 150 classes, 518x518 crops: 37x37 patches of 14 pixels.
-_base_ = ['./ade20k_512x512.py']
+# DINOv2 on ADE20K, 150 classes: 518x518 crops, which are 37x37 patches of 14 pixels,
+# for 80k iterations.
+_base_ = ['./datasets/ade20k_512x512.py', './schedules/adamw_poly_80k.py']
 crop_size = (518, 518)
 scale = (2072, 518)
 # RandomResize, RandomCrop and, in tests, Resize.

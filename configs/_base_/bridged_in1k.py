@@ -1,10 +1,11 @@
-# A classifier of ImageNet-1K on two frozen networks, joined by bottleneck adapters from
-# the first stage to the last ("Bridging Large Gaps", section 2); for other gaps set
+# "Bridging Large Gaps" (section 2) on ImageNet-1K: a classifier on two frozen networks,
+# joined by bottleneck adapters from the first stage to the last; for other gaps set
 # backbone.stages. The networks are the paper's, except that its Swin-T is
 # torchvision's; configs that inherit this choose two.
 # As in the authors' code, frozen networks are in train mode and bottlenecks have no
 # norms around them. To follow the text, set model.backbone.frozen_eval=True
 # model.backbone.stitching_layer.layout=text.
+_base_ = ['./datasets/imagenet_224x224_autoaugment.py']
 
 
 def network(checkpoint, anchor, **end):
@@ -70,3 +71,12 @@ model = dict(
         loss=dict(type='CrossEntropyLoss', loss_weight=1.0),
     ),
 )
+# 10 epochs with batch 512: AdamW and a cosine to 0. The paper mentions neither warm-up
+# nor clipping.
+optim_wrapper = dict(
+    type='OptimWrapper', optimizer=dict(type='AdamW', lr=2e-3, weight_decay=0.05)
+)
+param_scheduler = [
+    dict(type='CosineAnnealingLR', eta_min=0, begin=0, end=25030, by_epoch=False)
+]
+train_cfg = dict(type='IterBasedTrainLoop', max_iters=25030, val_interval=2503)

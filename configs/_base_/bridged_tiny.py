@@ -1,5 +1,6 @@
 # A classifier of 20 classes on two frozen networks of configs/imagenet/tiny, joined by
 # bottleneck adapters; configs that inherit this choose two networks and the gaps.
+_base_ = ['./datasets/tinyimagenet20_64x64.py']
 
 
 def network(name, anchor, **end):
@@ -75,3 +76,11 @@ model = dict(
         loss=dict(type='CrossEntropyLoss', loss_weight=1.0),
     ),
 )
+# As on ImageNet-1K, in 300 iterations.
+optim_wrapper = dict(
+    type='OptimWrapper', optimizer=dict(type='AdamW', lr=2e-3, weight_decay=0.05)
+)
+param_scheduler = [
+    dict(type='CosineAnnealingLR', eta_min=0, begin=0, end=300, by_epoch=False)
+]
+train_cfg = dict(type='IterBasedTrainLoop', max_iters=300, val_interval=300)

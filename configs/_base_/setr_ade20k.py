@@ -1,5 +1,6 @@
-# The schedule that the authors' released SETR configs effectively ran, 160k iterations
-# of batch 16.
+# SETR of SN-Netv2's authors on ADE20K: the schedule that their released configs
+# effectively ran, 160k iterations of batch 16.
+_base_ = ['./datasets/ade20k_512x512.py']
 optim_wrapper = dict(
     type='OptimWrapper',
     optimizer=dict(type='SGD', lr=0.01, momentum=0.9, weight_decay=0.0005),

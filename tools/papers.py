@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CONFIGS = ROOT / 'configs'
 LIST = CONFIGS / 'papers.yml'
 PAGE = ROOT / 'docs' / 'explanation' / 'reproducing.md'
-# Below the first table of each README.
+# Below the first table of each README that does not say so above.
 WEIGHTS = """
 Where pretrained weights come from: [weights](../../docs/how_to/anchors.md#weights).
 """
@@ -158,7 +158,8 @@ def tables(papers: Mapping) -> dict[Path, str]:
         text = texts.get(path) or path.read_text()
         before, rest = text.split(begin)
         end = '<!-- end -->'
-        note = '' if path in texts or path.name != 'README.md' else WEIGHTS
+        noted = path.name != 'README.md' or '.md#weights)' in before
+        note = '' if noted else WEIGHTS
         rest = f'{note}{end}{rest.partition(end)[2]}'
         texts[path] = f'{before}{begin}{markdown(rows)}\n{rest}'
     return texts

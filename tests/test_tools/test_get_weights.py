@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 import yaml
 from config_models import CONFIGS
-from get_weights import main
+from get_weights import main, names_in
 
 from snnet_mm.utils import timm_models
 
@@ -97,7 +97,7 @@ def test_nothing_is_left_of_a_failure(get, files, name, message):
     assert not files.exists() or not list(files.iterdir())
 
 
-def test_weights_that_a_config_starts_from(get, monkeypatch):
+def test_weights_that_a_config_starts_from(get, monkeypatch, tmp_path):
     """Files of the list and those of timm, the teacher's too, each once."""
     config = CONFIGS / 'imagenet/snnetv1-deit-ti-s-b_8xb128-50e_in1k-224x224.py'
     fetched, files = [], []
@@ -111,6 +111,9 @@ def test_weights_that_a_config_starts_from(get, monkeypatch):
     assert fetched == ['regnety_160.deit_in1k', 'resnet18.tv_in1k']
     assert [name.split('_')[1] for name in files] == ['tiny', 'small', 'base']
     assert "timm://resnet18.tv_in1k is in timm's cache" in printed
+    own = tmp_path / 'own.py'
+    own.write_text(f"_base_ = ['{config}']\nmodel = dict(teacher=None)\n")
+    assert names_in(str(own)) == files
 
 
 def test_the_list_has_all_files_that_configs_read(get):

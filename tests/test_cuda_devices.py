@@ -102,7 +102,7 @@ class DeviceMetric(BaseMetric):
         return dict(devices=len({*results}))
 
 
-def test_one_pass_predicts_and_scores_on_device(tiny, monkeypatch):
+def test_run_one_pass_predicts_and_scores_on_device(tiny, monkeypatch):
     # Fake tensors have no values to be compared; here, all images are the same.
     monkeypatch.setattr(torch, 'equal', lambda a, b: a.shape == b.shape)
     model, ids = tiny.eval(), some(tiny.backbone.space.ids)
@@ -124,7 +124,7 @@ def test_one_pass_predicts_and_scores_on_device(tiny, monkeypatch):
 
 
 @pytest.mark.parametrize('name', [ESTA, TAUGHT])
-def test_losses_with_a_teacher_stay_on_device(build, name):
+def test_distillation_losses_stay_on_device(build, name):
     """The slowest anchor of a sandwich, and another network."""
     model = build(name)
     teachers = [model.teacher_on(torch.device('cpu'))] if name == TAUGHT else []
@@ -164,13 +164,13 @@ def test_stitched_backbone_stays_on_device(tiny, unchecked_sums):
                 assert devices(backbone(images())) == {CUDA}
 
 
-def test_cost_table_of_a_model_on_a_gpu_equals_that_on_a_cpu(tiny):
+def test_cost_table_on_gpu_equals_cpu(tiny):
     wanted = cost_table(tiny, (SIDE, SIDE))
     with fake_cuda(tiny):
         assert cost_table(tiny, (SIDE, SIDE)) == wanted
 
 
-def test_fits_in_turn_with_narrow_branches_stay_on_device(monkeypatch, unchecked_sums):
+def test_fit_in_turn_narrow_branches_stay_on_device(monkeypatch, unchecked_sums):
     files = {}
     monkeypatch.setattr(torch, 'save', lambda value, file: files.update({file: value}))
     monkeypatch.setattr(torch, 'load', lambda file, **_: files[file])

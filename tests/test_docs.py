@@ -41,7 +41,7 @@ def headings_of(path):
 
 
 @pages
-def test_links_lead_somewhere(page):
+def test_docs_links_lead_somewhere(page):
     for target in re.findall(r'\]\((?!https?://)([^)\s]+)\)', page.read_text()):
         path, _, heading = target.partition('#')
         linked = (page.parent / path).resolve() if path else page
@@ -50,7 +50,7 @@ def test_links_lead_somewhere(page):
 
 
 @pages
-def test_files_that_are_named_exist(page):
+def test_docs_files_named_exist(page):
     text = page.read_text()
     for path in FILES.findall(text):
         # Cut where a placeholder such as {a,b}, $A or NAME follows.
@@ -61,7 +61,7 @@ def test_files_that_are_named_exist(page):
 
 
 @pages
-def test_options_of_commands_exist(page):
+def test_docs_options_of_commands_exist(page):
     lines = '\n'.join(blocks(page, 'bash')).replace('\\\n', ' ').splitlines()
     for line in lines:
         tool = re.search(r'(?:tools|\$T)/([\w/]+)\.(?:py|sh)', line)
@@ -79,7 +79,7 @@ def test_options_of_commands_exist(page):
 
 
 @pytest.mark.parametrize('page', (ROOT / 'docs').rglob('*.md'), ids=lambda p: p.stem)
-def test_lines_of_prose_are_short(page):
+def test_docs_lines_of_prose_are_short(page):
     text = page.read_text()
     prose = re.sub(r'^```.*?^```$', '', text, flags=re.DOTALL | re.MULTILINE)
     prose = re.sub(r'`[^`]*`', '', re.sub(r'\]\([^)]*\)', ']', prose))
@@ -88,7 +88,7 @@ def test_lines_of_prose_are_short(page):
 
 
 @pages
-def test_names_of_the_package_exist(page):
+def test_docs_names_of_the_package_exist(page):
     for dotted in set(re.findall(r'`(snnet_mm(?:\.\w+)+)`', page.read_text())):
         module, _, attribute = dotted.rpartition('.')
         try:
@@ -97,7 +97,7 @@ def test_names_of_the_package_exist(page):
             assert hasattr(importlib.import_module(module), attribute), dotted
 
 
-def test_every_page_is_in_the_index():
+def test_docs_every_page_is_in_the_index():
     index = (ROOT / 'docs/README.md').read_text()
     listed = set(re.findall(r'\]\((\w+/\w+\.md)\)', index))
     pages = {str(p.relative_to(ROOT / 'docs')) for p in (ROOT / 'docs').rglob('*.md')}
@@ -110,7 +110,7 @@ def first_column(text):
     return {name for cell in cells for name in re.findall(r'`([\w./]+)`', cell)}
 
 
-def test_every_tool_and_registered_part_is_in_the_reference():
+def test_docs_reference_has_every_tool_and_part():
     page = (ROOT / 'docs/reference/names.md').read_text()
     of_tools, _, of_parts = page.partition('## Names for configs')
     tools = {
@@ -130,7 +130,7 @@ def test_every_tool_and_registered_part_is_in_the_reference():
     assert first_column(of_parts) == parts | {'type'}
 
 
-def test_a_config_for_other_data(tmp_path):
+def test_joint_training_page_config_for_other_data(tmp_path):
     snippet, path = (
         blocks('docs/tutorials/joint_training.md', 'python')[2],
         tmp_path / 'own.py',
@@ -166,13 +166,13 @@ def extensions():
     DIRECTIONS.pop(KEY_METRICS.pop())
 
 
-def test_a_task_of_ones_own():
+def test_extending_page_task():
     task = task_of(type('CountingModel', (torch.nn.Module,), {})())
     assert task.name == 'counting'
     assert metric_directions(['count_error']) == dict(count_error='lower')
 
 
-def test_a_stitching_layer_of_ones_own(build_snnet):
+def test_extending_page_stitching_layer(build_snnet):
     net = build_snnet(stitching_layer=dict(type='GatedStitchingLayer')).eval()
     layer, tokens = net.stitching_layers['0to1_0'], torch.randn(2, 5, 8)
     torch.testing.assert_close(layer.merged()(tokens), layer(tokens))
@@ -181,7 +181,7 @@ def test_a_stitching_layer_of_ones_own(build_snnet):
     assert not layer.weight.equal(before)
 
 
-def test_a_space_and_a_sampler_of_ones_own(build_vit):
+def test_extending_page_space_and_sampler(build_vit):
     anchors = [build_vit(8, 4), build_vit(12, 6)]
     layer = dict(type='StitchingLayer')
     net = MODELS.build(dict(type='HalvesNet', anchors=anchors, stitching_layer=layer))

@@ -16,7 +16,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize('task', ['seg', 'depth', 'det', 'cls'])
-def test_network_trains_in_half_precision_and_is_made_elastic(task, tmp_path):
+def test_make_elastic_after_training_in_half_precision(task, tmp_path):
     config, checkpoint = write_trained(task, tmp_path)
     trained = run.train(config, tmp_path / 'work', iters=2, amp=True)
     assert trained.iter == 2

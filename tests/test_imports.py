@@ -90,7 +90,7 @@ for tool in pathlib.Path('tools').rglob('*.py'):
 """
 
 
-def test_help_needs_neither_torch_nor_mmengine_nor_ray():
+def test_tools_help_needs_no_torch_mmengine_ray():
     fresh(HELP)
 
 
@@ -110,7 +110,7 @@ assert 'StitchTestLoop' in LOOPS and 'SNNetv2' in MODELS
 
 
 @pytest.mark.slow
-def test_classes_are_registered_late_and_without_mm_packages(tmp_path):
+def test_register_is_late_and_without_mm_packages(tmp_path):
     (tmp_path / 'a.py').write_text("custom_imports = dict(imports=['snnet_mm'])")
     load = f"snnet_mm.utils.load_config('{tmp_path / 'a.py'}')"
     assert 'snnet_mm.esta' in fresh(STAGES.replace('REGISTER', load))
@@ -132,7 +132,8 @@ def test_runtime_imports_numpy_alone():
 
 
 @pytest.mark.parametrize('scope', ['mmseg', 'mmdet', 'mmpretrain'])
-def test_our_names_are_new_and_resolve_in_every_scope(scope):
+def test_registered_names_resolve_in_every_scope(scope):
+    """And are new ones."""
     pytest.importorskip(scope)
     utils = pytest.importorskip(f'{scope}.utils')
     utils.register_all_modules(init_default_scope=False)

@@ -10,7 +10,7 @@ NOTEBOOK = Path(__file__).parents[1] / 'docs/tutorials/quickstart.ipynb'
 
 
 @pytest.mark.slow
-def test_the_notebook_runs(tmp_path, monkeypatch):
+def test_quickstart_notebook_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     matplotlib.use('agg')
     cells = json.loads(NOTEBOOK.read_text())['cells']

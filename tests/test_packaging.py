@@ -39,7 +39,7 @@ def wheel(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_wheel_has_all_files_and_the_console_script(wheel):
+def test_wheel_has_all_files_and_console_script(wheel):
     expected = {'snnet_mm/py.typed'}
     for folder in ('configs', 'tools'):
         expected |= {
@@ -73,7 +73,7 @@ def test_load_config_of_installed_package(wheel, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize('read', [Config.fromfile, load_config])
-def test_base_of_the_page_is_read_everywhere(tmp_path, read):
+def test_joint_training_page_base_is_read_everywhere(tmp_path, read):
     """mmengine itself, and so other packages' tools, know no ``snnet_mm::``."""
     (path,) = re.findall(r'^_base_ = \[(__import__.*)\]', PAGE.read_text(), re.M)
     own = tmp_path / 'own.py'

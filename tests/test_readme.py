@@ -29,7 +29,7 @@ def build(cfg, device='meta'):
         return MODELS.build(cfg['model'])
 
 
-def test_the_config_turns_a_stock_one_into_a_stitched_one(tmp_path):
+def test_stock_config_page_makes_stitched_model(tmp_path):
     own = tmp_path / 'own.py'
     own.write_text(python_of(STOCK_PAGE)[0])
     cfg = Config.fromfile(own)
@@ -42,7 +42,7 @@ def test_the_config_turns_a_stock_one_into_a_stitched_one(tmp_path):
     assert (cfg.val_cfg.type, cfg.test_cfg.type) == ('StitchValLoop', 'StitchTestLoop')
 
 
-def test_what_the_page_about_spaces_says_of_them():
+def test_spaces_page_comments_are_true():
     namespace, said = {}, 0
     for line in python_of(SPACES)[0].splitlines():
         code, _, comment = line.partition('  # ')
@@ -54,7 +54,7 @@ def test_what_the_page_about_spaces_says_of_them():
     assert said == 11
 
 
-def test_the_backbones_on_the_page_about_spaces():
+def test_spaces_page_backbones():
     first, second = (Config.fromstring(t, '.py') for t in python_of(SPACES)[1:3])
     three, two = (build(dict(model=cfg.model.backbone)) for cfg in (first, second))
     assert (len(three.space), len(two.space)) == (267, 13)
@@ -66,7 +66,7 @@ def test_the_backbones_on_the_page_about_spaces():
     assert 'decode_head' in second.optim_wrapper.paramwise_cfg.custom_keys
 
 
-def test_the_configs_of_the_page_about_training(tmp_path):
+def test_training_page_configs(tmp_path):
     models, base = [], repr(str(README.parent / 'configs' / TOY))
     snippets = python_of(README.parent / 'docs/how_to/training.md')
     for i, text in enumerate(text for text in snippets if '_base_' in text):
@@ -82,7 +82,7 @@ def test_the_configs_of_the_page_about_training(tmp_path):
     assert models[2].backbone.anchors[1].blocks[7].attn.qkv.lora_A.shape == (16, 48)
 
 
-def test_the_first_lines_of_the_readme(tmp_path, monkeypatch):
+def test_readme_first_lines_run(tmp_path, monkeypatch):
     image = Image.fromarray(np.zeros((64, 64, 3), np.uint8))
     image.save(tmp_path / 'photo.jpg')
     cfg = Config.fromfile(

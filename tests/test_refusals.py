@@ -81,7 +81,7 @@ PAIR, SPACE, HOPS = SlidingWindowSpace((3, 3)), TwoWaySpace((12, 24)), [(8, 8)]
         (lambda: RunningDepthMetric(crop='nyu'), "'nyu' is invalid"),
     ],
 )
-def test_settings_that_cannot_be(call, words):
+def test_check_refuses_settings_that_cannot_be(call, words):
     with pytest.raises(ValueError, match=words) as error:
         call()
     assert 'expected ' in str(error.value)

@@ -47,7 +47,7 @@ def costs_of(name):
         (COCO.format('snnetv2-deit3-s-l'), GROUPS_OF_10_G),
     ],
 )
-def test_groups_of_stitches_are_those_of_the_authors(name, groups):
+def test_configs_groups_are_those_of_the_authors(name, groups):
     step = load(name)[0].default_hooks.stitch_sampling.sampler.step
     found = ResourceConstrainedSampler(costs_of(name), step=step).groups
     assert [len(group) for group in found] == groups
@@ -63,7 +63,7 @@ def test_groups_of_stitches_are_those_of_the_authors(name, groups):
         ('snnetv2-deit3-b-l', 412.3),
     ],
 )
-def test_published_parameters_of_setr(name, millions):
+def test_setr_configs_have_published_parameters(name, millions):
     """Table 1 gives 23, 88, 307, 338 and 412 M, which needs position bias tables."""
     _, model = load(SETR.format(name))
     updates = sum(p.numel() for k, p in model.named_parameters() if '.lora_' in k)
@@ -82,7 +82,7 @@ def test_published_parameters_of_setr(name, millions):
         (DEIT.format('snnetv1-deit-ti-s-b'), 'published_v1', 0.01, 0.01),
     ],
 )
-def test_published_costs(name, figures, error, error_of_fast, request):
+def test_configs_have_published_costs(name, figures, error, error_of_fast, request):
     table, figures = costs_of(name), request.getfixturevalue(figures)
     assert set(table) == set(figures)
     for stitch in load(name)[1].backbone.space:
@@ -94,7 +94,7 @@ def test_published_costs(name, figures, error, error_of_fast, request):
             assert row.params == pytest.approx(found['params'], rel=0.01), stitch
 
 
-def test_parameters_are_those_of_single_models():
+def test_imagenet_configs_have_parameters_of_single_models():
     model = load(DEIT.format('snnetv1-deit-ti-s-b'))[1]
     # 'A single SN-Net with 118.4M parameters can include all possible stitches.'
     assert num_parameters(model) / 1e6 == pytest.approx(118.4, abs=0.05)
@@ -104,7 +104,7 @@ def test_parameters_are_those_of_single_models():
         assert params == table[stitch_id].params
 
 
-def test_parameters_are_those_of_vitdet():
+def test_vitdet_configs_have_published_parameters():
     """As in its table of results, with positions of 14x14 patches and a cls token."""
     for arch, millions in dict(b=111, l=331).items():
         _, model = load(COCO.format(f'deit3-{arch}'))
@@ -113,7 +113,7 @@ def test_parameters_are_those_of_vitdet():
         assert round((num_parameters(model) - more) / 1e6) == millions
 
 
-def test_every_stitch_attends_globally_four_times():
+def test_vitdet_every_stitch_attends_globally_four_times():
     """Slow global blocks are the last ones of the fast global blocks' groups."""
     backbone = load(COCO.format('snnetv2-deit3-s-l'))[1].backbone
     fast_depth = backbone.anchors[0].depth

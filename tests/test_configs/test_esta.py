@@ -15,7 +15,7 @@ TOY = CONFIGS / 'toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
 CUB = 'esta/fgvc/snnetv1-augreg-ti-s-b_1xb64-100e_cub-224x224.py'
 
 
-def test_adapted_anchors_are_stitched_by_the_recipe_of_esta():
+def test_esta_adapted_anchors_have_the_same_recipe():
     adapted, esta = read(CUB.replace('snnetv1', 'adapt-then-esta')), read(CUB)
     classifier = adapted.model.model
     parts = *classifier.backbone.anchors, *classifier.head.anchor_heads
@@ -29,7 +29,7 @@ def test_adapted_anchors_are_stitched_by_the_recipe_of_esta():
         assert adapted[key] == esta[key]
 
 
-def test_trained_parameters_of_the_paper():
+def test_esta_trains_parameters_of_the_paper():
     """Table 1: 4.6 M. The paper gives 1.4 M for the biases; here they are 1.6 M."""
     _, model = load(CUB)
     counts = {part: n for part, (n, _) in count_parameters(model).items()}
@@ -57,7 +57,7 @@ def test_trained_parameters_of_the_paper():
     assert {k: n for k, (n, _) in count_parameters(model).items()} == counts
 
 
-def test_convnexts():
+def test_esta_convnexts_parameters():
     """Figure 9a names neither ranks nor layers."""
     _, model = load('esta/fgvc/snnetv1-convnext-t-s-b_1xb64-100e_cub-224x224.py')
     space = model.backbone.space
@@ -78,7 +78,7 @@ def test_convnexts():
     assert sum(counts.values()) == 14747704
 
 
-def test_the_config_on_the_page_about_esta(tmp_path):
+def test_esta_page_config_trains(tmp_path):
     snippet = re.findall(r'```python\n(.*?)```', PAGE.read_text(), re.DOTALL)[0]
     (tmp_path / 'a.py').write_text(snippet.replace('./my_stitched_model.py', str(TOY)))
     cfg = read(tmp_path / 'a.py')

@@ -57,7 +57,7 @@ def marks(name):
 
 
 @pytest.mark.parametrize('name', paths('**/*.py'))
-def test_header_says_what_to_expect(name):
+def test_config_header_says_what_to_expect(name):
     lines = (CONFIGS / name).read_text().splitlines()
     header = ' '.join(line for line in lines if line.startswith('#'))
     assert 'batch' in header
@@ -116,7 +116,7 @@ def test_run_trains_as_long_as_its_name_says(name):
 
 
 @pytest.mark.parametrize('name', ['deit3-l', 'snnetv2-deit3-s-l'])
-def test_trainings_of_nyu_are_those_of_the_authors(name):
+def test_nyu_configs_train_as_the_authors(name):
     cfg, model = load(f'dpt/dpt_{name}_4xb4-24e_nyu-416x544')
     backbone = model.backbone
     for anchor in getattr(backbone, 'anchors', [backbone]):
@@ -130,7 +130,7 @@ def test_trainings_of_nyu_are_those_of_the_authors(name):
 
 
 @pytest.mark.parametrize('family', STAGED)
-def test_stitches_of_stages_are_those_of_the_authors(family):
+def test_staged_configs_have_stitches_of_the_authors(family):
     (name,) = runs(f'imagenet/snnetv1-{family}_*')
     backbone = load(name)[1].backbone
     found = len(backbone.stitching_layers), len(backbone.space)

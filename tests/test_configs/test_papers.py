@@ -28,7 +28,7 @@ def at(cfg, key):
 
 
 @pytest.mark.parametrize('pattern', SETTINGS)
-def test_settings_of_runs_are_those_of_the_papers(pattern):
+def test_runs_have_settings_of_the_papers(pattern):
     """What ``_delete_`` in a config drops with the rest would be missing here."""
     names = [name for name in RUNS if fnmatch(name, pattern)]
     assert names
@@ -42,13 +42,13 @@ def test_settings_of_runs_are_those_of_the_papers(pattern):
             assert found == expected, (name, key)
 
 
-def test_pages_are_those_of_the_registry():
+def test_pages_are_as_written():
     for path, text in pages().items():
         assert path.read_text() == text, f'{path}: run tools/papers.py'
 
 
 @pytest.mark.parametrize('table', PAPERS['tables'])
-def test_headers_of_configs_have_the_figures_of_the_table(table):
+def test_config_headers_have_figures_of_the_table(table):
     columns, rows = PAPERS['tables'][table].values()
     for name, cells in rows.items():
         assert len(cells) == len(columns)
@@ -68,7 +68,7 @@ def test_run_builds(name):
         assert load(name)[1]
 
 
-def test_runs_of_lists_have_the_options_of_their_entries():
+def test_runs_of_lists_have_options_of_entries():
     names = runs('esta/fgvc/lora-augreg-*_1xb64-100e_dogs-224x224')
     assert sorted(n.split('-')[2].split('_')[0] for n in names) == ['b', 's', 'ti']
     cfg = read('esta/fgvc/lora-augreg-s_1xb64-100e_dogs-224x224')

@@ -37,7 +37,7 @@ GFLOPS = {
         ),
     ],
 )
-def test_stitches_and_costs(name, stages, numbers, gflops):
+def test_staged_configs_stitches_and_costs(name, stages, numbers, gflops):
     cfg, model = load(name)
     space = model.backbone.space
     assert space.stages == stages
@@ -48,7 +48,7 @@ def test_stitches_and_costs(name, stages, numbers, gflops):
     assert found == pytest.approx(gflops, rel=5e-3)
 
 
-def test_dense_models_have_the_parameters_of_openmmlab():
+def test_swin_configs_have_parameters_of_openmmlab():
     for name, millions in {
         ADE20K.format('swin-ti'): 59.94,
         ADE20K.format('swin-s'): 81.26,
@@ -61,7 +61,7 @@ def test_dense_models_have_the_parameters_of_openmmlab():
 
 @pytest.mark.slow
 @pytest.mark.parametrize('pair', GFLOPS)
-def test_costs_of_adapters_over_all_gaps(pair):
+def test_bridging_configs_costs_over_all_gaps(pair):
     (name,) = (n for n in BRIDGED if f'/bridge-{pair}_' in n)
     cfg = read(name)
     assert cfg.model.backbone.stages == [(0, 3)]
@@ -72,7 +72,7 @@ def test_costs_of_adapters_over_all_gaps(pair):
 
 
 @pytest.mark.parametrize('name, gflops', [('resnet50', 1.91), ('swin-t', 0.89)])
-def test_finetuned_networks_are_the_ends_and_what_reduces_the_grid(name, gflops):
+def test_bridging_finetune_keeps_ends_and_grid_reductions(name, gflops):
     name = f'bridging/finetune-{name}_8xb64-10e_in1k-224x224.py'
     _, model = load(name)
     blocks = model.backbone.kept_blocks

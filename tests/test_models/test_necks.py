@@ -12,7 +12,7 @@ def norm_by_hand(norm, x):
     return (x - mean) / (variance + norm.eps).sqrt() * scale + shift
 
 
-def test_norms_of_maps_are_over_channels(randomise):
+def test_map_layer_norm_is_over_channels(randomise):
     norm, x = randomise(MapLayerNorm(4)), torch.randn(2, 4, 3, 5)
     assert norm.eps == 1e-6
     torch.testing.assert_close(norm(x), norm_by_hand(norm, x))
@@ -23,7 +23,7 @@ def test_norms_of_maps_are_over_channels(randomise):
     assert nothing is None
 
 
-def test_the_levels_of_vitdet_by_hand(randomise):
+def test_simple_feature_pyramid_levels_equal_vitdet_by_hand(randomise):
     strides = [2, 4, 8, 16, 32]
     pyramid = SimpleFeaturePyramid(8, out_channels=6, in_stride=8, strides=strides)
     randomise(pyramid)
@@ -55,6 +55,6 @@ def test_the_levels_of_vitdet_by_hand(randomise):
 
 
 @pytest.mark.parametrize('strides', [(), (4, 16), (3, 6), (64, 128)])
-def test_strides_that_cannot_be_made_are_refused(strides):
+def test_simple_feature_pyramid_impossible_strides_are_refused(strides):
     with pytest.raises(ValueError, match=r'neck\.strides'):
         SimpleFeaturePyramid(8, strides=strides)

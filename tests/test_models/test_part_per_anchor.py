@@ -34,7 +34,9 @@ def cfg():
 
 
 @torch.no_grad()
-def test_stitches_equal_models_alone_and_exports(cfg, randomise, tmp_path):
+def test_part_per_anchor_stitches_equal_models_alone_and_exports(
+    cfg, randomise, tmp_path
+):
     images, wanted = torch.randn(IMAGES), []
     for a, out_indices in enumerate([(0, 0, 1, 1), (0, 1, 2, 3)]):
         alone = copy.deepcopy(cfg.model)  # as it was trained before
@@ -66,7 +68,7 @@ def test_stitches_equal_models_alone_and_exports(cfg, randomise, tmp_path):
         assert idle == {*head.parts[1 - end].parameters()}
 
 
-def test_parts_that_do_not_fit(cfg):
+def test_part_per_anchor_parts_that_do_not_fit(cfg):
     head, space = cfg.model.decode_head, TwoWaySpace((2, 4))
     three, other = [*HEADS, HEADS[0]], [HEADS[0], dict(HEADS[1], num_classes=9)]
     for parts, key in (
@@ -80,7 +82,7 @@ def test_parts_that_do_not_fit(cfg):
 
 
 @torch.no_grad()
-def test_pyramids_and_roi_heads_of_detectors(randomise):
+def test_part_per_anchor_pyramids_and_roi_heads_of_detectors(randomise):
     pytest.importorskip('mmdet')
     cfg = Config.fromfile(DET)
     init_default_scope('mmdet')

@@ -16,7 +16,8 @@ class Listener(nn.Module):
         self.heard.append(stitch)
 
 
-def test_every_listener_in_a_wrapped_model_hears_of_the_stitch_once(build_snnet):
+def test_set_stitch_notifies_every_listener_once(build_snnet):
+    """Also in a wrapped model; an unknown id notifies nobody."""
     net = build_snnet()
     deep, shallow = Listener(net), Listener(net)
     parts = net, nn.Sequential(nn.Identity(), deep), shallow, shallow
@@ -34,14 +35,14 @@ def test_every_listener_in_a_wrapped_model_hears_of_the_stitch_once(build_snnet)
 
 
 @pytest.mark.parametrize('number', [0, 2])
-def test_models_without_one_stitched_backbone(build_snnet, number):
+def test_find_stitched_backbone_none_or_two_are_refused(build_snnet, number):
     model = nn.ModuleList(build_snnet() for _ in range(number))
     with pytest.raises(ValueError, match='model.backbone'):
         find_stitched_backbone(model)
 
 
 @torch.no_grad()
-def test_another_input_size_equals_images_of_that_size(build_snnet):
+def test_set_input_size_equals_images_of_that_size(build_snnet):
     net, images = build_snnet().eval(), torch.randn(2, 3, 40, 56)
     small = F.interpolate(images, (24, 33), mode='bilinear', antialias=True)
     given, expected = net(images)[0], {}

@@ -168,7 +168,7 @@ def test_choose_follows_load_and_its_uncertainty(replica, slack, error, load, ke
     assert replica._choose(slack) == key
 
 
-def test_service_of_wrong_settings_is_refused(service, replica, monkeypatch):
+def test_stitch_service_wrong_settings_are_refused(service, replica, monkeypatch):
     with pytest.raises(ValueError, match='deadline_ms=0 is invalid'):
         service.StitchService('a folder', deadline_ms=0)
     monkeypatch.setattr(Runtime, 'channels', 4)

@@ -14,7 +14,8 @@ from snnet_mm.tasks.detection import samples_of
 pytest.importorskip('mmdet')
 
 
-def test_heads_run_on_as_many_boxes_as_prediction_allows(detector):
+def test_cost_table_detector_heads_run_on_most_boxes(detector):
+    """On as many boxes as prediction allows."""
     costs = cost_table(detector)
     assert costs.input_size == (64, 64)
     box, mask = 30, 20
@@ -36,7 +37,7 @@ def test_heads_run_on_as_many_boxes_as_prediction_allows(detector):
         assert costs[i].params == backbone[i].params + others
 
 
-def test_run_drops_no_boxes_and_restores_thresholds(detector):
+def test_detection_run_drops_no_boxes_and_restores_thresholds(detector):
     roi, images = detector.roi_head, torch.randn(2, 3, 64, 64)
     detector.roi_head.test_cfg.score_thr = 2.0
     before = repr((detector.rpn_head.test_cfg, roi.test_cfg))
@@ -53,7 +54,7 @@ def test_run_drops_no_boxes_and_restores_thresholds(detector):
 
 
 @pytest.mark.ops
-def test_each_stitch_is_drawn(detector):
+def test_draw_prediction_draws_each_stitch(detector):
     resize = dict(type='Resize', scale=(64, 64), keep_ratio=True)
     data = detector.cfg.test_dataloader.dataset
     data.pipeline = [dict(type='LoadImageFromFile'), resize, *data.pipeline]

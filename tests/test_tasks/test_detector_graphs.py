@@ -12,7 +12,7 @@ extractors = pytest.importorskip('mmdet.models.roi_heads.roi_extractors')
 
 
 @pytest.mark.parametrize('ratio', [0, 2])
-def test_boxes_are_pooled_as_mmdet_does(ratio):
+def test_pool_equals_mmdet(ratio):
     """From the map of their size alone, however many points of it are read."""
     torch.manual_seed(0)
     maps = tuple(torch.randn(1, 4, side, side) for side in (64, 32, 16, 8))
@@ -34,7 +34,7 @@ def test_boxes_are_pooled_as_mmdet_does(ratio):
         ({}, None),
     ],
 )
-def test_detectors_that_choose_otherwise_are_refused(det_cfg, changed, why):
+def test_fault_of_detectors_that_choose_otherwise(det_cfg, changed, why):
     init_default_scope('mmdet')
     det_cfg.merge_from_dict(dict(model=changed))
     fault = fault_of(MODELS.build(det_cfg.model))

@@ -28,7 +28,8 @@ print(sys.modules['mmcv.ops.nms'].ext_module.__name__, mmcv_full_available())
 
 
 @pytest.mark.slow  # where nothing is compiled, all default tests of mmdet need it
-def test_configs_of_mmdet_install_it_where_nothing_is_compiled():
+def test_import_parts_for_mmdet_installs_torchvision_ops():
+    """Where nothing is compiled."""
     done = subprocess.run(
         [sys.executable, '-c', HIDDEN],
         cwd=ROOT,
@@ -40,7 +41,7 @@ def test_configs_of_mmdet_install_it_where_nothing_is_compiled():
     assert '\nsnnet_mm.utils.torchvision_ops True\n' in done.stdout
 
 
-def test_an_environment_without_mmdet(monkeypatch):
+def test_import_parts_for_missing_mmdet_is_refused(monkeypatch):
     package = 'snnet_mm.tasks.detection_parts'
     for name in (package, f'{package}.coco_metric'):
         monkeypatch.delitem(sys.modules, name, raising=False)

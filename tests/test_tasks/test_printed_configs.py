@@ -22,7 +22,7 @@ def printed(page):
     return re.findall(r'```python\n(_base_.*?)```', page.read_text(), re.DOTALL)
 
 
-def test_readme_prints_the_first_config_of_the_tutorial():
+def test_readme_prints_first_config_of_tutorial():
     assert printed(ROOT / 'README.md') == printed(PAGE)[:1]
     assert len(printed(PAGE)) == len(NAMES)
 

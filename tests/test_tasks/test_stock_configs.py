@@ -119,7 +119,7 @@ def data(tmp_path_factory):
 
 
 @pytest.mark.parametrize('package, stock, model', [*cases()])
-def test_a_stock_config_does_all_that_a_stitched_model_does(
+def test_stock_config_trains_tests_counts_and_exports(
     package, stock, model, data, tmp_path
 ):
     check_stock_config(package, stock, model, data, tmp_path)
@@ -167,7 +167,7 @@ def check_stock_config(package, stock, model, data, tmp_path, **settings):
         assert_close(found[key], value, rtol=1e-5, atol=atol, msg=key)
 
 
-def test_the_detector_of_the_page_about_vitdet(tmp_path):
+def test_vitdet_page_levels_cover_the_image(tmp_path):
     """Its levels cover the image, where the detector makes boxes for them."""
     page = Path(__file__).parents[2] / 'configs' / 'vitdet' / 'README.md'
     (text,) = re.findall(r'```python\n(.*?)```', page.read_text(), re.DOTALL)

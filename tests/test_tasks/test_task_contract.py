@@ -33,7 +33,7 @@ def model_of(part, **head):
          'mmpretrain'),
     ],
 )  # fmt: skip
-def test_models_metrics_and_wrapped_models_belong_to_a_task(
+def test_task_of_models_metrics_and_wrapped_models(
     part, name, metric, direction, divergence, scope
 ):
     model = model_of(part)
@@ -46,7 +46,7 @@ def test_models_metrics_and_wrapped_models_belong_to_a_task(
     assert task.divergence(model) is divergence
 
 
-def test_labels_of_an_image_are_compared_one_by_one():
+def test_divergence_of_multi_label_head_is_per_label():
     model = model_of('BaseClassifier', thr=None)
     assert task_of(model).divergence(model) is label_divergence
     several = torch.nn.Identity()  # as a PartPerAnchor
@@ -54,7 +54,7 @@ def test_labels_of_an_image_are_compared_one_by_one():
     assert task_of(model).divergence(model) is label_divergence
 
 
-def test_other_models_have_the_defaults():
+def test_task_of_other_models_has_defaults():
     assert task_of(torch.nn.Identity()) is OTHER
     assert known('saving_keys') == {'out_file_path', 'output_dir', 'outfile_prefix'}
 
@@ -73,7 +73,7 @@ ODDS = [[1 / 3, 3.0]]
         (label_divergence, ODDS, (1, 2)),
     ],
 )
-def test_divergences_by_hand(divergence, odds, shape):
+def test_divergences_equal_those_by_hand(divergence, odds, shape):
     found = torch.zeros(shape, requires_grad=True)
     value = divergence(found, torch.tensor(odds).log().view(shape))
     torch.testing.assert_close(value, WANTED)

@@ -35,7 +35,7 @@ esac
 """
 
 
-def test_layout_of_the_configs(run_here, tmp_path):
+def test_camvid_converter_writes_layout_of_configs(run_here, tmp_path):
     source, target = tmp_path / 'CamVid', tmp_path / 'target'
     rows = np.arange(12, dtype=np.uint8).repeat(3)  # as many labels as there are
     for part in ('train', 'val', 'test'):
@@ -59,7 +59,7 @@ def test_layout_of_the_configs(run_here, tmp_path):
         run_here(TOOL, target, target)
 
 
-def test_commands_of_the_script(tmp_path):
+def test_camvid_sh_commands(tmp_path):
     git = 'git', '-c', 'user.name=a', '-c', 'user.email=a@b', '-C', tmp_path / 'source'
     for folder in ('source', 'tools', '.venv/bin'):
         (tmp_path / folder).mkdir(parents=True)

@@ -7,7 +7,7 @@ import pytest
 TOOL = 'dataset_converters/color_masks.py'
 
 
-def test_colours_become_their_places_in_the_list(run_here, tmp_path):
+def test_color_masks_numbers_colours(run_here, tmp_path):
     mask = np.zeros((2, 4, 3), np.uint8)
     mask[0, 1:], mask[1, 3] = (255, 0, 0), (0, 128, 255)  # RGB
     (folder := tmp_path / 'masks' / 'train').mkdir(parents=True)

@@ -28,7 +28,7 @@ def compare(num_resamples=100, **models):
 
 
 @pytest.mark.parametrize('sign', [1, -1])
-def test_figures_of_fronts_by_hand(sign):
+def test_front_comparison_figures_by_hand(sign):
     # Budgets go from 1 to 5. Of `a` the best is 50 up to 3 and 60 from there on.
     a = constant_run([1, 3, 4], sign * np.array([50, 60, 55]), sign=sign)
     b = constant_run([1, 5], sign * np.array([40, 70]), sign=sign)
@@ -47,7 +47,7 @@ def test_figures_of_fronts_by_hand(sign):
     assert area.low == pytest.approx(area.high) == pytest.approx(area.value)
 
 
-def test_differences_are_paired_over_images():
+def test_front_comparison_differences_are_paired_over_images():
     rng = np.random.default_rng(0)
     base = rng.uniform(0, 100, (2, 40))
     a, b = make_run([1, 2], base), make_run([1, 2], base + 3)
@@ -58,7 +58,7 @@ def test_differences_are_paired_over_images():
     assert (shift.value, shift.low, shift.high) == pytest.approx((3, 3, 3))
 
 
-def test_seeds_are_averaged_and_models_alone_are_one_set_to_choose_from():
+def test_front_comparison_averages_seeds_and_joins_models_alone():
     runs = [constant_run([1, 2], [40, 50]), constant_run([1, 2], [44, 50])]
     alone = Run.joined([constant_run([4], [60]), constant_run([1], [50])])
     area = compare(a=runs).figures()['a']['area under front']
@@ -69,7 +69,7 @@ def test_seeds_are_averaged_and_models_alone_are_one_set_to_choose_from():
         np.testing.assert_allclose(row, [50, 60])
 
 
-def test_other_images_metrics_and_directions_are_not_compared():
+def test_run_joined_other_images_metrics_and_directions_are_refused():
     run = make_run([1, 2], np.ones((2, 4)))
     others = [
         (replace(run.images, names='b'), 'expected results of the same images'),
@@ -82,7 +82,7 @@ def test_other_images_metrics_and_directions_are_not_compared():
         Run.joined([run, replace(run, sign=-1)])
 
 
-def test_names_of_outputs_keep_their_dots(run_here, tmp_path):
+def test_compare_fronts_names_of_outputs_keep_their_dots(run_here, tmp_path):
     space = TwoWaySpace((3, 7))
     costs = {i: Cost(10**9 * (i + 1), 5) for i in (0, 1)}
     costs = StitchTable.counted(costs, (8, 8), space)

@@ -30,7 +30,7 @@ def exported(run_here, narrow, tmp_path):
     return tmp_path, run_here('export_stitch.py', *model, *args, '--out', tmp_path)
 
 
-def test_the_tool_reports_what_it_wrote(exported):
+def test_export_stitch_reports_what_it_wrote(exported):
     folder, printed = exported
     (stitch,) = json.loads((folder / 'manifest.json').read_text())['stitches']
     assert (stitch['id'], stitch['left_out']) == (2, [])
@@ -41,7 +41,8 @@ def test_the_tool_reports_what_it_wrote(exported):
 
 
 @pytest.mark.parametrize('spelled, single', [('14', True), ('0,2', False)])
-def test_one_id_is_a_model_and_others_are_a_bundle(tool, monkeypatch, spelled, single):
+def test_export_stitch_one_id_is_a_model_alone(tool, monkeypatch, spelled, single):
+    """Others are a bundle."""
     args = '', 'a.py', 'a.pth', '--out', 'out', '--stitch-id', spelled
     monkeypatch.setattr(sys, 'argv', [*args, '--shape', '126x182'])
     args = tool.parse_args()
@@ -49,7 +50,7 @@ def test_one_id_is_a_model_and_others_are_a_bundle(tool, monkeypatch, spelled, s
     assert args.format == ['mm' if single else 'onnx']
 
 
-def test_what_is_left_out_stands_in_the_table(tool, capsys):
+def test_export_stitch_report_names_what_is_left_out(tool, capsys):
     manifest = copy.deepcopy(MANIFEST)
     found = VERIFIED | dict(lost=1.9, value=None)
     left = dict(format='onnx', precision='int8', verified=found)
@@ -63,7 +64,7 @@ def test_what_is_left_out_stands_in_the_table(tool, capsys):
 
 
 @pytest.mark.slow
-def test_our_test_tool_and_that_of_mmseg_score_it_alike(exported, run_tool, tmp_path):
+def test_export_stitch_mmseg_scores_stitch_as_we_do(exported, run_tool, tmp_path):
     config, weights = tmp_path / 'stitch_2.py', tmp_path / 'stitch_2.pth'
     run_tool('test.py', config, weights, '--work-dir', tmp_path / 'ours')
     # Another package's tool, in another folder; only custom_imports leads to ours.

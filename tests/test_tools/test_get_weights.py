@@ -70,7 +70,7 @@ def files(server, tmp_path, monkeypatch):
     return tmp_path / 'checkpoints'
 
 
-def test_files_are_downloaded_once_and_checked(get, files):
+def test_get_weights_downloads_once_and_checks(get, files):
     printed = get('good.pth', 'unkn*')
     assert 'good.pth: checksum right' in printed
     assert 'checksum unknown' in printed
@@ -91,13 +91,13 @@ def test_files_are_downloaded_once_and_checked(get, files):
         ('other.pth', "'other.pth' is no file of"),
     ],
 )
-def test_nothing_is_left_of_a_failure(get, files, name, message):
+def test_get_weights_failure_leaves_nothing(get, files, name, message):
     with pytest.raises((ValueError, OSError), match=message):
         get(name)
     assert not files.exists() or not list(files.iterdir())
 
 
-def test_weights_that_a_config_starts_from(get, monkeypatch, tmp_path):
+def test_get_weights_of_a_config(get, monkeypatch, tmp_path):
     """Files of the list and those of timm, the teacher's too, each once."""
     config = CONFIGS / 'imagenet/snnetv1-deit-ti-s-b_8xb128-50e_in1k-224x224.py'
     fetched, files = [], []
@@ -116,7 +116,7 @@ def test_weights_that_a_config_starts_from(get, monkeypatch, tmp_path):
     assert names_in(str(own)) == files
 
 
-def test_the_list_has_all_files_that_configs_read(get):
+def test_weights_yml_has_all_files_that_configs_read(get):
     files = yaml.safe_load((CONFIGS / 'weights.yml').read_text())
     for name, entry in files.items():
         assert {*entry} <= {'what', 'url', 'sha256', 'licence'}, name

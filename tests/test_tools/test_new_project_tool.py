@@ -4,7 +4,7 @@ from labelled_folders import write, write_depth, write_masks
 from snnet_mm.utils import load_config
 
 
-def test_a_folder_becomes_a_config(run_here, tmp_path):
+def test_new_project_folder_becomes_a_config(run_here, tmp_path):
     write_masks(tmp_path / 'data')
     write(tmp_path / 'data/images/train/x.jpg', (40, 60))
     out = tmp_path / 'my_model.py'
@@ -31,7 +31,7 @@ def test_a_folder_becomes_a_config(run_here, tmp_path):
         run_here('new_project.py', *args)
 
 
-def test_depth_has_a_range(run_here, tmp_path):
+def test_new_project_prints_depth_range(run_here, tmp_path):
     write_depth(tmp_path)
     args = '--out', tmp_path / 'my_model.py', '--task', 'depth'
     args += '--backbone', 'vit_tiny_patch16_224'

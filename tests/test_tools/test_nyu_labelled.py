@@ -35,7 +35,7 @@ def official(tmp_path):
     return path, tmp_path / 'splits.mat', tmp_path / 'nyu', depths
 
 
-def test_the_layout_of_mmsegmentation(official, run_here):
+def test_nyu_labelled_writes_layout_of_mmseg(official, run_here):
     labelled, splits, out, depths = official
     printed = run_here(TOOL, labelled, splits, out)
     assert '2 train images and 1 test images' in printed

@@ -6,7 +6,7 @@ TOOL = 'analysis_tools/plot_pareto.py'
 PUBLISHED = 'tests/data/ade20k_setr_deit3_s_l.json'
 
 
-def test_published_figures_and_baselines_are_drawn(run_here, tmp_path):
+def test_plot_pareto_draws_results_baselines_and_others(run_here, tmp_path):
     row = StitchRow(0, 'whole', 'A', 363 * 10**9, 1, (8, 8), dict(mIoU=52.0))
     alone = StitchTable([row], 'no stitches', None, 'mIoU', dict(mIoU='higher'))
     alone.save(tmp_path / 'results.json')
@@ -19,7 +19,7 @@ def test_published_figures_and_baselines_are_drawn(run_here, tmp_path):
         assert words in picture
 
 
-def test_costs_metric_and_direction_are_chosen(run_here, tmp_path):
+def test_plot_pareto_chooses_cost_metric_and_direction(run_here, tmp_path):
     space, setup = TwoWaySpace([3, 7]), Setup('a board', 1, 'fp32')
     costs = StitchTable.counted({i: Cost(i + 1, 5) for i in (0, 1)}, (8, 8), space)
     costs.measured(setup, {0: 3.5, 1: 4.5}).save(tmp_path / 'costs.json')
@@ -37,7 +37,7 @@ def test_costs_metric_and_direction_are_chosen(run_here, tmp_path):
         run_here(TOOL, *args, 'AP')
 
 
-def test_all_files_are_drawn_by_one_metric(run_here, tmp_path, monkeypatch):
+def test_plot_pareto_draws_all_files_by_one_metric(run_here, tmp_path, monkeypatch):
     space, drawn = TwoWaySpace([3, 7]), {}
     costs = StitchTable.counted({i: Cost(i + 1, 5) for i in (0, 1)}, (8, 8), space)
     for name, metric, more in (('a', 'mIoU', 0), ('b', 'aAcc', 10)):

@@ -62,7 +62,7 @@ def following(lines):
 
 
 @pytest.mark.parametrize('task, write', LAYOUTS.values(), ids=LAYOUTS)
-def test_printed_commands(task, write, weights, folder, tmp_path):
+def test_tools_run_the_commands_that_they_print(task, write, weights, folder, tmp_path):
     data = tmp_path / 'my data'
     write(data)
     tool = shlex.quote(str(ROOT / 'tools' / 'new_project.py'))

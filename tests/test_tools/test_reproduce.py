@@ -45,7 +45,7 @@ def runs_of(name, small=False):
     return reproduce.find_runs(reproduce.find_items(PAPERS, name), RUNS, small)
 
 
-def test_items_have_configs_that_exist():
+def test_find_items_have_configs_that_exist():
     for paper in PAPERS['papers']:
         for item in paper['items']:
             name = f'{paper["name"]} {item["ids"][0]}'
@@ -56,7 +56,7 @@ def test_items_have_configs_that_exist():
                 assert (ROOT / 'configs' / item['published']).exists()
 
 
-def test_commands_of_a_table_are_printed(call):
+def test_reproduce_prints_commands_of_a_table(call):
     options = '--launcher', 'slurm', '--gpus', '4', '--dry-run'
     lines = call('SN-Netv2 table 2', *options)
     trains = [line for line in lines if 'slurm_train.sh' in line]
@@ -74,7 +74,7 @@ def test_commands_of_a_table_are_printed(call):
     assert any(x.startswith('SN-Netv2 table 2: not run here') for x in call('--list'))
 
 
-def test_run_is_its_config_with_its_options(call):
+def test_reproduce_run_is_config_with_options(call):
     name = 'setr-naive_snnetv2-deit3-s-l-r4_8xb2-80k_coco-stuff10k-512x512'
     train, test = call(f'setr/{name}', '--dry-run', '--launcher', 'pytorch')
     config = f'configs/setr/{name.replace("-r4", "")}.py'
@@ -86,14 +86,14 @@ def test_run_is_its_config_with_its_options(call):
     assert test.startswith(f'{begin}--work-dir work_dirs/{name}/test --stitch-id all ')
 
 
-def test_trained_network_is_also_tested_without_blocks(call):
+def test_reproduce_tests_networks_without_blocks(call):
     lines = call('SN-Netv1 supplement H', '--dry-run')
     kept = [re.findall(r'kept_blocks=\[(.*?)\]', line) for line in lines[-4:]]
     assert kept == [[], ['6,7,8,9,10,11'], ['0,1,2,3,4,5'], ['0,2,4,6,8,10']]
     assert '/every-other ' in lines[-1]
 
 
-def test_stitches_of_table_1_are_tested_alone(call):
+def test_reproduce_tests_stitches_of_table_1_alone(call):
     tests = call('SN-Netv1 table 1 individual', '--dry-run')[3::2]
     found = [line.split('--stitch-id ')[1].split()[0] for line in tests]
     name = 'imagenet/published/snnetv1-deit-ti-s-b_in1k.json'
@@ -102,13 +102,13 @@ def test_stitches_of_table_1_are_tested_alone(call):
     assert scores == [72.6, 76.48, 78.2, 79.96, 81.502, 81.962]
 
 
-def test_a_wrong_name_is_one_line(monkeypatch):
+def test_reproduce_wrong_name_is_one_line(monkeypatch):
     monkeypatch.setattr(sys, 'argv', ['reproduce.py', 'SN-Netv2 table 9'])
     with pytest.raises(SystemExit, match="^Error: 'SN-Netv2 table 9' is none of"):
         runpy.run_path(str(ROOT / 'tools/reproduce.py'), run_name='__main__')
 
 
-def test_adapters_train_as_many_parameters_as_low_rank_updates():
+def test_esta_adapters_train_as_many_parameters_as_lora():
     """Biases of the adapters aside (ESTA, figure 7, left)."""
     runs = [run for run in runs_of('ESTA figure 7') if '_cub-' in run.name]
     runs = {run.name.partition('224x224')[2]: run for run in runs}
@@ -123,7 +123,7 @@ def test_adapters_train_as_many_parameters_as_low_rank_updates():
                 assert mlp.parallel == (variant == '-adaptformer')
 
 
-def test_what_was_done_is_not_done_again(call, tmp_path, monkeypatch):
+def test_reproduce_does_nothing_twice(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ran = []
 
@@ -150,7 +150,7 @@ def test_what_was_done_is_not_done_again(call, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize('name, data', PUBLISHED.items())
-def test_published_results_are_the_authors(name, data):
+def test_published_results_are_those_of_the_authors(name, data):
     results = StitchTable.read(ROOT / 'configs' / f'{name}.json')
     theirs = json.loads((DATA / f'{data}.json').read_text())['stitches']
     if isinstance(theirs, list):  # in the form of ours

@@ -18,7 +18,9 @@ CASES = [
 
 
 @pytest.mark.parametrize(('mode', 'version', 'free', 'words'), CASES)
-def test_what_is_missing_is_one_clear_line(tmp_path, mode, version, free, words):
+def test_setup_env_says_what_is_missing_in_one_line(
+    tmp_path, mode, version, free, words
+):
     """In a bare copy, with stubs in place of some commands."""
     repo, stubs = tmp_path / 'repo', tmp_path / 'stubs'
     shutil.copytree(ROOT / 'requirements', repo / 'requirements')

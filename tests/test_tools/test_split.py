@@ -22,7 +22,7 @@ def split(run_here):
     return run
 
 
-def test_few_images_of_each_class_are_drawn_by_the_seed(split, images, tmp_path):
+def test_split_shots_are_drawn_by_the_seed(split, images, tmp_path):
     drawn = []
     for name, seed in (('x', 3), ('y', 3), ('z', 4)):
         split(images, tmp_path / name, '--shots', 2, '--seed', seed)
@@ -37,7 +37,7 @@ def test_few_images_of_each_class_are_drawn_by_the_seed(split, images, tmp_path)
         split(images, tmp_path / 'few', '--shots', 7)
 
 
-def test_validation_images_are_training_images_of_each_class(split, images, tmp_path):
+def test_split_val_part_is_of_training_images(split, images, tmp_path):
     for name in ('x', 'y'):
         split(images, tmp_path / name, '--val-part', 0.3)
     found = {}
@@ -53,7 +53,7 @@ def test_validation_images_are_training_images_of_each_class(split, images, tmp_
             split(images, tmp_path / 'none', '--val-part', part)
 
 
-def test_lists_of_both_kinds(split, images, tmp_path):
+def test_split_lists_of_both_kinds(split, images, tmp_path):
     train, test = tmp_path / 'train.json', tmp_path / 'test.txt'
     train.write_text(json.dumps({'train/a/0.jpg': 9, 'train/b/0.jpg': 10}))
     test.write_text('test/a/1.jpg 9\ntest/b/1.jpg 10\n')

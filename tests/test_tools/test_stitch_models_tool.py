@@ -19,7 +19,7 @@ MODELS = dict(slow=seg_vit(24, 4), fast=seg_vit(16, 3) | dict(decode_head=PSP))
 
 
 @pytest.mark.slow
-def test_train_stitch_train_test(run_tool, tmp_path):
+def test_stitch_models_trained_pair_trains_and_tests(run_tool, tmp_path):
     trained = []
     for name, model in MODELS.items():
         config, folder = tmp_path / f'{name}.py', tmp_path / name

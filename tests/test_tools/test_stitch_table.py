@@ -9,7 +9,7 @@ TOOL = 'analysis_tools/stitch_table.py'
 CONFIG = 'configs/toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
 
 
-def test_costs_are_printed_and_saved(run_here, tmp_path):
+def test_stitch_table_prints_and_saves_costs(run_here, tmp_path):
     options = ('--latency', '--batch', 2, '--shape', '64x96', '--rounds', 2)
     options += ('--check', 0, 9, '--sort', 'params', '--kind', 'FS', 'SF')
     printed = run_here(TOOL, CONFIG, *options, '--groups', 0.005, '--out', tmp_path)
@@ -37,7 +37,7 @@ def test_costs_are_printed_and_saved(run_here, tmp_path):
         assert float(drawn) == pytest.approx(rate, abs=0.005)
 
 
-def test_several_sizes_are_rows_of_one_file(run_here, narrow, tmp_path):
+def test_stitch_table_several_sizes_are_rows_of_one_file(run_here, narrow, tmp_path):
     results = narrow / 'stitches.json'
     options = '--shape', '64x64', '32x64', '--results', results, '--out', tmp_path
     printed = run_here(TOOL, narrow / 'config.py', *options)
@@ -52,6 +52,6 @@ def test_several_sizes_are_rows_of_one_file(run_here, narrow, tmp_path):
 @pytest.mark.parametrize(
     'options', [('--sort', 'memory'), ('--batch', 0), ('--kind', 'SFSF')]
 )
-def test_options_are_checked(run_here, tmp_path, options):
+def test_stitch_table_wrong_options_are_refused(run_here, tmp_path, options):
     with pytest.raises(ValueError, match=f'{options[0][2:]}=.* is invalid'):
         run_here(TOOL, CONFIG, *options, '--out', tmp_path)

@@ -6,7 +6,7 @@ from snnet_mm.stitching import StitchTable
 from snnet_mm.utils.configs import set_visualization
 
 
-def test_stitches_by_results_and_budget(run_here, narrow, tmp_path):
+def test_test_chooses_stitch_by_results_and_budget(run_here, narrow, tmp_path):
     results = StitchTable.read(narrow / 'stitches.json')
     (best, other), flops = (2, 4), results.column('flops')
     assert results.score(results[best]) > results.score(results[other])
@@ -25,7 +25,7 @@ def test_stitches_by_results_and_budget(run_here, narrow, tmp_path):
 
 
 @pytest.mark.slow
-def test_sizes_have_one_report_each_and_a_joint_one(run_here, narrow, tmp_path):
+def test_test_sizes_have_reports_and_a_joint_one(run_here, narrow, tmp_path):
     model = narrow / 'config.py', narrow / 'weights.pth'
     args = *model, '--stitch-id', '0,1', '--limit', 2, '--work-dir', tmp_path
     run_here('test.py', *args, '--sizes', '32x48', '64x64')
@@ -48,7 +48,7 @@ def test_sizes_have_one_report_each_and_a_joint_one(run_here, narrow, tmp_path):
         ('mmpretrain', {}, {}, dict(enable=True, out_dir='s')),
     ],
 )
-def test_predictions_are_drawn_in_the_way_of_the_package(scope, test_cfg, loop, hook):
+def test_set_visualization_draws_as_the_package_does(scope, test_cfg, loop, hook):
     parts = dict(test_cfg=test_cfg, default_hooks=dict(visualization=dict(type='B')))
     cfg = Config(dict(default_scope=scope, visualizer=dict(), **parts))
     set_visualization(cfg, 's')
@@ -61,7 +61,7 @@ def test_predictions_are_drawn_in_the_way_of_the_package(scope, test_cfg, loop, 
             set_visualization(cfg, 's')
 
 
-def test_weights_that_are_not_finite_are_not_tested(run_here, narrow, tmp_path):
+def test_test_weights_not_finite_are_refused(run_here, narrow, tmp_path):
     weights = torch.load(narrow / 'weights.pth')
     weights['state_dict']['decode_head.conv_seg.bias'][2] = float('nan')
     torch.save(weights, tmp_path / 'nan.pth')

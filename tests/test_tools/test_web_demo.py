@@ -84,7 +84,7 @@ def test_web_demo_copies_files_of_the_bundle(tool, tmp_path):
         tool.run(*args)
 
 
-def test_page_makes_no_markup_of_names():
+def test_web_page_makes_no_markup_of_names():
     for path in (ROOT / 'tools/web').iterdir():
         text = path.read_text()
         for word in ('innerHTML', 'outerHTML', 'insertAdjacentHTML', 'document.write'):
@@ -95,7 +95,7 @@ def test_page_makes_no_markup_of_names():
 @pytest.mark.slow
 @writes_onnx
 @pytest.mark.skipif(CHROMIUM is None, reason='no chromium is installed')
-def test_page_in_a_browser(tool, bundle, images, tmp_path):
+def test_web_demo_page_in_a_browser(tool, bundle, images, tmp_path):
     site, view = tmp_path / 'site', 'demo.views[0]'
     try:
         tool.run(bundle, '--out', site, '--images', *images)

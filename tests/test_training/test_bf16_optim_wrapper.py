@@ -7,7 +7,7 @@ from torch import nn
 from snnet_mm.utils import train_in_half_precision
 
 
-def test_a_config_of_amp_computes_in_bfloat16_and_steps_in_float32():
+def test_bf16_optim_wrapper_computes_in_bfloat16_steps_in_float32():
     amp = dict(type='AmpOptimWrapper', loss_scale='dynamic', dtype='float16')
     cfg = Config(dict(optim_wrapper=dict(**amp, optimizer=dict(type='SGD', lr=1.0))))
     train_in_half_precision(cfg)
@@ -34,14 +34,14 @@ def test_a_config_of_amp_computes_in_bfloat16_and_steps_in_float32():
         (None, None),
     ],
 )
-def test_amp_of_a_config_is_bfloat16_on_a_cpu(wrapper, expected):
+def test_train_in_half_precision_amp_is_bfloat16_on_cpu(wrapper, expected):
     """mmengine's wrapper raises an AssertionError there."""
     cfg = Config(dict(optim_wrapper=wrapper))
     train_in_half_precision(cfg, asked=False)
     assert cfg.optim_wrapper == expected
 
 
-def test_detectors_are_refused_on_a_cpu():
+def test_train_in_half_precision_detectors_on_cpu_are_refused():
     cfg = Config(dict(default_scope='mmdet', optim_wrapper=dict(type='OptimWrapper')))
     with pytest.raises(ValueError, match='default_scope'):
         train_in_half_precision(cfg)

@@ -43,7 +43,9 @@ def look_at(sample, model, **metainfo):
         ('text', 6, 3, None),
     ],
 )
-def test_labels_and_classes_of_a_sample(kind, label, num_classes, message):
+def test_label_check_hook_labels_and_classes_of_a_sample(
+    kind, label, num_classes, message
+):
     labels = torch.tensor([[[1, label]]])
     labels = labels[0, 0] if kind == 'gt_label' else BaseDataElement(data=labels)
     paths = dict(seg_map_path='a.png', img_path='a.png')
@@ -93,7 +95,7 @@ def test_check_objects_one_is_kept(instances):
     check_objects(ConcatDataset([none, one]), 'any')
 
 
-def test_heads_of_another_number_of_classes():
+def test_label_check_hook_heads_of_other_classes_are_refused():
     """Things alone are allowed too, and heads that tell objects from background."""
     sample = BaseDataElement(gt_instances=BaseDataElement())
     classes = dict(classes=('cell', 'spot', 'sky'), thing_classes=('a', 'b'))
@@ -115,7 +117,7 @@ def logger_to(lines):
     return SimpleNamespace(info=lines.append, warning=lines.append)
 
 
-def test_trained_parameters_are_logged():
+def test_trainable_params_hook_logs_parameters():
     cfg = tiny_config()
     for anchor in cfg.model.backbone.anchors:
         anchor.lora = dict(rank=4)
@@ -132,7 +134,7 @@ def test_trained_parameters_are_logged():
 
 
 @pytest.mark.parametrize('losses, stops', [('1nn1nn1', None), ('1n1nnin', 6)])
-def test_losses_that_are_not_finite_stop_a_training(losses, stops):
+def test_loss_check_hook_losses_not_finite_stop_training(losses, stops):
     hub, hook, warned = MessageHub('losses'), LossCheckHook(patience=3), []
     runner = SimpleNamespace(message_hub=hub, logger=logger_to(warned))
     hub.update_info('last_ckpt', 'iter_1.pth')
@@ -152,7 +154,7 @@ def test_losses_that_are_not_finite_stop_a_training(losses, stops):
     ('base', 'counts', 'sampled', 'batch', 'warns'),
     [(8, 1, False, 2, True), (6, 3, False, 6, False), (8, 1, True, 4, True)],
 )
-def test_launch_report_warns_of_another_batch(base, counts, sampled, batch, warns):
+def test_launch_report_hook_warns_of_another_batch(base, counts, sampled, batch, warns):
     """Also of a batch sampler, as in most configs of mmdet, whose loaders know none."""
     said = []
     size = dict(batch_size=None if sampled else 2)
@@ -174,7 +176,7 @@ def test_launch_report_warns_of_another_batch(base, counts, sampled, batch, warn
     assert [f'made for batches of {base} ' in text for text in warned] == [True] * warns
 
 
-def test_heads_without_layers(build_snnet):
+def test_label_check_hook_heads_without_layers(build_snnet):
     """Such as mmpretrain's VGG has, whose backbone returns logits itself."""
     sample = BaseDataElement(gt_instances=BaseDataElement())
     model = nn.Module()

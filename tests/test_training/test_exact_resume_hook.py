@@ -39,7 +39,7 @@ def cfg(tmp_path):
 
 
 @pytest.mark.slow
-def test_sandwiches_and_scores_go_on_exactly(cfg):
+def test_exact_resume_hook_sandwiches_and_scores_go_on(cfg):
     cfg.model.backbone.plugins = dict(stitch_biases=dict(type='StitchBiases'))
     cfg.model = dict(type='SandwichWrapper', model=cfg.model)
     cfg.default_hooks.stitch_sampling.sampler = dict(
@@ -67,7 +67,7 @@ def test_sandwiches_and_scores_go_on_exactly(cfg):
 
 
 @pytest.mark.slow
-def test_accumulated_gradients_are_of_one_stitch(cfg):
+def test_exact_resume_hook_accumulated_gradients_are_of_one_stitch(cfg):
     cfg.optim_wrapper.accumulative_counts = 3
     _, recorder, rest = train_twice(cfg, 6, 9)
     costs = cost_table(Runner.from_cfg(cfg).model)
@@ -81,7 +81,7 @@ def test_accumulated_gradients_are_of_one_stitch(cfg):
 
 @pytest.mark.parametrize('num_workers', [0, pytest.param(2, marks=pytest.mark.slow)])
 @guard_checkpoints()  # as the tools read them
-def test_six_iterations_are_three_and_three(cfg, num_workers):
+def test_exact_resume_hook_six_iterations_are_three_twice(cfg, num_workers):
     """With any number of workers before and after, and with a model average."""
     cfg.custom_hooks = [dict(type='EMAHook', momentum=0.3)]
     cfg.custom_hooks += [dict(type='StitchStatisticsHook', num_images=4)]

@@ -38,7 +38,7 @@ def model(build_snnet):
     return nn.ModuleDict(dict(backbone=backbone, head=nn.Conv2d(12, 2, 1)))
 
 
-def test_shares_and_decay_by_value(model):
+def test_layer_decay_rates_and_decay_by_value(model):
     found = settings_of(build(model), model)
     trained = [name for name, p in model.named_parameters() if p.requires_grad]
     assert sorted(found) == sorted(trained)
@@ -74,7 +74,7 @@ def test_shares_and_decay_by_value(model):
     assert keys == [(LR / 2**i, wd) for i in range(9) for wd in (WD, 0)]
 
 
-def test_a_chain_decays_as_its_network_does():
+def test_layer_decay_chain_is_as_its_network():
     """Once, though the chain and its network are both anchors."""
     arch = dict(embed_dims=8, depth=3, num_heads=2)
     net = dict(type='PlainViT', arch=arch, img_size=32)
@@ -92,7 +92,7 @@ def test_a_chain_decays_as_its_network_does():
 
 
 @pytest.mark.parametrize('wrapped', [False, True])
-def test_parts_are_trained_at_a_factor_of_the_rate(model, wrapped):
+def test_layer_decay_lr_mults_scale_parts(model, wrapped):
     mults = {'backbone.anchors': 0.1, 'backbone.anchors.1': 3, 'head': 0}
     whole = nn.ModuleDict(dict(student=model)) if wrapped else model
     found = settings_of(build(whole, (1, 0.8), lr_mults=mults), model)
@@ -117,6 +117,6 @@ def test_parts_are_trained_at_a_factor_of_the_rate(model, wrapped):
         (dict(layers=2), 'paramwise_cfg'),
     ],
 )
-def test_rates_and_parts_that_are_not_there(model, settings, key):
+def test_layer_decay_wrong_rates_and_parts_are_refused(model, settings, key):
     with pytest.raises(ValueError, match=key):
         build(model, **settings)

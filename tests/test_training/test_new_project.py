@@ -139,7 +139,7 @@ def test_write_project_values(out, narrow, tmp_path):
         ('cls', (64, 64), 14, (70, 70)),
     ],
 )
-def test_input_size(task, shape, patch, size, tmp_path):
+def test_input_size_by_task_shape_and_patch(task, shape, patch, size, tmp_path):
     data = ClassFolders(tmp_path)
     data.task, data.sizes = task, Counter({shape: 3})
     assert input_size(data, patch) == size

@@ -60,7 +60,7 @@ def resumed_from(folder, iters=3):
         (keep_the_best, 'iter_3.pth', 2),
     ],
 )
-def test_the_last_checkpoint_or_the_newest_readable_one(trained, damage, note, start):
+def test_resume_from_last_or_newest_readable_checkpoint(trained, damage, note, start):
     path = trained / 'last_checkpoint'
     if note is None:
         path.unlink()
@@ -71,7 +71,8 @@ def test_the_last_checkpoint_or_the_newest_readable_one(trained, damage, note, s
     assert resumed_from(trained) == f'{trained}/iter_{start}.pth'
 
 
-def test_nothing_readable_starts_from_scratch_unless_one_is_named(trained):
+def test_resume_nothing_readable_starts_from_scratch(trained):
+    """Unless one is named."""
     for i in (1, 2, 3):
         cut(trained, i)
     words = f'{trained}/last_checkpoint names {trained}/iter_3.pth.*to start from scrat'
@@ -96,13 +97,15 @@ NO_OPTIMIZER = 'a checkpoint with epoch, iter, message_hub, meta, optimizer; .*r
         (WEIGHTS, dict(resume=True), NO_OPTIMIZER),
     ],
 )
-def test_what_does_not_fit_is_refused(tmp_path, checkpoint, changes, message):
+def test_resume_checkpoint_that_does_not_fit_is_refused(
+    tmp_path, checkpoint, changes, message
+):
     path = tmp_path / 'some.pth'
     torch.save(checkpoint, path)
     with pytest.raises(ValueError, match=message):
         train(tmp_path, load_from=str(path), **changes)
 
 
-def test_a_training_may_start_from_a_part(tmp_path):
+def test_load_from_may_be_a_part(tmp_path):
     torch.save(HALF, tmp_path / 'some.pth')
     assert train(tmp_path, load_from=str(tmp_path / 'some.pth')).iter == 3

@@ -25,7 +25,8 @@ def cfg(files, tmp_path):
     return cfg
 
 
-def test_train_terminal_shows_what_matters_and_the_file_all(tmp_path, capsys):
+def test_train_terminal_shows_what_matters(tmp_path, capsys):
+    """The log file has all."""
     cfg = tiny_config()
     cfg.train_cfg.max_iters, cfg.log_level = 2, 'INFO'
     cfg.default_hooks.logger.interval = 1
@@ -60,7 +61,7 @@ def test_train_scale_lr_scales_with_the_batch(tmp_path):
     assert max(group['lr'] for group in groups) == pytest.approx(rate / 4)
 
 
-def test_a_config_in_its_work_directory_stays_as_it_is(files, tmp_path):
+def test_test_config_in_work_directory_stays(files, tmp_path):
     """As ``elastic.py``, which is in the folder that tests of it write to."""
     path = tmp_path / 'elastic.py'
     path.write_bytes(files[0].read_bytes())
@@ -81,14 +82,15 @@ def test_a_config_in_its_work_directory_stays_as_it_is(files, tmp_path):
         ({'val_evaluator.ann_file': 'none.json'}, 'val_evaluator'),
     ],
 )
-def test_train_names_missing_files_before_anything_is_built(cfg, setting, words):
+def test_train_names_missing_files_first(cfg, setting, words):
+    """Before anything is built."""
     cfg.merge_from_dict(setting)
     with pytest.raises(ValueError, match=words):
         run.train(cfg)
     assert not [*Path(cfg.work_dir).glob('2*')]  # mmengine's folder of a run
 
 
-def test_train_refuses_an_elastic_backbone_in_any_model(cfg):
+def test_train_refuses_elastic_backbone(cfg):
     """It would train the network alone, from random weights."""
     cfg.model.backbone = dict(type='ElasticBackbone', anchors=[cfg.model.backbone])
     wrapped = Config(dict(cfg.to_dict(), model=dict(type='A', model=cfg.model)))
@@ -97,7 +99,7 @@ def test_train_refuses_an_elastic_backbone_in_any_model(cfg):
             run.train(each)
 
 
-def test_train_locks_the_folder_and_leaves_a_given_config_as_it_is(cfg):
+def test_train_locks_folder_and_leaves_config(cfg):
     cfg.optim_wrapper.type = 'OptimWrapper'
     before = cfg.to_dict()
     runner = run.train(cfg, iters=2)
@@ -105,7 +107,7 @@ def test_train_locks_the_folder_and_leaves_a_given_config_as_it_is(cfg):
     assert (runner.iter, cfg.to_dict()) == (2, before)
 
 
-def test_train_save_best_unknown_metric_names_those_of_the_validation(cfg):
+def test_train_save_best_unknown_metric_is_refused(cfg):
     cfg.default_hooks.checkpoint.save_best = ['mIoU', 'mIou']
     with pytest.raises(ValueError, match=r"'mIou' is invalid.*save_best"):
         run.train(cfg)

@@ -24,7 +24,7 @@ def stock_config():
     return cfg
 
 
-def test_stock_hooks_give_way_to_safe_ones():
+def test_make_safe_replaces_stock_hooks():
     cfg = stock_config()
     assert make_safe(cfg) == [
         'StitchCheckpointHook', 'ExactResumeHook', 'SeededDataset and SeededSampler',
@@ -53,7 +53,7 @@ def test_stock_hooks_give_way_to_safe_ones():
         (dict(checkpoint=dict(type='MyHook')), dict(type='MyHook')),
     ],
 )
-def test_settings_of_checkpoints_stay(hooks, checkpoint):
+def test_make_safe_keeps_settings_of_checkpoints(hooks, checkpoint):
     loader = dict(dataset=dict(type='A'), sampler=dict(type='MySampler'))
     model = dict(language_model=dict())
     cfg = dict(model=model, train_dataloader=loader, default_hooks=hooks)

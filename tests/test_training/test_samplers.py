@@ -39,7 +39,7 @@ def costs():
         ),
     ],
 )
-def test_all_stitches_or_cost_groups_are_drawn_alike(costs, kind, kwargs, shares):
+def test_sampler_draws_stitches_or_groups_alike(costs, kind, kwargs, shares):
     """One that is named twice is drawn twice as often."""
     sampler = kind(costs, seed=3, space=SlidingWindowSpace((3, 3)), **kwargs)
     drawn = Counter(i for t in range(3000) for i in sampler.sample(t))
@@ -48,12 +48,14 @@ def test_all_stitches_or_cost_groups_are_drawn_alike(costs, kind, kwargs, shares
         assert drawn[i] == pytest.approx(3000 * share, rel=0.2)
 
 
-def test_the_default_step_makes_about_13_groups(costs):
+def test_resource_constrained_sampler_default_step_makes_13_groups(costs):
     sampler = ResourceConstrainedSampler(costs)
     assert sampler.groups == [(0,), (2,), (3,), (4,), (5,), (1,)]
 
 
-def test_ranks_draw_alike_unless_asked_otherwise(costs, monkeypatch):
+def test_uniform_sampler_ranks_draw_alike(costs, monkeypatch):
+    """Unless asked otherwise."""
+
     def draws(rank, per_rank):
         monkeypatch.setattr(samplers_module, 'get_rank', lambda: rank)
         sampler = UniformSampler(costs, per_rank=per_rank)
@@ -72,7 +74,7 @@ def test_ranks_draw_alike_unless_asked_otherwise(costs, monkeypatch):
         (dict(type='SandwichSampler', num_random=2), SANDWICH),
     ],
 )
-def test_draws_are_those_of_earlier_versions(config, drawn, with_costs):
+def test_sampler_draws_are_those_of_earlier_versions(config, drawn, with_costs):
     """A resumed training goes on with them; only ROS needs costs."""
     costs = table_of({i: 10 * i + 3 * (i % 5) for i in SPACE.ids})
     defaults = dict(costs=costs if with_costs else None, seed=3, space=SPACE)
@@ -91,7 +93,8 @@ def sandwich(space, **kwargs):
     return SandwichSampler(costs, space, seed=3, **kwargs)
 
 
-def test_the_anchors_of_a_sandwich_are_those_that_a_stitch_connects():
+def test_sandwich_sampler_anchors_are_those_connected():
+    """By the stitch that is drawn."""
     space = SlidingWindowSpace([3, 3, 3])
     sampler = sandwich(space)
     pairs = set()
@@ -103,7 +106,7 @@ def test_the_anchors_of_a_sandwich_are_those_that_a_stitch_connects():
     assert pairs == {(1, 0), (2, 1)}
 
 
-def test_another_sampler_draws_the_middle_of_a_sandwich():
+def test_sandwich_sampler_middle_is_of_another_sampler():
     assert set(sandwich(SPACE, num_random=12).sample(0)) == set(SPACE.ids)
     config = dict(type='ResourceConstrainedSampler', step=75)
     sampler = sandwich(SPACE, sampler=config)
@@ -122,6 +125,6 @@ def test_another_sampler_draws_the_middle_of_a_sandwich():
         (lambda: ResourceConstrainedSampler(table_of({0: 5, 1: 5})), 'sampler.type'),
     ],
 )
-def test_what_cannot_be_drawn_from_is_refused(build, key):
+def test_sampler_what_cannot_be_drawn_is_refused(build, key):
     with pytest.raises(ValueError, match=key):
         build()

@@ -31,7 +31,7 @@ def values(optimizer, schedulers, steps):
     'kind, kwargs, pct_start',
     [(torch.optim.AdamW, {}, 0.3), (torch.optim.SGD, dict(momentum=0.9), 0.5)],
 )
-def test_every_step_is_that_of_torch(kind, kwargs, pct_start):
+def test_group_one_cycle_lr_equals_torch(kind, kwargs, pct_start):
     theirs = new_optimizer(kind, **kwargs)
     settings = dict(div_factor=25, final_div_factor=100, pct_start=pct_start)
     reference = OneCycleLR(theirs, max_lr=RATES, total_steps=40, **settings)

@@ -18,7 +18,7 @@ from line_runner import build_runner, files, step_of, train
         (dict(interval=2, max_keep_ckpts=1, filename_tmpl='s{}.pt'), ['s5.pt']),
     ],
 )
-def test_checkpoints_are_those_asked_for(tmp_path, options, expected):
+def test_stitch_checkpoint_hook_keeps_what_is_asked_for(tmp_path, options, expected):
     runner = build_runner(tmp_path, iters=5, checkpoint=options)
     runner._train_loop['val_interval'] = 3
     runner.train()
@@ -29,7 +29,7 @@ def test_checkpoints_are_those_asked_for(tmp_path, options, expected):
     assert step_of(last) == (4 if options.get('save_last') is False else 5)
 
 
-def test_another_folder_is_kept_and_resumed_from(tmp_path):
+def test_stitch_checkpoint_hook_out_dir_is_resumed_from(tmp_path):
     work_dir = tmp_path / 'run'
     options = dict(out_dir=str(tmp_path / 'big_disk'), max_keep_ckpts=1)
     train(work_dir, iters=2, checkpoint=options)
@@ -42,7 +42,7 @@ def test_another_folder_is_kept_and_resumed_from(tmp_path):
     assert files(folder) == ['iter_3.pth']
 
 
-def test_the_best_are_kept(tmp_path):
+def test_stitch_checkpoint_hook_keeps_the_best(tmp_path):
     options = dict(save_best=['mIoU', 'loss'], max_keep_ckpts=1)
     scores = dict(mIoU=[3, 5, 4], loss=[3, 2, 1])
     train(tmp_path, checkpoint=options, scores=scores)
@@ -55,7 +55,7 @@ def test_the_best_are_kept(tmp_path):
     assert files(tmp_path)[:2] == [bests[0], 'best_mIoU_iter_4.pth']
 
 
-def test_weights_that_are_not_finite_replace_no_checkpoint(tmp_path):
+def test_stitch_checkpoint_hook_weights_not_finite_replace_nothing(tmp_path):
     options = dict(max_keep_ckpts=1, save_best='mIoU')
     diverging = dict(optimizer=dict(type='SGD', lr=1e30))
     runner = build_runner(
@@ -72,7 +72,7 @@ def test_weights_that_are_not_finite_replace_no_checkpoint(tmp_path):
         assert weights['linear.weight'].isfinite().all()
 
 
-def test_all_is_on_the_disk_before_it_is_renamed(tmp_path, monkeypatch):
+def test_stitch_checkpoint_hook_syncs_before_it_renames(tmp_path, monkeypatch):
     events = []
     replace, fsync = os.replace, os.fsync
 

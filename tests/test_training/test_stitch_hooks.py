@@ -45,7 +45,7 @@ def average_of(runner):
     return find_stitched_backbone(hook.ema_model)
 
 
-def test_least_squares_sets_the_layers_before_training(cfg):
+def test_stitch_init_hook_least_squares_before_training(cfg):
     cfg.custom_hooks = [dict(type='EMAHook', momentum=0.5)]
     runner, recorder = train(cfg)
     for model in (find_stitched_backbone(runner.model), average_of(runner)):
@@ -75,7 +75,7 @@ def test_least_squares_sets_the_layers_before_training(cfg):
     assert_same({k: averaged[k.removeprefix('backbone.')] for k in fitted}, fitted)
 
 
-def test_random_layers_stay_as_built_and_loaded_ones_are_kept(cfg, caplog):
+def test_stitch_init_hook_keeps_random_and_loaded_layers(cfg, caplog):
     """And anchors with random weights are said once, if nothing is loaded."""
     words = 'These anchors start from random weights: fast, slow.'
     cfg.default_hooks.stitch_init.method = 'kaiming'
@@ -114,7 +114,7 @@ def test_random_anchors_have_no_pretrained_weights(cfg):
         part.init_cfg = before
 
 
-def test_costs_are_of_the_first_image(cfg):
+def test_stitch_sampling_hook_costs_are_of_first_image(cfg):
     costs = cost_table(Runner.from_cfg(cfg).model)
     cfg.model.data_preprocessor.update(size=None, size_divisor=32)
     runner = Runner.from_cfg(cfg)
@@ -123,7 +123,7 @@ def test_costs_are_of_the_first_image(cfg):
     assert hook.sampler.costs == costs
 
 
-def test_parts_of_the_model_are_checked_before_the_fit(cfg, caplog):
+def test_stitch_init_hook_checks_parts_before_the_fit(cfg, caplog):
     """Auxiliary heads, and parts that are asked about the space."""
 
     class Picky(torch.nn.Module):
@@ -142,7 +142,7 @@ def test_parts_of_the_model_are_checked_before_the_fit(cfg, caplog):
         stitch_hooks.sampling_hook(runner).before_train(runner)
 
 
-def test_every_stitch_of_a_sandwich_is_counted(cfg):
+def test_stitch_sampling_hook_counts_stitches_of_a_sandwich(cfg):
     cfg.model = dict(type='SandwichWrapper', model=cfg.model)
     cfg.default_hooks.stitch_sampling.sampler = dict(
         type='SandwichSampler', num_random=2
@@ -162,7 +162,7 @@ SIZES = (16, 24), (32, 32)
 
 
 @pytest.mark.slow
-def test_sizes_are_drawn_like_stitches(cfg):
+def test_stitch_sampling_hook_draws_sizes_like_stitches(cfg):
     cfg.default_hooks.checkpoint.max_keep_ckpts = -1
     cfg.default_hooks.stitch_sampling.sizes = SIZES
     cfg.train_cfg.max_iters = 6

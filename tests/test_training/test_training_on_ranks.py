@@ -77,7 +77,7 @@ def train_on_two_ranks(cfg, folder):
 
 
 @pytest.mark.slow
-def test_two_ranks_train_and_validate_as_one(cfg, tmp_path):
+def test_train_two_ranks_train_and_validate_as_one(cfg, tmp_path):
     folder = tmp_path / 'two'
     ranks = train_on_two_ranks(cfg, folder)
     # Parameters and, after a validation, buffers of two ranks are equal.
@@ -170,7 +170,7 @@ def on_rank(rank, folder, net):
 
 
 @pytest.mark.slow
-def test_ranks_with_other_images_and_other_stitches(build_snnet, tmp_path):
+def test_ranks_with_other_images_and_stitches_agree(build_snnet, tmp_path):
     net = build_snnet(plugins=dict(stitch_biases=dict(type='StitchBiases')))
     run_ranks(2, lambda rank: on_rank(rank, tmp_path, net), tmp_path)
     ranks = [torch.load(tmp_path / f'{rank}.pth') for rank in (0, 1)]

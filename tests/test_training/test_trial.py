@@ -148,7 +148,7 @@ WITH_ALPHA = dict(LOAD, color_type='unchanged')
         ),
     ],
 )
-def test_try_test_names_the_key_of_what_would_fail_late(of_files, changes, words):
+def test_try_test_names_key_of_what_fails_late(of_files, changes, words):
     cfg, model = of_files
     cfg.merge_from_dict(changes)
     with pytest.raises(ValueError, match=words):

@@ -32,7 +32,7 @@ def save(path, base, meta=None, added=None):
     return path
 
 
-def test_both_files_are_read_as_one(base, tmp_path, monkeypatch):
+def test_save_added_both_files_are_read_as_one(base, tmp_path, monkeypatch):
     meta = dict(dataset_meta=dict(classes=('a', 'b')))
     path = save(tmp_path / 'elastic' / 'elastic.pth', base, meta)
     monkeypatch.chdir(tmp_path / 'elastic')
@@ -53,7 +53,7 @@ def test_both_files_are_read_as_one(base, tmp_path, monkeypatch):
     )
 
 
-def test_what_is_added_goes_over_the_base(base, tmp_path):
+def test_save_added_goes_over_the_base(base, tmp_path):
     name = 'head.parts.0.c'
     path = save(tmp_path / 'first' / '1.pth', base, added={name: torch.ones(1)})
     assert load_weights_only(path)['state_dict'][name].tolist() == [1]
@@ -67,7 +67,7 @@ def test_what_is_added_goes_over_the_base(base, tmp_path):
         lambda w: w.pop('head.empty'),
     ],
 )
-def test_a_base_that_is_another_or_missing(base, tmp_path, change):
+def test_load_weights_only_other_or_missing_base(base, tmp_path, change):
     path = save(tmp_path / 'e.pth', base)
     change(base[1])
     torch.save(dict(state_dict=base[1]), base[0])

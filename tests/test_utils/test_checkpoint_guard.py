@@ -30,7 +30,7 @@ def malicious(tmp_path, trace):
 
 
 @pytest.mark.parametrize('name', ['{file}', 'https://x.org/a.pth'])
-def test_what_is_refused_is_said_with_how_to_trust_it(
+def test_guard_checkpoints_says_how_to_trust_what_it_refuses(
     name, malicious, trace, monkeypatch
 ):
     content = malicious.read_bytes()
@@ -43,7 +43,10 @@ def test_what_is_refused_is_said_with_how_to_trust_it(
     assert not trace.exists()
 
 
-def test_torch_guards_what_mmengine_loads_in_other_ways(malicious, trace, monkeypatch):
+def test_guard_checkpoints_other_loads_of_mmengine_are_refused(
+    malicious, trace, monkeypatch
+):
+    """By torch itself."""
     unsafe = partial(torch.load, malicious, weights_only=False)
     models = dict(a='https://x.org/a.pth')
     monkeypatch.setattr(mm_checkpoint, 'get_external_models', lambda: models)
@@ -54,7 +57,8 @@ def test_torch_guards_what_mmengine_loads_in_other_ways(malicious, trace, monkey
 
 
 @pytest.mark.parametrize('trust', [True, False])
-def test_code_runs_where_it_is_trusted_and_after_the_guard(malicious, trace, trust):
+def test_guard_checkpoints_trusted_code_runs(malicious, trace, trust):
+    """And code runs after the guard."""
     loaders = dict(CheckpointLoader._schemes)
     with guard_checkpoints(trust):
         if trust:
@@ -65,9 +69,8 @@ def test_code_runs_where_it_is_trusted_and_after_the_guard(malicious, trace, tru
     assert trace.exists()
 
 
-def test_the_switch_that_makes_torch_unpickle_is_off_inside(
-    malicious, trace, monkeypatch
-):
+def test_guard_checkpoints_ignores_switch_of_torch(malicious, trace, monkeypatch):
+    """The one that makes torch unpickle all."""
     monkeypatch.setenv('TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD', '1')
     with guard_checkpoints():
         with guard_checkpoints():
@@ -79,7 +82,7 @@ def test_the_switch_that_makes_torch_unpickle_is_off_inside(
     assert names == ['TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD']
 
 
-def test_configs_are_dropped(tmp_path):
+def test_guard_checkpoints_drops_configs(tmp_path):
     path = tmp_path / 'a.pth'
     torch.save(dict(meta=dict(config='1 / 0', cfg='1 / 0', iter=3)), path)
     with guard_checkpoints():

@@ -22,7 +22,7 @@ def path(tmp_path):
 
 
 @pytest.mark.parametrize('zipped', [True, False])
-def test_checkpoints_of_mmengine_and_of_published_files(path, zipped):
+def test_load_weights_only_reads_mmengine_and_published_files(path, zipped):
     hub = MessageHub('test_checkpoint')
     for i in range(4):
         hub.update_scalar('train/loss', np.float32(2 * i))
@@ -52,7 +52,7 @@ def test_checkpoints_of_mmengine_and_of_published_files(path, zipped):
     assert info['best'] == 0.25
 
 
-def test_arrays_that_numpy_1_saved(path):
+def test_load_weights_only_reads_arrays_of_numpy_1(path):
     torch.save(dict(a=np.arange(3.0)), path, _use_new_zipfile_serialization=False)
     data = path.read_bytes()
     assert b'numpy._core' in data
@@ -69,7 +69,7 @@ def namespace(attack):
 @pytest.mark.filterwarnings('ignore:Detected pickle protocol')
 @pytest.mark.parametrize('held', [lambda attack: dict(meta=attack), namespace])
 @pytest.mark.parametrize('form', ['zipped', 'old', 'bare pickle'])
-def test_code_in_a_checkpoint_is_not_run(path, form, held):
+def test_load_weights_only_runs_no_code(path, form, held):
     trace = path.with_name('it_ran')
     checkpoint = held(Malicious(Path.touch, trace))
     if form == 'bare pickle':
@@ -82,14 +82,14 @@ def test_code_in_a_checkpoint_is_not_run(path, form, held):
     assert not trace.exists()
 
 
-def test_getattr_gives_statistics_of_history_buffers_alone(path):
+def test_load_weights_only_getattr_is_of_history_buffers_alone(path):
     torch.save(dict(a=Malicious(getattr, np.ndarray, 'mean')), path)
     with pytest.raises(UntrustedCheckpointError, match="getattr of 'mean'"):
         load_weights_only(path)
 
 
 @pytest.mark.parametrize(('kept', 'zipped'), [(0, True), (100, False), (-1, True)])
-def test_truncated_files(path, kept, zipped):
+def test_load_weights_only_truncated_files_are_refused(path, kept, zipped):
     torch.save(
         dict(weight=torch.randn(500)), path, _use_new_zipfile_serialization=zipped
     )
@@ -99,7 +99,7 @@ def test_truncated_files(path, kept, zipped):
         load_weights_only(path)
 
 
-def test_what_is_no_checkpoint(path):
+def test_load_weights_only_what_is_no_checkpoint(path):
     for file, words in ((path, 'does not exist'), (path.parent, 'is no file')):
         with pytest.raises(ValueError, match=f'{file} {words}'):
             load_weights_only(file)
@@ -120,7 +120,7 @@ def served(tmp_path, monkeypatch):
     return folder, folder.as_uri()
 
 
-def test_downloads_are_kept_apart(served):
+def test_load_url_keeps_downloads_apart(served):
     folder, address = served
     urls = [f'{address}/{i}/pytorch_model.bin' for i in range(2)]
     assert [load_url(url)['a'].item() for url in urls] == [0, 1]
@@ -129,7 +129,7 @@ def test_downloads_are_kept_apart(served):
     assert [load_url(url)['a'].item() for url in urls] == [0, 1]
 
 
-def test_downloads_that_fail(served, tmp_path):
+def test_load_url_failed_downloads_leave_nothing(served, tmp_path):
     _, address = served
     with pytest.raises(ValueError, match=f'{address}/none.pth cannot be fetched: '):
         load_url(f'{address}/none.pth')
@@ -138,7 +138,7 @@ def test_downloads_that_fail(served, tmp_path):
     assert list(tmp_path.glob('cache/hub/checkpoints/*')) == []
 
 
-def test_safetensors_become_a_state_dict(tmp_path):
+def test_load_weights_only_reads_safetensors(tmp_path):
     tensor, path = torch.randn(3, 2), tmp_path / 'checkpoint.safetensors'
     save_file(dict(weight=tensor), path)
     checkpoint = load_weights_only(path)
@@ -153,11 +153,11 @@ def test_safetensors_become_a_state_dict(tmp_path):
     'held',
     [dict(a=1), dict(state_dict=dict(a=1)), dict(model=dict(module={'module.a': 1}))],
 )
-def test_state_dicts_are_unwrapped(held):
+def test_weights_of_unwraps_state_dicts(held):
     assert weights_of(held) == dict(a=1)
 
 
-def test_the_space_that_weights_are_of(build_snnet):
+def test_check_weights_fit_names_space_of_weights(build_snnet):
     model, part = (
         nn.Sequential(build_snnet(**kw)) for kw in ({}, dict(stitch_ids=[2]))
     )

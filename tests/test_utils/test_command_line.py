@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
         (ModuleNotFoundError('No', name='ray.serve'), "'snnet_mm[ray]' installs"),
     ],
 )
-def test_errors_of_users_are_short(capsys, monkeypatch, error, words):
+def test_run_command_errors_of_users_are_short(capsys, monkeypatch, error, words):
     def main():
         raise error
 
@@ -31,7 +31,7 @@ def test_errors_of_users_are_short(capsys, monkeypatch, error, words):
         run_command(main)
 
 
-def test_commands_run_in_the_folder_where_they_are_printed(tmp_path, monkeypatch):
+def test_tool_command_runs_where_it_is_printed(tmp_path, monkeypatch):
     args = 'my model.py', Path('a b') / '1.pth', '--stitch-id', 3
     folder = tmp_path / 'my work'
     folder.mkdir()
@@ -41,7 +41,7 @@ def test_commands_run_in_the_folder_where_they_are_printed(tmp_path, monkeypatch
     assert [python, *rest] == ['python', *map(str, args)]
 
 
-def test_the_nearest_file_is_named(tmp_path):
+def test_check_file_names_the_nearest(tmp_path):
     (tmp_path / 'iter_300.pth').touch()
     for path in (None, 'timm://vit', tmp_path / 'iter_300.pth'):
         check_file(path, 'option: --x')
@@ -52,7 +52,7 @@ def test_the_nearest_file_is_named(tmp_path):
 
 
 @pytest.mark.parametrize('options', [(), ('--verbose',)])
-def test_warnings_of_the_packages_below_are_for_verbose(monkeypatch, options):
+def test_run_command_warnings_of_mm_are_for_verbose(monkeypatch, options):
     def main():
         for module in ('mmcv.cnn', 'snnet_mm.elastic'):
             warnings.warn_explicit('said', UserWarning, 'a.py', 1, module)

@@ -10,7 +10,7 @@ def write(folder, **texts):
         (folder / f'{name}.py').write_text(text)
 
 
-def test_bases_and_options_are_merged(tmp_path):
+def test_load_config_merges_bases_and_options(tmp_path):
     model = "model = dict(type='A', backbone=dict(type='B'))\n"
     write(tmp_path, a=f'{model}x = 1', b="_base_ = './a.py'\ny = 2")
     cfg = load_config(tmp_path / 'b.py', {'model.backbone.type': 'C'})
@@ -19,7 +19,7 @@ def test_bases_and_options_are_merged(tmp_path):
     )
 
 
-def test_colours_are_what_visualizers_take(tmp_path):
+def test_load_config_colours_are_for_visualizers(tmp_path):
     palette = [[1, 2, 3]]
     part = f'dict(metainfo=dict(palette={palette}))'
     write(tmp_path, a=f'palette = {palette}\nx = dict(datasets=[{part}])\n')
@@ -40,7 +40,9 @@ def test_colours_are_what_visualizers_take(tmp_path):
         ('no_package::a.py', '', "'no_package::a.py' is invalid"),
     ],
 )
-def test_what_cannot_be_read_is_named(tmp_path, monkeypatch, name, text, message):
+def test_load_config_what_cannot_be_read_is_named(
+    tmp_path, monkeypatch, name, text, message
+):
     write(tmp_path, a=text)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=message):
@@ -78,7 +80,7 @@ def cosine(begin, end, **more):
         (None, 30, None),
     ],
 )
-def test_a_schedule_has_the_length_of_its_training(schedules, new, expected):
+def test_set_length_scales_schedule(schedules, new, expected):
     for unit in ('iters', 'epochs'):
         loop = {f'max_{unit}': 300, 'val_interval': 50}
         cfg = Config(dict(train_cfg=loop, param_scheduler=schedules))
@@ -94,7 +96,7 @@ def test_a_schedule_has_the_length_of_its_training(schedules, new, expected):
             set_length(cfg, **{unit: 0})
 
 
-def test_warm_ups_of_samplers_and_losses_are_scaled():
+def test_set_length_scales_warm_ups():
     sampler, loss = dict(warm_up=100), dict(warm_up_iters=20)
     cfg = Config(
         dict(default_hooks=dict(a=dict(sampler=sampler)), model=[dict(b=loss)])
@@ -107,7 +109,7 @@ def test_warm_ups_of_samplers_and_losses_are_scaled():
     assert cfg.train_cfg == dict(max_iters=30)
 
 
-def test_all_parts_of_a_concatenated_data_set():
+def test_innermost_parts_of_a_concatenated_data_set():
     a, b, c = (dict(type='A', pipeline=[i]) for i in range(3))
     nested = dict(type='RepeatDataset', dataset=dict(datasets=[b, dict(dataset=c)]))
     dataset = ConfigDict(type='ConcatDataset', datasets=[a, nested])
@@ -115,7 +117,7 @@ def test_all_parts_of_a_concatenated_data_set():
     assert innermost(dataset) == a
 
 
-def test_a_stitched_network_inside_another_backbone(tmp_path):
+def test_load_config_stitched_network_inside_backbone_is_refused(tmp_path):
     """Its costs and exports know the maps of the stitched one, not of the outer one."""
     nested = "backbone_cfg=dict(type='SNNetv1', anchors=[])"
     write(tmp_path, a=f"model = dict(backbone=dict(type='ICNet', {nested}))")
@@ -123,7 +125,7 @@ def test_a_stitched_network_inside_another_backbone(tmp_path):
         load_config(tmp_path / 'a.py')
 
 
-def test_a_checkpoint_beside_anchors_is_refused(tmp_path):
+def test_load_config_checkpoint_beside_anchors_is_refused(tmp_path):
     """mmseg would pass it on to the backbone, which has no such setting."""
     anchors = "backbone=dict(type='SNNetv2', anchors=[])"
     write(tmp_path, a=f"model = dict(pretrained='a.pth', {anchors})")

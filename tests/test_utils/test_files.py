@@ -16,7 +16,7 @@ def files(folder):
     return sorted(p.name for p in folder.iterdir())
 
 
-def test_a_whole_file_takes_its_place(tmp_path):
+def test_atomic_path_whole_file_takes_its_place(tmp_path):
     path = tmp_path / 'a/b/new.c.json'
     with atomic_path(path) as temporary:
         temporary.write_text('all of it')
@@ -27,7 +27,7 @@ def test_a_whole_file_takes_its_place(tmp_path):
 
 
 @pytest.mark.parametrize('error', [RuntimeError, KeyboardInterrupt])
-def test_an_error_leaves_the_old_file(tmp_path, error):
+def test_atomic_path_error_leaves_the_old_file(tmp_path, error):
     path = tmp_path / 'result.txt'
     path.write_text('old')
 
@@ -42,14 +42,14 @@ def test_an_error_leaves_the_old_file(tmp_path, error):
     assert path.read_text() == 'old'
 
 
-def test_folders_are_made_if_they_can_be(tmp_path):
+def test_check_writable_makes_folders(tmp_path):
     assert check_writable(tmp_path / 'a/b', '--out').is_dir()
     (tmp_path / 'file').touch()
     with pytest.raises(UnwritableError, match=r'file/a cannot be .*: Not a.*\(--out'):
         check_writable(tmp_path / 'file/a', '--out')
 
 
-def test_leftovers_of_killed_writers_are_removed(tmp_path):
+def test_remove_leftovers_of_killed_writers(tmp_path):
     kept = ['.iter_1.a.pth', '.iter_1.pth', '.other.12.pth', 'iter_1.12.pth']
     for name in (*kept, '.iter_1.12.pth', '.last_checkpoint.345'):
         (tmp_path / name).touch()
@@ -67,7 +67,7 @@ def test_leftovers_of_killed_writers_are_removed(tmp_path):
         (b'{}', "'a' is missing"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said(text, message, tmp_path):
+def test_read_json_says_what_is_wrong(text, message, tmp_path):
     path = tmp_path / 'a.json'
     if text is not None:
         path.write_bytes(text)
@@ -76,7 +76,7 @@ def test_what_is_wrong_with_a_file_is_said(text, message, tmp_path):
         read_json(path, lambda data: data['a'], 'table', 'a tool')
 
 
-def test_a_link_to_the_latest_file_replaces_links_alone(tmp_path):
+def test_link_latest_replaces_links_alone(tmp_path):
     for name in ('first', 'second'):
         (tmp_path / name).mkdir()
         (tmp_path / name / 'results.json').write_text(name)

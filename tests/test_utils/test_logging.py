@@ -8,7 +8,7 @@ from snnet_mm.utils import quiet_terminal
 from snnet_mm.utils.logging import errors_only, quiet_imports
 
 
-def test_only_warnings_reach_the_terminal(tmp_path):
+def test_quiet_terminal_shows_warnings_alone(tmp_path):
     logger, terminal = logging.Logger('test', logging.INFO), io.StringIO()
     logger.addHandler(logging.StreamHandler(terminal))
     logger.addHandler(logging.FileHandler(tmp_path / 'log'))
@@ -20,7 +20,7 @@ def test_only_warnings_reach_the_terminal(tmp_path):
     assert (tmp_path / 'log').read_text() == 'table\ncareful\nafter\n'
 
 
-def test_only_errors_of_a_logger_are_shown(caplog):
+def test_errors_only_shows_errors_of_a_logger(caplog):
     with errors_only('a_package'):
         logging.getLogger('a_package.part').warning('skipped')
         logging.getLogger('a_package.part').error('failed')
@@ -29,7 +29,8 @@ def test_only_errors_of_a_logger_are_shown(caplog):
     assert caplog.messages == ['failed', 'other', 'after']
 
 
-def test_imports_hide_debug_messages_and_warnings_of_the_mm_packages(capsys):
+def test_quiet_imports_hides_messages_of_mm_packages(capsys):
+    """Debug messages and warnings."""
     original = mmengine.logging.print_log
     with warnings.catch_warnings(record=True) as caught, quiet_imports():
         print('a')

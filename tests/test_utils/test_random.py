@@ -12,7 +12,7 @@ def draws():
     return random.random(), np.random.rand(), torch.rand(()).item()
 
 
-def test_generators_go_on_as_if_nothing_had_been_drawn():
+def test_isolated_rng_leaves_generators_as_they_were():
     seed_everything(0)
     expected = [draws() for _ in range(3)]
     seed_everything(0)
@@ -24,7 +24,7 @@ def test_generators_go_on_as_if_nothing_had_been_drawn():
     assert found == expected
 
 
-def test_draws_depend_on_the_seed_and_the_key_alone():
+def test_seed_everything_by_seed_and_key_alone():
     keys = [(0,), (1,), (0, 0), (0, 1), (0, 0, 0), (0, 1, 0), (0, 0, 1)]
     drawn = []
     for key in keys + keys:
@@ -36,7 +36,7 @@ def test_draws_depend_on_the_seed_and_the_key_alone():
         assert len(set(of_generator)) == len(keys)
 
 
-def test_ranks_share_the_seed_of_the_first(monkeypatch):
+def test_shared_seed_is_that_of_first_rank(monkeypatch):
     assert shared_seed(2**32 - 1) == 2**32 - 1
     monkeypatch.setattr(random_module, 'broadcast', lambda tensor: tensor.fill_(7))
     assert shared_seed(8) == 7

@@ -78,7 +78,7 @@ def write(folder, scope='default_scope = None'):
 @pytest.mark.parametrize(
     'scope', ['default_scope = None', "default_scope = 'mmseg'", '']
 )
-def test_a_new_style_config_equals_the_old_style_one(tmp_path, scope):
+def test_name_types_new_style_config_equals_old_style(tmp_path, scope):
     path, text = write(tmp_path, scope)
     cfg, old = load_config(path), Config.fromstring(text, '.py')
     assert cfg.to_dict() == old.to_dict()
@@ -86,7 +86,7 @@ def test_a_new_style_config_equals_the_old_style_one(tmp_path, scope):
     assert name_types(old) is old
 
 
-def test_import_paths_as_mmengine_dumps_them(tmp_path):
+def test_name_types_import_paths_as_mmengine_dumps(tmp_path):
     path, text = write(tmp_path)
     Config.fromfile(path).dump(tmp_path / 'dumped.py')
     assert "type='mmseg.models.EncoderDecoder'" in (tmp_path / 'dumped.py').read_text()
@@ -95,12 +95,12 @@ def test_import_paths_as_mmengine_dumps_them(tmp_path):
     assert found == old
 
 
-def test_the_scope_of_types_with_a_scope(tmp_path):
+def test_name_types_takes_scope_of_types(tmp_path):
     (tmp_path / 'a.py').write_text("model = dict(type='mmseg.EncoderDecoder')")
     assert load_config(tmp_path / 'a.py').default_scope == 'mmseg'
 
 
-def test_classes_in_no_registry_keep_their_path(tmp_path):
+def test_name_types_unregistered_classes_keep_their_path(tmp_path):
     text = 'from torch.nn import Bilinear\nfrom enum import Enum\n'
     text += 'model = dict(type=Bilinear, in1_features=1)\nx = [dict(type=Enum)]'
     (tmp_path / 'a.py').write_text(text)
@@ -109,7 +109,7 @@ def test_classes_in_no_registry_keep_their_path(tmp_path):
     assert cfg.x == [dict(type='enum.Enum')]
 
 
-def test_classes_that_no_file_can_hold(tmp_path):
+def test_check_named_classes_that_no_file_holds(tmp_path):
     text = 'from torch.nn import GELU\nmodel = dict(neck=[dict(act_layer=GELU)])'
     (tmp_path / 'a.py').write_text(text)
     cfg = load_config(tmp_path / 'a.py')

@@ -14,6 +14,6 @@ from snnet_mm.utils.timm_models import licence_of
         (None, None),
     ],
 )
-def test_licences_of_weights(checkpoint, licence):
+def test_licence_of_weights(checkpoint, licence):
     pytest.importorskip('timm')
     assert licence_of(checkpoint) == licence

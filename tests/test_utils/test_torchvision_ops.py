@@ -44,7 +44,8 @@ def random_boxes():
     return torch.cat([corners, corners + 2 + 40 * torch.rand(200, 2)], dim=1)
 
 
-def test_boxes_that_touch_overlap_where_pixels_have_a_width(on_torchvision):
+def test_nms_offset_makes_touching_boxes_overlap(on_torchvision):
+    """The offset is the width of a pixel."""
     boxes = torch.tensor([[1.0, 0, 2, 1], [0, 0, 1, 1]])
     scores = torch.tensor([0.2, 0.9])
     for threshold, offset, wanted in (
@@ -60,7 +61,7 @@ def test_boxes_that_touch_overlap_where_pixels_have_a_width(on_torchvision):
 
 
 @pytest.mark.parametrize(('aligned', 'first'), [(True, 2.5), (False, 3)])
-def test_regions_of_a_slope_have_the_values_at_centres(on_torchvision, aligned, first):
+def test_roi_align_of_a_slope_has_values_at_centres(on_torchvision, aligned, first):
     slope = torch.arange(16.0).expand(1, 1, 16, 16)
     rois = torch.tensor([[0.0, 4, 4, 12, 12]])
 
@@ -75,14 +76,14 @@ def test_regions_of_a_slope_have_the_values_at_centres(on_torchvision, aligned, 
         on_torchvision(pool, slope, 'max')
 
 
-def test_other_operators_are_named(on_torchvision):
+def test_torchvision_ops_other_operators_are_named(on_torchvision):
     with pytest.raises(NotImplementedError, match="mmcv's nms_match needs.*make ops"):
         on_torchvision(ops.nms_match, torch.rand(3, 5), 0.5)
 
 
 @compiled
 @pytest.mark.parametrize('offset', [0, 1])
-def test_boxes_are_kept_as_by_the_compiled_operators(on_torchvision, offset):
+def test_nms_equals_the_compiled_one(on_torchvision, offset):
     """Also where scores are equal, and where classes are split."""
     boxes, scores = random_boxes(), torch.rand(200).round(decimals=1)
     calls = [(ops.nms, scores, t, offset, 0.2, 50) for t in (0.1, 0.5, 0.9)]
@@ -99,7 +100,7 @@ def test_boxes_are_kept_as_by_the_compiled_operators(on_torchvision, offset):
 @compiled
 @pytest.mark.parametrize('aligned', [False, True])
 @pytest.mark.parametrize('ratio', [0, 2])
-def test_regions_are_the_compiled_ones(on_torchvision, aligned, ratio):
+def test_roi_align_equals_the_compiled_one(on_torchvision, aligned, ratio):
     rois = F.pad(random_boxes(), (1, 0))
     rois[::2, 0] = 1
     maps = torch.randn(2, 8, 25, 30)
@@ -112,7 +113,7 @@ def test_regions_are_the_compiled_ones(on_torchvision, aligned, ratio):
 
 
 @compiled
-def test_compiled_operators_stay():
+def test_install_keeps_compiled_operators():
     before = sys.modules['mmcv._ext']
     torchvision_ops.install()
     assert sys.modules['mmcv._ext'] is before

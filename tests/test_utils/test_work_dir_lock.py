@@ -12,7 +12,7 @@ def kill(pid):
     os.waitpid(pid, 0)
 
 
-def test_a_folder_is_for_one_training_that_is_alive(tmp_path):
+def test_work_dir_lock_is_for_one_living_training(tmp_path):
     pid = hold(tmp_path, 'training')
     words = f'without another training, such as that of process {pid} on '
     for _ in range(2):  # one that is refused takes nothing away
@@ -29,7 +29,7 @@ def test_a_folder_is_for_one_training_that_is_alive(tmp_path):
     kill(child)
 
 
-def test_a_folder_has_one_holder_and_no_file_of_it(tmp_path):
+def test_folder_lock_has_one_holder_and_no_file(tmp_path):
     def hold():
         return folder_lock(tmp_path, '--out', 'exporting')
 

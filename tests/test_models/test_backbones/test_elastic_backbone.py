@@ -88,7 +88,7 @@ def by_hand(net, routes, images):
 
 @torch.no_grad()
 @pytest.mark.parametrize('sharing', [False, True])
-def test_chains_equal_branches_and_maps_one_after_the_other(build, sharing):
+def test_elastic_backbone_chains_equal_branches_and_maps_in_turn(build, sharing):
     net, images = build(out_indices=(1, -1)), torch.randn(2, 3, 32, 40)
     net.anchors[0].out_indices = (1, 3)
     wanted = [net.anchors[0](images)]
@@ -104,7 +104,7 @@ def test_chains_equal_branches_and_maps_one_after_the_other(build, sharing):
 
 
 @torch.no_grad()
-def test_chains_read_prefixes_of_one_order(build):
+def test_elastic_backbone_chains_read_prefixes_of_one_order(build):
     """Also after the order, or weights that it sorts, have changed."""
     net, images = build(chains=['1:2/20', '1:2/10']), torch.randn(2, 3, 32, 32)
     assert list(net.unit_orders) == ['3']
@@ -158,7 +158,8 @@ CHAIN = dict(type='ChainAnchor', net=VIT, chain='0:2/9 1:0/5 2:1/0')
 
 @torch.no_grad()
 @pytest.mark.parametrize('anchor', [*families(QUICK), CHAIN])
-def test_every_family_is_itself_at_stitch_0_and_small_as_one_stitch(anchor):
+def test_elastic_backbone_every_family_whole_and_exported(anchor):
+    """Itself at stitch 0, and small as one stitch alone."""
     pytest.importorskip('mmdet.models')
     pytest.importorskip('mmpretrain.models')
     view, plan = BranchView(MODELS.build(deepcopy(anchor))), []
@@ -190,7 +191,7 @@ def test_every_family_is_itself_at_stitch_0_and_small_as_one_stitch(anchor):
 
 
 @torch.no_grad()
-def test_a_stitch_alone_drops_kept_biases(randomise):
+def test_chain_anchor_drops_kept_biases(randomise):
     """After changes that only averages of weights make, which no version counts."""
     net = VIT | dict(rel_pos_bias=True)
     anchor = randomise(MODELS.build(CHAIN | dict(net=net, chain='1:1/32')))
@@ -211,14 +212,17 @@ def test_a_stitch_alone_drops_kept_biases(randomise):
         ('MMPretrainViT', 'mmpretrain', CLS_VIT, 1),
     ],
 )
-def test_prefix_tokens_in_outputs_have_their_own_map(build, family, kind, net, number):
+def test_elastic_backbone_prefix_tokens_have_their_own_map(
+    build, family, kind, net, number
+):
+    """Where the outputs hold them."""
     pytest.importorskip(kind)
     net = dict(net, type=f'{kind}.VisionTransformer')
     (layer,) = build(dict(type=family, net=net), ['1:0/0']).stitching_layers.values()
     assert layer.num_prefix == number
 
 
-def test_a_checkpoint_of_another_plan_is_refused(build):
+def test_elastic_backbone_checkpoint_of_another_plan_is_refused(build):
     """Of equal shapes; the record in the weights tells them apart."""
     one, other = (build(chains=[chain]) for chain in ('1:2/7', '2:2/7'))
     state = {

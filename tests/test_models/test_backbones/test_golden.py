@@ -51,7 +51,7 @@ SEG = 'seg_v1_tiny', 'seg_v1_s_l', 'seg_v2_tiny', 'seg_v2_s_l'
 
 
 @pytest.mark.parametrize('golden', [*SEG, 'depth_v2_tiny'], indirect=True)
-def test_all_stitches_give_the_outputs_of_the_authors(golden):
+def test_snnet_all_stitches_equal_those_of_the_authors(golden):
     backbone, number = load(golden), 13 if 'v1' in golden.meta['name'] else 134
     assert golden.meta['stitch_ids'] == list(backbone.space.ids)
     assert len(backbone.space) == number
@@ -59,7 +59,7 @@ def test_all_stitches_give_the_outputs_of_the_authors(golden):
 
 
 @pytest.mark.parametrize('golden', SEG, indirect=True)
-def test_least_squares_gives_the_maps_of_the_authors(golden):
+def test_fit_stitching_layers_equals_maps_of_the_authors(golden):
     backbone = load(golden)
     backbone.stitching_initialized.fill_(False)
     assert fit_stitching_layers(backbone, [golden.tensors['ls.x']]) == 8
@@ -72,7 +72,7 @@ def test_least_squares_gives_the_maps_of_the_authors(golden):
     assert all('lora' in k for k in theirs if k.startswith('stitching_layers.'))
 
 
-def test_converter_tool(tiny_golden, tmp_path, monkeypatch):
+def test_ziplab2snnet_converts_weights(tiny_golden, tmp_path, monkeypatch):
     theirs = {f'backbone.{k}': v for k, v in tiny_golden.part('sd.').items()}
     theirs['decode_head.conv_depth.head.0.bias'] = torch.ones(3)
     source, target = tmp_path / 'theirs.pth', tmp_path / 'out' / 'ours.pth'
@@ -87,7 +87,7 @@ def test_converter_tool(tiny_golden, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize('golden', ['seg_v2_tiny', 'depth_v2_tiny'], indirect=True)
-def test_configs_of_released_networks_at_the_width_of_the_golden(golden):
+def test_released_configs_equal_golden_at_its_width(golden):
     seg = 'setr/setr-naive_snnetv2-deit3-?-l_8xb2-*'
     names = runs(seg if golden.is_seg else 'dpt/*released*')
     assert len(names) == (4 if golden.is_seg else 2)

@@ -53,7 +53,9 @@ def maps_by_hand(net, stitch, images):
         *product([(3, 3), (2, 3, 5)], ['registers'], ['end']),
     ],
 )
-def test_every_route_equals_its_blocks_composed(build_snnet, depths, anchor, maps_of):
+def test_snnet_every_route_equals_its_blocks_composed(
+    build_snnet, depths, anchor, maps_of
+):
     settings = dict(out_indices=range(-depths[-1], 0), maps_of=maps_of)
     widths = WIDTHS[: len(depths)]
     net = build_snnet(depths, widths, ANCHORS[anchor], **settings)
@@ -78,7 +80,7 @@ def test_every_route_equals_its_blocks_composed(build_snnet, depths, anchor, map
         (SNNetv1, (2, 3, 7), dict(direction='SF')),
     ],
 )
-def test_out_end_is_the_final_state_of_the_end_anchor(
+def test_snnet_out_end_is_state_of_end_anchor(
     build_vit, randomise, kind, depths, kwargs
 ):
     anchors = [build_vit(*s) for s in zip(WIDTHS, depths, strict=False)]
@@ -93,9 +95,8 @@ def test_out_end_is_the_final_state_of_the_end_anchor(
 
 
 @torch.no_grad()
-def test_the_slow_stitch_is_the_slow_anchor_and_eval_mode_has_some_maps(
-    build_snnet, build_vit
-):
+def test_snnet_slow_stitch_and_eval_maps(build_snnet, build_vit):
+    """The slow stitch is the slow anchor, and in eval mode it makes some maps alone."""
     settings = dict(out_indices=OUT_INDICES, eval_maps=(3, 1))
     net = build_snnet(anchor=ANCHORS['bias'], **settings)
     alone = build_vit(12, 7, out_indices=OUT_INDICES, **ANCHORS['bias']).eval()
@@ -109,7 +110,7 @@ def test_the_slow_stitch_is_the_slow_anchor_and_eval_mode_has_some_maps(
     assert all(found[j].equal(wanted[j]) for j in (1, 3))
 
 
-def test_gradient_and_forward_reach_each_part_of_the_route_once(build_snnet):
+def test_snnet_gradient_and_forward_reach_route_once(build_snnet):
     net = build_snnet(out_indices=range(7))
     calls, names = Counter(), {m: n for n, m in net.named_modules()}
     blocks = [*net.anchors[0].blocks, *net.anchors[1].blocks]
@@ -162,6 +163,6 @@ EQUAL = [vit(depth=3)] * 3
         (SNNetv2, THREE, dict(maps_of='fastest'), r'backbone\.maps_of'),
     ],
 )
-def test_what_cannot_be_stitched_is_refused(kind, anchors, kwargs, message):
+def test_snnet_what_cannot_be_stitched_is_refused(kind, anchors, kwargs, message):
     with pytest.raises(ValueError, match=message):
         kind(anchors, **kwargs)

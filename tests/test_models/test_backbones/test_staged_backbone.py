@@ -35,7 +35,7 @@ def ends_of(anchor):
 
 @pytest.mark.parametrize('name', PAIRS)
 @torch.no_grad()
-def test_every_stitch_equals_its_blocks_by_hand(name):
+def test_snnetv1_every_staged_stitch_equals_its_blocks(name):
     net, images = build(name, out='end'), torch.randn(IMAGES)
     for stitch in net.space:
         net.set_stitch(stitch.id)
@@ -49,7 +49,7 @@ def test_every_stitch_equals_its_blocks_by_hand(name):
 @pytest.mark.parametrize('maps_of', ['slowest', 'end'])
 @pytest.mark.parametrize('name', ['mixed', 'three'])
 @torch.no_grad()
-def test_maps_have_the_widths_and_strides_of_one_anchor(name, maps_of):
+def test_snnetv1_maps_have_widths_and_strides_of_one_anchor(name, maps_of):
     slowest, images = len(PAIRS[name]) - 1, torch.randn(IMAGES)
     ends = ends_of(MODELS.build(PAIRS[name][-1]))
     net = build(name, out_indices=ends, maps_of=maps_of)
@@ -85,7 +85,7 @@ SLOW = 'swin_ti_s_b', 'resnet18_50', 'levit'
     'name',
     ['resnet18_swin_ti', *(pytest.param(n, marks=pytest.mark.slow) for n in SLOW)],
 )
-def test_costs_are_those_that_the_authors_published(name):
+def test_snnetv1_costs_are_those_of_the_authors(name):
     """But for norms and pooling, which the authors count."""
     classifiers = pytest.importorskip('mmpretrain.models')
     from snnet_mm.tasks.classification_parts import StitchedClsHead
@@ -128,6 +128,8 @@ SHARED = dict(share_layers=True, stages=(2,), out='end')
         (SNNetv2, SWIN, {}, r'backbone\.type'),
     ],
 )
-def test_anchors_that_cannot_be_stitched(kind, anchors, kwargs, message):
+def test_snnetv1_anchors_that_cannot_be_stitched_are_refused(
+    kind, anchors, kwargs, message
+):
     with pytest.raises(ValueError, match=message):
         kind(anchors, **kwargs)

@@ -15,7 +15,7 @@ KEY = f'backbone.{SPACE_RECORD}'
 LAYER = dict(type='LoRAStitchingLayer', rank=2)
 
 
-def test_each_anchor_loads_weights_of_its_own(build_vit, tmp_path):
+def test_stitched_backbone_each_anchor_loads_its_own_weights(build_vit, tmp_path):
     fast, trained = build_vit(8, 3), build_vit(12, 3)
     wanted = [copy.deepcopy(dict(fast.state_dict())), dict(trained.state_dict())]
     weights = {f'backbone.{k}': v for k, v in trained.state_dict().items()}
@@ -27,7 +27,7 @@ def test_each_anchor_loads_weights_of_its_own(build_vit, tmp_path):
 
 
 @pytest.mark.parametrize('strict', [True, False])
-def test_weights_know_their_space_however_they_are_loaded(build_snnet, strict):
+def test_stitched_backbone_weights_know_their_space(build_snnet, strict):
     build = lambda: nn.ModuleDict(dict(backbone=build_snnet()))  # noqa: E731
     model = build()
     weights, text = model.state_dict(), write_space_record(TwoWaySpace((3, 7)))
@@ -50,7 +50,7 @@ def swin(depth, stages=(0, 1)):
 
 
 @torch.no_grad()
-def test_maps_are_those_of_a_network_with_a_norm_for_each():
+def test_stitched_backbone_maps_have_a_norm_for_each():
     pytest.importorskip('mmseg.models')
     both, last = dict(out_indices=(1, 3)), (1,)
     for fast, slow, kwargs, anchor in (

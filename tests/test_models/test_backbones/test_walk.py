@@ -27,7 +27,8 @@ def crops(seed=0):
     return [torch.randn(2, 3, 16, w, generator=generator) for w in (24, 24, 32)]
 
 
-def test_every_stitch_is_the_same_and_no_block_runs_twice(backbone):
+def test_sharing_prefixes_runs_no_block_twice(backbone):
+    """And every stitch is the same as without."""
     images, space, calls = crops(), backbone.space, []
     alone = {s.id: outputs(backbone, s, images) for s in space}
     for anchor in backbone.anchors:
@@ -40,7 +41,7 @@ def test_every_stitch_is_the_same_and_no_block_runs_twice(backbone):
     assert len(calls) < len(images) * count_blocks(space, shared=False)
 
 
-def test_any_order_and_any_images_give_the_same(backbone):
+def test_sharing_prefixes_any_order_and_images_are_the_same(backbone):
     """Also more crops, fewer crops and images changed in place."""
     rng, changing = random.Random(0), torch.zeros(1, 3, 16, 16)
     with backbone.sharing_prefixes():

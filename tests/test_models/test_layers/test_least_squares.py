@@ -42,7 +42,8 @@ def solved_by_torch(x, y):
 @pytest.mark.parametrize(
     ('ridge', 'spread', 'tolerance'), [(1e-8, 0, 1e-6), (0, 2, 1e-8)]
 )
-def test_both_directions_equal_lstsq_in_a_stream(ridge, spread, tolerance):
+def test_least_squares_both_directions_equal_lstsq(ridge, spread, tolerance):
+    """In a stream of batches."""
     x, y = paired_activations()
     x = x * torch.logspace(-spread, spread, 5, dtype=torch.float64) + spread
     fit, one_way = LeastSquares(5, 7, ridge=ridge), LeastSquares(5, 7, False, ridge)
@@ -55,7 +56,7 @@ def test_both_directions_equal_lstsq_in_a_stream(ridge, spread, tolerance):
 
 
 @pytest.mark.parametrize('exact', [True, False])
-def test_weights_are_those_of_squared_errors(exact):
+def test_least_squares_weights_are_of_squared_errors(exact):
     x, y = paired_activations()
     weights = torch.rand(10, 20, dtype=torch.float64) * 5
     fit = LeastSquares(5, 7, ridge=1e-8, exact=exact)
@@ -67,7 +68,7 @@ def test_weights_are_those_of_squared_errors(exact):
     assert_close(fit.x_to_y(), (solution[:-1].T, solution[-1]), 1e-6 if exact else 1e-3)
 
 
-def test_sums_of_many_channels_are_complete():
+def test_least_squares_sums_of_many_channels_are_complete():
     x, y = paired_activations(x_dim=ROWS + 2, y_dim=2 * ROWS + 3)
     x, y, weights = 2 * x - 2, y - 2, torch.linspace(1, 2, 200)
     fit = LeastSquares(ROWS + 2, 2 * ROWS + 3)
@@ -86,7 +87,7 @@ def test_sums_of_many_channels_are_complete():
         lambda x: x * torch.tensor([1.0, 1, 0, 1, 1]),
     ],
 )
-def test_dependent_activations_give_a_finite_map_that_fits(spoil):
+def test_least_squares_dependent_activations_give_a_finite_map(spoil):
     x = spoil(paired_activations()[0])
     y = x @ torch.randn(5, 7, dtype=torch.float64) + 2
     fit = fitted(x, y)
@@ -95,7 +96,7 @@ def test_dependent_activations_give_a_finite_map_that_fits(spoil):
     assert all(part.isfinite().all() for part in (weight, bias, *fit.y_to_x()))
 
 
-def test_sums_that_are_singular_to_rounding_give_a_finite_map_that_fits():
+def test_least_squares_sums_singular_to_rounding_give_a_finite_map():
     """As of hidden channels whose means are far above their variances."""
     x, y = 100 + torch.randn(200, 200) / 1000, torch.randn(200, 7)
     fit = fitted(x, y, ridge=1e-7, exact=False)
@@ -106,7 +107,7 @@ def test_sums_that_are_singular_to_rounding_give_a_finite_map_that_fits():
 
 
 @pytest.mark.parametrize('which, value', [(0, float('nan')), (1, float('inf'))])
-def test_activations_that_are_not_finite_are_refused(which, value):
+def test_least_squares_activations_not_finite_are_refused(which, value):
     x, y = paired_activations()
     fit, spoilt = fitted(x, y), [x.clone(), y.clone()]
     spoilt[which][17, 2] = value
@@ -153,7 +154,7 @@ def networks(build_snnet, build_vit):
 
 
 @pytest.mark.parametrize('name', ['registers', 'chain', 'part', 'windows', 'shared'])
-def test_layers_become_the_least_squares_maps(networks, name):
+def test_fit_stitching_layers_sets_least_squares_maps(networks, name):
     training = name in ('registers', 'part')
     net, batch = networks[name]().eval(), torch.randn(12, 3, 64, 64)
     expected = maps_by_hand(net, batch)
@@ -194,7 +195,8 @@ STAGED += ['1:0 2:0 4:0 5:0 6:0 8:0 9:0 10:0 12:0 14:0 15:0']
 
 @torch.no_grad()
 @pytest.mark.parametrize('staged', [False, True])
-def test_fit_in_turn_equals_lstsq_of_what_reaches_each_layer(elastic, staged):
+def test_fit_in_turn_equals_lstsq_at_each_layer(elastic, staged):
+    """Of what reaches the layer on this chain."""
     net, images = elastic(out_indices=(2, 3)), torch.randn(24, 3, 32, 32)
     if staged:
         anchor = disturb(MODELS.build(resnet('resnet50', out_indices=(15,))))
@@ -227,7 +229,8 @@ def test_fit_in_turn_equals_lstsq_of_what_reaches_each_layer(elastic, staged):
 
 
 @torch.no_grad()
-def test_chains_fitted_alone_from_a_stream_of_weighted_tokens_get_equal_maps(elastic):
+def test_fit_in_turn_chain_alone_gets_equal_maps(elastic):
+    """From a stream of batches with weighted tokens."""
     net, images = elastic().train(), torch.randn(12, 3, 32, 32)
     fit_in_turn(net, [images])
     maps = {k: v.clone() for k, v in net.stitching_layers.state_dict().items()}
@@ -251,7 +254,7 @@ def test_chains_fitted_alone_from_a_stream_of_weighted_tokens_get_equal_maps(ela
         fit_in_turn(net, iter(()))
 
 
-def test_a_prefix_token_that_is_constant_gets_an_offset_alone():
+def test_layer_fit_constant_prefix_token_gets_offset_alone():
     """Such as a cls token before the first block, beside rounding errors of sums."""
     x, y = torch.randn(2, 500, 6, 16)
     x[:, 0] = torch.randn(16)
@@ -262,7 +265,8 @@ def test_a_prefix_token_that_is_constant_gets_an_offset_alone():
     assert_close(found, y[:, 0].mean(0).expand_as(found), 1e-3)
 
 
-def test_prefix_tokens_have_the_common_map_and_a_damped_difference():
+def test_layer_fit_prefix_tokens_differ_from_common_map():
+    """By a damped difference."""
     x, y = torch.randn(2, 30, 6, 4, dtype=torch.float64)
     layer = PrefixStitchingLayer(4, 4, num_prefix=2)
     fit = LayerFit(layer, 0, None)

@@ -11,7 +11,7 @@ def trained(layer):
 
 
 @pytest.mark.parametrize('kind', [StitchingLayer, partial(LoRAStitchingLayer, rank=3)])
-def test_layers_begin_as_the_map_that_they_were_given(kind):
+def test_stitching_layer_begins_as_the_map_given(kind):
     layer, weight, bias = kind(6, 5), torch.randn(5, 6), torch.randn(5)
     layer.set_map(weight.double(), bias.double())
     x = torch.randn(2, 4, 6)
@@ -29,7 +29,9 @@ def test_layers_begin_as_the_map_that_they_were_given(kind):
     ],
 )
 @pytest.mark.parametrize('widths', [(8, 12), (12, 8)])
-def test_formula_of_lora_and_what_it_trains(randomise, settings, rank, scale, widths):
+def test_lora_stitching_layer_formula_and_what_it_trains(
+    randomise, settings, rank, scale, widths
+):
     layer = randomise(LoRAStitchingLayer(*widths, **settings))
     assert layer.lora_A.shape == (rank, widths[0])
     x = torch.randn(2, 4, widths[0])
@@ -46,6 +48,6 @@ def test_formula_of_lora_and_what_it_trains(randomise, settings, rank, scale, wi
 
 
 @pytest.mark.parametrize('rank', [0, 6, 1.5, 0.3])
-def test_impossible_ranks(rank):
+def test_lora_stitching_layer_impossible_ranks_are_refused(rank):
     with pytest.raises(ValueError, match='stitching_layer.rank'):
         LoRAStitchingLayer(6, 5, rank=rank)

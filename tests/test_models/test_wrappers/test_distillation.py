@@ -11,7 +11,8 @@ from snnet_mm.models import Distillation, DistillationWrapper, set_stitch
 from snnet_mm.models.wrappers.distillation import recorded_logits, renormalise
 
 
-def test_labels_are_the_teachers_choice_or_its_probabilities():
+def test_distillation_hard_and_soft_labels():
+    """The teacher's choice or its probabilities."""
     student, teacher = torch.randn(6, 4), torch.randn(6, 4)
     pairs = zip(student, teacher, strict=True)
     hard, soft = (Distillation(x, 0.25) for x in ('hard', 'soft'))
@@ -30,7 +31,7 @@ def test_labels_are_the_teachers_choice_or_its_probabilities():
     assert added == {'loss_a': 1.5, 'acc': 9, 'b.loss': [2.25, 3]}
 
 
-def test_a_head_of_two_classes_may_have_one_output():
+def test_distillation_two_classes_may_have_one_output():
     student, teacher = torch.randn(2, 1, 3, 4), torch.randn(2, 1, 3, 4)
     p, q = teacher.sigmoid(), student.sigmoid()
     kl = p * (p / q).log() + (1 - p) * ((1 - p) / (1 - q)).log()
@@ -48,7 +49,7 @@ def test_a_head_of_two_classes_may_have_one_output():
 
 
 @pytest.mark.parametrize('flips', [(False, False), (True, False), (False, True)])
-def test_images_are_those_of_the_teachers_preprocessor(flips):
+def test_renormalise_equals_the_teachers_preprocessor(flips):
     images = torch.randint(0, 256, (2, 3, 4, 5), dtype=torch.uint8)
     ours = ImgDataPreprocessor([100, 110, 120], [50, 60, 70], bgr_to_rgb=flips[0])
     theirs = ImgDataPreprocessor([10, 0, 128], [1, 255, 64], rgb_to_bgr=flips[1])
@@ -81,7 +82,9 @@ def teacher(tmp_path, randomise):
 
 
 @pytest.mark.parametrize('labels', ['hard', 'soft'])
-def test_the_student_learns_from_the_teacher(build_classifier, batch, teacher, labels):
+def test_distillation_wrapper_student_learns_from_teacher(
+    build_classifier, batch, teacher, labels
+):
     student = build_classifier()
     model = DistillationWrapper(student, TEACHER, teacher.path, labels, alpha=0.3)
     set_stitch(model, 6)
@@ -96,7 +99,9 @@ def test_the_student_learns_from_the_teacher(build_classifier, batch, teacher, l
     torch.testing.assert_close(losses['loss_distill'], 0.3 * distilled)
 
 
-def test_the_teacher_is_no_part_of_the_model(build_classifier, batch, teacher):
+def test_distillation_wrapper_teacher_is_no_part_of_model(
+    build_classifier, batch, teacher
+):
     student = build_classifier()
     keys = list(student.state_dict())
     model = DistillationWrapper(student, TEACHER, teacher.path)
@@ -118,7 +123,7 @@ def test_the_teacher_is_no_part_of_the_model(build_classifier, batch, teacher):
         assert torch.equal(parameter, before[name])
 
 
-def test_without_a_teacher_the_model_learns_alone(build_classifier, batch):
+def test_distillation_wrapper_without_teacher_learns_alone(build_classifier, batch):
     student = build_classifier()
     keys = list(student.state_dict())
     model = DistillationWrapper(student, teacher=None)
@@ -135,7 +140,7 @@ def test_without_a_teacher_the_model_learns_alone(build_classifier, batch):
         DistillationWrapper(student, None, 'teacher.pth')
 
 
-def test_a_teacher_from_timm(build_classifier, batch, tmp_path, randomise):
+def test_timm_teacher_equals_timm(build_classifier, batch, tmp_path, randomise):
     timm = pytest.importorskip('timm')
     network = randomise(timm.create_model('test_byobnet', num_classes=5)).eval()
     torch.save(network.state_dict(), tmp_path / 'timm.pth')

@@ -20,7 +20,8 @@ def pair(build_classifier):
     return model, ModelWrapper(copy.deepcopy(model))
 
 
-def test_names_and_weights_are_those_of_the_model_both_ways(pair, randomise):
+def test_model_wrapper_has_names_and_weights_of_model(pair, randomise):
+    """Both ways."""
     model, wrapper = pair
     for names in ('named_parameters', 'named_buffers'):
         a, b = (list(dict(getattr(m, names)())) for m in pair)
@@ -43,7 +44,7 @@ def test_names_and_weights_are_those_of_the_model_both_ways(pair, randomise):
         wrapper.load_state_dict(state)
 
 
-def test_predictions_losses_and_steps_are_those_of_the_model(pair, batch):
+def test_model_wrapper_predicts_and_trains_as_model(pair, batch):
     model, wrapper = pair
     for i in (0, 5):
         for m in pair:
@@ -65,7 +66,7 @@ def test_predictions_losses_and_steps_are_those_of_the_model(pair, batch):
     assert_same(*(dict(m.state_dict()) for m in pair))
 
 
-def test_the_config_inside_wrappers():
+def test_model_config_is_that_inside_wrappers():
     inner = dict(type='ImageClassifier', backbone=dict(type='PlainViT'))
     wrapped = dict(type='SandwichWrapper', model=dict(type=ModelWrapper, model=inner))
     assert model_config(Config(dict(model=wrapped))) == inner

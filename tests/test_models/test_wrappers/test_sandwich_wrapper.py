@@ -25,7 +25,7 @@ def gradients(model):
 
 
 @pytest.mark.parametrize('labels, alpha', [('soft', 0.25), ('hard', 1), (None, 1)])
-def test_gradients_are_the_sum_of_those_of_single_stitches(
+def test_sandwich_wrapper_gradients_are_sums_over_stitches(
     build_classifier, data, labels, alpha
 ):
     model = build_classifier()
@@ -57,7 +57,7 @@ def test_gradients_are_the_sum_of_those_of_single_stitches(
     torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-6)
 
 
-def test_what_is_no_sandwich_is_refused(build_classifier):
+def test_set_stitches_what_is_no_sandwich_is_refused(build_classifier):
     model = build_classifier()
     wrapper = SandwichWrapper(model)
     for ids in ((1,), (5,), (5, 8), (5, 5)):

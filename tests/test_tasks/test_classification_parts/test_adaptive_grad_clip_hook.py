@@ -25,7 +25,7 @@ def step(clip_factor=None):
     return before - layer.weight.detach(), before
 
 
-def test_rows_of_gradients_are_as_long_as_those_of_weights_allow():
+def test_adaptive_grad_clip_hook_clips_rows_by_weights():
     free, _ = step()
     moved, weight = step(0.1)
     torch.testing.assert_close(moved[0], free[0])

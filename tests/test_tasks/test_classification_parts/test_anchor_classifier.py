@@ -39,7 +39,7 @@ def saved(tmp_path):
 
 @torch.no_grad()
 @pytest.mark.parametrize('family', [*PLAIN, *STAGES])
-def test_anchors_with_weights_of_timm_give_the_logits_of_timm(saved, family):
+def test_anchor_classifier_equals_timm_with_its_weights(saved, family):
     if family in PLAIN:
         theirs, ours, settings = PLAIN[family]
         sizes = dict(img_size=64, patch_size=16, embed_dim=8, depth=3, num_heads=2)
@@ -65,7 +65,7 @@ def test_anchors_with_weights_of_timm_give_the_logits_of_timm(saved, family):
     assert_close(classifier(backbone(images)), wanted, rtol=1e-5, atol=1e-5)
 
 
-def test_weights_that_do_not_fit(saved):
+def test_anchor_classifier_weights_that_do_not_fit(saved):
     other = AnchorClassifier(8, CLASSES).state_dict()
     words = r'head\.weight has shape \(5, 8\).*\(6, 8\).*num_classes'
     blocks = {'blocks.0.norm1.weight': torch.zeros(2)}

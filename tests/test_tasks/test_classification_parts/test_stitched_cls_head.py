@@ -39,7 +39,7 @@ def classifier(dims=(8, 12), head=None, **backbone):
 
 
 @torch.no_grad()
-def test_all_stitches_give_the_logits_of_the_authors(cls_golden):
+def test_stitched_cls_head_snnetv2_logits_of_the_authors(cls_golden):
     m = cls_golden.meta
     archs = zip(m['embed_dims'], m['depths'], m['num_heads'], strict=True)
     images = dict(img_size=m['img'], patch_size=m['patch'])
@@ -105,7 +105,7 @@ def classifier_v1(name):
 
 
 @torch.no_grad()
-def test_all_stitches_of_snnet_v1_give_the_logits_of_the_authors(cls_v1_golden):
+def test_stitched_cls_head_snnetv1_logits_of_the_authors(cls_v1_golden):
     model = classifier_v1(cls_v1_golden.meta['name'].removeprefix('cls_v1_'))
     ours = convert_ziplab(cls_v1_golden.part('sd.'))
     model.load_state_dict(ours)  # strict
@@ -120,7 +120,7 @@ def test_all_stitches_of_snnet_v1_give_the_logits_of_the_authors(cls_v1_golden):
 
 
 @torch.no_grad()
-def test_the_head_of_the_slowest_anchor_for_all_stitches(randomise):
+def test_stitched_cls_head_of_slowest_serves_all_stitches(randomise):
     """SN-Netv1 as the authors classify: the slow anchor and an FS per fast block."""
     heads = [None, dict(in_channels=12)]
     model = classifier(
@@ -142,7 +142,7 @@ def test_the_head_of_the_slowest_anchor_for_all_stitches(randomise):
         assert model.head.config_of_stitch(config, stitch) == config
 
 
-def test_only_the_head_of_the_stitch_is_trained():
+def test_stitched_cls_head_trains_head_of_stitch_alone():
     model = classifier()
     samples = [DataSample().set_gt_label(i) for i in (1, 4)]
     for stitch_id, end in ((0, 0), (1, 1), (2, 1), (5, 0)):
@@ -156,7 +156,8 @@ def test_only_the_head_of_the_stitch_is_trained():
         assert idle == {*model.head.anchor_heads[1 - end].parameters()}
 
 
-def test_a_frozen_head_and_a_stitch_with_nothing_to_train():
+def test_stitched_cls_head_frozen_trains_stitching_layers_alone():
+    """A stitch without them has nothing to train."""
     ends = [dict(in_channels=20, **ENDS['resnet']), dict(in_channels=64, norm='BN')]
     head = dict(num_classes=CLASSES, anchor_heads=ends, pooling='mean', frozen=True)
     backbone = dict(
@@ -182,7 +183,8 @@ def test_a_frozen_head_and_a_stitch_with_nothing_to_train():
 
 
 @torch.no_grad()
-def test_stitches_without_a_norm_are_exported_and_trained_without(randomise):
+def test_stitched_cls_head_without_norm_of_stitches(randomise):
+    """They are exported and trained without."""
     model = randomise(classifier(head=dict(norm_stitches=False))).eval()
     images, head = torch.randn(2, 3, 32, 32), model.head
     for stitch in (model.backbone.space[i] for i in (0, 1, 2)):

@@ -78,9 +78,7 @@ def depth_by_hand(head, features):
 @pytest.mark.parametrize(
     'readout, activation', [('ignore', 'sigmoid'), ('project', 'relu')]
 )
-def test_depths_are_of_the_features_of_mmsegs_head(
-    build, randomise, readout, activation
-):
+def test_dpt_depth_head_reads_features_of_mmseg(build, randomise, readout, activation):
     kwargs = dict(readout_type=readout, activation=activation)
     model = randomise(build(min_depth=0.5, max_depth=3, **kwargs)).eval()
     images, features = torch.randn(2, 3, *SIZE), []
@@ -99,7 +97,7 @@ def test_depths_are_of_the_features_of_mmsegs_head(
         assert model(images).equal(depth)
 
 
-def test_loss_is_of_the_depth_at_full_size(build):
+def test_dpt_depth_estimator_loss_is_at_full_size(build):
     model, images = build(), torch.randn(2, 3, 64, 90)
     truth = torch.rand(2, 1, 64, 90) * 5
     losses = model(images, [sample(t) for t in truth], mode='loss')
@@ -111,7 +109,7 @@ def test_loss_is_of_the_depth_at_full_size(build):
 
 
 @torch.no_grad()
-def test_windows_and_mirror_images_are_averaged(build, randomise):
+def test_dpt_depth_estimator_averages_windows_and_mirror_images(build, randomise):
     crops = dict(mode='slide', crop_size=(32, 64), stride=(32, 32))
     model = randomise(build(crops)).eval()
     images = torch.randn(2, 3, 64, 96)
@@ -132,7 +130,7 @@ def test_windows_and_mirror_images_are_averaged(build, randomise):
 
 
 @pytest.mark.parametrize('iteration, warm', [(None, False), (99, True), (100, False)])
-def test_first_iterations_learn_the_scale_alone(monkeypatch, iteration, warm):
+def test_scale_invariant_log_loss_learns_scale_first(monkeypatch, iteration, warm):
     running = MessageHub.get_current_instance().runtime_info
     monkeypatch.setitem(running, 'iter', iteration)
     truth = torch.linspace(0.5, 3, 4, dtype=torch.float64)
@@ -157,7 +155,7 @@ def test_first_iterations_learn_the_scale_alone(monkeypatch, iteration, warm):
         ([0.0, 0.0], [1.0, 1.0], None),  # far off
     ],
 )
-def test_gradients_are_finite(pred, truth, expected):
+def test_scale_invariant_log_loss_gradients_are_finite(pred, truth, expected):
     pred = torch.tensor(pred, requires_grad=True)
     loss = ScaleInvariantLogLoss()(pred, torch.tensor(truth))
     loss.backward()
@@ -166,7 +164,7 @@ def test_gradients_are_finite(pred, truth, expected):
     assert loss > 1 if expected is None else loss.item() == pytest.approx(expected)
 
 
-def test_millimetres_become_metres(tmp_path):
+def test_load_depth_map_reads_metres_of_millimetres(tmp_path):
     path = tmp_path / 'room.png'
     cv2.imwrite(str(path), np.array([[0, 1500], [250, 65535]], np.uint16))
     results = dict(depth_map_path=str(path), ori_shape=(2, 2), seg_fields=[])

@@ -19,7 +19,7 @@ def evaluate(*samples, **settings):
     return metric.evaluate(len(samples))
 
 
-def test_closed_forms():
+def test_running_depth_metric_closed_forms():
     pred = [[1.2, 2.0], [4.0, 9.0]]
     truth = [[1.0, 2.0], [2.5, 0.0]]  # ratios 1.2, 1, 1.6; one pixel without truth
     metrics = evaluate(sample(pred, truth))
@@ -31,7 +31,8 @@ def test_closed_forms():
     assert [low[f'delta{i}'] for i in (1, 2, 3)] == [0.5, 0.5, 1]
 
 
-def test_means_over_images_not_over_pixels():
+def test_running_depth_metric_means_over_images():
+    """Not over pixels."""
     images = [
         sample([[1.5, 2.0, 2.0]], [[1.0, 0.0, 0.0]]),
         sample([[3.0] * 3], [[2.0] * 3]),
@@ -42,7 +43,7 @@ def test_means_over_images_not_over_pixels():
     assert metrics['AbsRel'] == pytest.approx(0.5)
 
 
-def test_the_range_of_depths():
+def test_running_depth_metric_range_of_depths():
     one = sample([[0.0, 50.0, 4.0]], [[1.0, 9.0, 12.0]])
     metrics = evaluate(one, min_depth=0.5, max_depth=10)
     # Clamped to 0.5 and 10; the truth of the last pixel is out of the range.
@@ -58,5 +59,5 @@ def test_the_range_of_depths():
         (None, (7, 9), (None, 7), (None, 9)),
     ],
 )
-def test_crops_scale_with_the_image(crop, size, rows, columns):
+def test_crop_slices_scale_with_the_image(crop, size, rows, columns):
     assert crop_slices(crop, *size) == (slice(*rows), slice(*columns))

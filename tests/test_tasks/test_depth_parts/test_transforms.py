@@ -14,7 +14,7 @@ def results():
     return dict(img=image, gt_depth_map=depth, seg_fields=['gt_depth_map'])
 
 
-def test_a_border_is_cut_off_image_and_depth(results):
+def test_fixed_crop_cuts_image_and_depth(results):
     image = results['img']
     cropped = FixedCrop(rows=(45, 472), cols=(43, 608))(dict(results))
     assert cropped['img_shape'] == cropped['gt_depth_map'].shape == (427, 565)
@@ -24,7 +24,7 @@ def test_a_border_is_cut_off_image_and_depth(results):
         FixedCrop(rows=(45, 481), cols=(43, 608))(results)
 
 
-def test_gamma_brightness_and_colour(results):
+def test_random_gamma_color_formula_and_ranges(results):
     exact = dict(gamma=(1.1, 1.1), brightness=(0.5, 0.5), color=(0.9, 0.9))
     changed = RandomGammaColor(1, **exact)(dict(results))['img']
     expected = (results['img'] / 1.0) ** 1.1 * 0.5 * 0.9

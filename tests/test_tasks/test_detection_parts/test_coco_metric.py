@@ -17,7 +17,7 @@ BOTH = dict(type='CocoMetric', metric=['bbox', 'segm'])
 
 @pytest.mark.slow
 @pytest.mark.parametrize('indices', [None, [0, 2]])
-def test_one_pass_equals_mmdets_own_one_at_a_time(
+def test_coco_metric_one_pass_equals_mmdet(
     make_runner, det_cfg, tmp_path, capsys, indices
 ):
     """mmengine's own loop with mmdet's own metric, anew for every stitch."""
@@ -52,7 +52,7 @@ def test_one_pass_equals_mmdets_own_one_at_a_time(
         ({}, dict(type='CocoMetric'), dict(limit=2), 'StitchCocoMetric.*--limit'),
     ],
 )
-def test_metrics_that_cannot_be_computed(
+def test_coco_metric_that_cannot_be_computed_is_refused(
     make_runner, det_cfg, data, evaluator, settings, message
 ):
     det_cfg.test_dataloader.dataset.update(data)
@@ -61,7 +61,7 @@ def test_metrics_that_cannot_be_computed(
         make_runner(stitches=[0], **settings).test()
 
 
-def test_a_stitch_that_detects_nothing_scores_nothing(make_runner, det_cfg):
+def test_coco_metric_no_detections_score_nothing(make_runner, det_cfg):
     det_cfg.model.test_cfg.rcnn.score_thr = 2
     det_cfg.test_evaluator = BOTH
     metrics = make_runner(stitches=[0, 1]).test()
@@ -70,7 +70,9 @@ def test_a_stitch_that_detects_nothing_scores_nothing(make_runner, det_cfg):
 
 
 @pytest.mark.parametrize('annotated', [True, False])
-def test_undefined_precisions_are_no_numbers(make_runner, det_cfg, tmp_path, annotated):
+def test_coco_metric_undefined_precisions_are_no_numbers(
+    make_runner, det_cfg, tmp_path, annotated
+):
     """pycocotools gives -1, as for small objects where there are none."""
     box = dict(id=1, image_id=0, bbox=[4, 4, 50, 50], area=2500, iscrowd=0)
     image = dict(id=0, file_name='0.png', height=64, width=64)

@@ -44,7 +44,8 @@ def maps():
 
 
 @torch.no_grad()
-def test_queries_run_through_the_blocks_with_the_tokens_of_the_backbone(head, maps):
+def test_eomt_seg_head_runs_queries_with_tokens(head, maps):
+    """Through the blocks, with the tokens of the backbone."""
     classes, masks = head.eval()(maps)
     assert len(classes) == len(masks) == 1
     patches, cls = maps[0]
@@ -62,9 +63,8 @@ def test_queries_run_through_the_blocks_with_the_tokens_of_the_backbone(head, ma
     assert_close(masks[0], wanted)
 
 
-def test_a_query_attends_to_the_patches_of_its_mask_until_masking_ends(
-    head, maps, monkeypatch
-):
+def test_eomt_seg_head_masks_attention_until_end(head, maps, monkeypatch):
+    """A query attends to the patches of its mask."""
     head.train()
     running = MessageHub.get_current_instance().runtime_info
     monkeypatch.setitem(running, 'max_iters', 10)
@@ -84,7 +84,7 @@ def test_a_query_attends_to_the_patches_of_its_mask_until_masking_ends(
     assert len(classes) == 3  # before both blocks, and at the end
 
 
-def test_masks_have_the_schedule_of_the_authors():
+def test_mask_probability_is_that_of_the_authors():
     """Of four blocks in 24876 steps, as their config for COCO and ViT-L has it."""
     starts, ends = (3317, 8292, 13268, 18244), (6634, 11609, 16585, 21561)
     for i, (start, end) in enumerate(zip(starts, ends, strict=True)):
@@ -93,7 +93,8 @@ def test_masks_have_the_schedule_of_the_authors():
         assert found == pytest.approx([1, 0.5**0.9, 0], abs=1e-2)
 
 
-def test_losses_are_those_of_mask2former_after_every_block(head, maps):
+def test_eomt_seg_head_loss_after_every_block(head, maps):
+    """Those of Mask2Former."""
     labels = torch.zeros(1, 32, 32, dtype=torch.long)
     labels[:, 16:] = 2
     labels[:, :, :4] = 255
@@ -128,12 +129,12 @@ def instance_head():
     return MODELS.build(head).train()
 
 
-def test_instances(instance_head, maps, instances):
+def test_eomt_head_losses_of_instances_are_finite(instance_head, maps, instances):
     losses = instance_head.loss_by_feat(*instance_head(maps), instances, [{}, {}])
     assert all(value.isfinite() for value in losses.values())
 
 
-def test_losses_of_half_precision_are_those_of_float32(instance_head, maps, instances):
+def test_eomt_head_half_precision_losses_equal_float32(instance_head, maps, instances):
     """4 masks of 2**15 points: float16 has no such number."""
     instance_head.num_points = 2**15
     classes, masks = ([x.detach().half() for x in xs] for xs in instance_head(maps))
@@ -160,14 +161,14 @@ TIMM = dict(type='TimmAnchor', model='vit_tiny_patch16_224')
         (VIT, 0, 'num_queries=0 is '),
     ],
 )
-def test_other_blocks_than_a_plain_vits_are_refused(vit, queries, message):
+def test_eomt_head_other_blocks_and_no_queries_are_refused(vit, queries, message):
     init_default_scope('mmdet')
     with pytest.raises(ValueError, match=message):
         eomt.EoMTHead(vit=vit, num_things_classes=1, num_queries=queries)
 
 
 @torch.no_grad()
-def test_a_whole_network_is_cut_into_backbone_and_head(tmp_path):
+def test_plain_vit_is_cut_into_backbone_and_head(tmp_path):
     arch = dict(embed_dims=16, depth=5, num_heads=2)
     settings = {k: v for k, v in VIT.items() if k != 'type'}
     whole = PlainViT(**settings | dict(arch=arch)).eval()

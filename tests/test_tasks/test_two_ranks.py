@@ -37,7 +37,7 @@ def slurm(tmp_path):
 
 
 @pytest.mark.slow
-def test_slurm_train_two_ranks_train_alike_and_test_as_one(det_cfg, tmp_path, slurm):
+def test_slurm_train_and_dist_test_two_ranks_agree(det_cfg, tmp_path, slurm):
     """By the script of Slurm, and by that of one machine."""
     cfg = det_cfg
     cfg.custom_imports.imports.append('rank_hooks')

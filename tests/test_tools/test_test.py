@@ -1,9 +1,7 @@
 import pytest
 import torch
-from mmengine.config import Config
 
 from snnet_mm.stitching import StitchTable
-from snnet_mm.utils.configs import set_visualization
 
 
 def test_test_chooses_stitch_by_results_and_budget(run_here, narrow, tmp_path):
@@ -37,28 +35,6 @@ def test_test_sizes_have_reports_and_a_joint_one(run_here, narrow, tmp_path):
         assert joint.at(size).rows == alone.rows
         assert (folder / 'per_image.npz').exists()
     assert (tmp_path / 'sizes/pareto.png').exists()
-
-
-@pytest.mark.parametrize(
-    ('scope', 'test_cfg', 'loop', 'hook'),
-    [
-        ('mmseg', dict(type='StitchTestLoop'), dict(show_dir='s'), {}),
-        ('mmdet', dict(type='TestLoop'), {}, dict(draw=True)),
-        # As in mmpretrain's own configs.
-        ('mmpretrain', {}, {}, dict(enable=True, out_dir='s')),
-    ],
-)
-def test_set_visualization_draws_as_the_package_does(scope, test_cfg, loop, hook):
-    parts = dict(test_cfg=test_cfg, default_hooks=dict(visualization=dict(type='B')))
-    cfg = Config(dict(default_scope=scope, visualizer=dict(), **parts))
-    set_visualization(cfg, 's')
-    assert cfg.test_cfg == test_cfg | loop
-    assert cfg.default_hooks.visualization == dict(type='B', **hook)
-    assert cfg.visualizer.get('save_dir') == ('s' if scope == 'mmdet' else None)
-    cfg.default_hooks = dict()
-    if not loop:
-        with pytest.raises(ValueError, match='default_hooks.visualization'):
-            set_visualization(cfg, 's')
 
 
 def test_test_weights_not_finite_are_refused(run_here, narrow, tmp_path):

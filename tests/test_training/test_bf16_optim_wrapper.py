@@ -1,7 +1,6 @@
-import pytest
 import torch
 from mmengine.config import Config
-from mmengine.optim import AmpOptimWrapper, build_optim_wrapper
+from mmengine.optim import build_optim_wrapper
 from torch import nn
 
 from snnet_mm.utils import train_in_half_precision
@@ -24,24 +23,3 @@ def test_bf16_optim_wrapper_computes_in_bfloat16_steps_in_float32():
     gradient = images.bfloat16().float().sum(0).expand(2, 4)
     torch.testing.assert_close(before - model.weight, gradient, rtol=1e-2, atol=1e-2)
     assert model.weight.dtype == torch.float32
-
-
-@pytest.mark.parametrize(
-    ('wrapper', 'expected'),
-    [
-        (dict(type=AmpOptimWrapper, loss_scale=512.0), dict(type='BF16OptimWrapper')),
-        (dict(type='OptimWrapper'), dict(type='OptimWrapper')),
-        (None, None),
-    ],
-)
-def test_train_in_half_precision_amp_is_bfloat16_on_cpu(wrapper, expected):
-    """mmengine's wrapper raises an AssertionError there."""
-    cfg = Config(dict(optim_wrapper=wrapper))
-    train_in_half_precision(cfg, asked=False)
-    assert cfg.optim_wrapper == expected
-
-
-def test_train_in_half_precision_detectors_on_cpu_are_refused():
-    cfg = Config(dict(default_scope='mmdet', optim_wrapper=dict(type='OptimWrapper')))
-    with pytest.raises(ValueError, match='default_scope'):
-        train_in_half_precision(cfg)

@@ -1,8 +1,19 @@
 import pytest
 from mmengine.config import Config, ConfigDict
+from mmengine.hooks import CheckpointHook
+from mmengine.optim import AmpOptimWrapper
+from tiny import tiny_config
 
-from snnet_mm.utils import load_config, set_length
-from snnet_mm.utils.configs import innermost, innermost_parts
+from snnet_mm.models import ModelWrapper
+from snnet_mm.utils import (
+    load_config,
+    make_safe,
+    model_config,
+    set_length,
+    set_resume,
+    train_in_half_precision,
+)
+from snnet_mm.utils.configs import innermost, innermost_parts, set_visualization
 
 
 def write(folder, **texts):
@@ -131,3 +142,131 @@ def test_load_config_checkpoint_beside_anchors_is_refused(tmp_path):
     write(tmp_path, a=f"model = dict(pretrained='a.pth', {anchors})")
     with pytest.raises(ValueError, match="'a.pth' is .*init_cfg of each.*pretrained"):
         load_config(tmp_path / 'a.py')
+
+
+def test_model_config_is_that_inside_wrappers():
+    inner = dict(type='ImageClassifier', backbone=dict(type='PlainViT'))
+    wrapped = dict(type='SandwichWrapper', model=dict(type=ModelWrapper, model=inner))
+    assert model_config(Config(dict(model=wrapped))) == inner
+
+
+def stock_config():
+    """As mm's own: stock hooks, loaders without seeds, and no seed of the run."""
+    cfg = tiny_config()
+    hooks = cfg.default_hooks
+    names = 'exact_resume', 'label_check', 'loss_check', 'trainable_params'
+    for name in (*names, 'stitch_report', 'stitch_statistics'):
+        del hooks[name]
+    hooks.checkpoint = dict(type='CheckpointHook', by_epoch=False, interval=1)
+    hooks.checkpoint.max_keep_ckpts = 2
+    loader = cfg.train_dataloader
+    loader.dataset.type = loader.dataset.pop('of')
+    loader.sampler = dict(type='InfiniteSampler', shuffle=True)
+    cfg.pop('randomness')
+    return cfg
+
+
+def test_make_safe_replaces_stock_hooks():
+    cfg = stock_config()
+    assert make_safe(cfg) == [
+        'StitchCheckpointHook', 'ExactResumeHook', 'SeededDataset and SeededSampler',
+        'randomness.seed=0', 'LabelCheckHook', 'LossCheckHook',
+    ]  # fmt: skip
+    wanted = dict(type='StitchCheckpointHook', by_epoch=False, interval=1)
+    assert cfg.default_hooks.checkpoint == dict(wanted, max_keep_ckpts=2)
+    loader = cfg.train_dataloader
+    sampler = dict(type='SeededSampler', of='InfiniteSampler', shuffle=True)
+    assert (loader.sampler, loader.dataset.of) == (sampler, 'ToyScenes')
+    before = cfg.to_dict()
+    assert make_safe(cfg) == []
+    assert cfg.to_dict() == before
+    assert make_safe(tiny_config()) == []
+
+
+@pytest.mark.parametrize(
+    'hooks, checkpoint',
+    [
+        (None, dict(type='StitchCheckpointHook', interval=1)),
+        (
+            dict(checkpoint=dict(type=CheckpointHook, save_best='auto')),
+            dict(type='StitchCheckpointHook', interval=-1, save_best='auto'),
+        ),
+        (dict(checkpoint=None), None),
+        (dict(checkpoint=dict(type='MyHook')), dict(type='MyHook')),
+    ],
+)
+def test_make_safe_keeps_settings_of_checkpoints(hooks, checkpoint):
+    loader = dict(dataset=dict(type='A'), sampler=dict(type='MySampler'))
+    model = dict(language_model=dict())
+    cfg = dict(model=model, train_dataloader=loader, default_hooks=hooks)
+    cfg |= dict(custom_hooks=[dict(type='EMAHook')], randomness=dict(seed=3))
+    cfg = Config(cfg)
+    make_safe(cfg)
+    assert cfg.default_hooks.get('checkpoint') == checkpoint
+    assert cfg.default_hooks.keys() <= {'checkpoint', 'exact_resume', 'loss_check'}
+    assert cfg.train_dataloader == loader
+    assert cfg.randomness.seed == 3
+
+
+@pytest.mark.parametrize(
+    ('asked', 'resume', 'note', 'options', 'resumes', 'keeps'),
+    [
+        (None, True, True, {}, True, True),  # as the config says
+        (False, True, True, {}, False, True),
+        (True, False, False, {}, False, True),  # begins with the weights
+        (True, False, True, {}, True, False),  # goes on from its own
+        (True, False, True, dict(load_from='a.pth'), True, True),
+    ],
+)
+def test_set_resume_of_a_config_with_load_from(
+    tmp_path, asked, resume, note, options, resumes, keeps
+):
+    """Fine-tuning resumes its own checkpoint, unless another is named to be resumed."""
+    if note:
+        (tmp_path / 'last_checkpoint').write_text('iter_1.pth')
+    cfg = Config(dict(work_dir=str(tmp_path), load_from='a.pth', resume=resume))
+    set_resume(cfg, asked, options)
+    assert (cfg.resume, cfg.load_from) == (resumes, 'a.pth' if keeps else None)
+
+
+@pytest.mark.parametrize(
+    ('wrapper', 'expected'),
+    [
+        (dict(type=AmpOptimWrapper, loss_scale=512.0), dict(type='BF16OptimWrapper')),
+        (dict(type='OptimWrapper'), dict(type='OptimWrapper')),
+        (None, None),
+    ],
+)
+def test_train_in_half_precision_amp_is_bfloat16_on_cpu(wrapper, expected):
+    """mmengine's wrapper raises an AssertionError there."""
+    cfg = Config(dict(optim_wrapper=wrapper))
+    train_in_half_precision(cfg, asked=False)
+    assert cfg.optim_wrapper == expected
+
+
+def test_train_in_half_precision_detectors_on_cpu_are_refused():
+    cfg = Config(dict(default_scope='mmdet', optim_wrapper=dict(type='OptimWrapper')))
+    with pytest.raises(ValueError, match='default_scope'):
+        train_in_half_precision(cfg)
+
+
+@pytest.mark.parametrize(
+    ('scope', 'test_cfg', 'loop', 'hook'),
+    [
+        ('mmseg', dict(type='StitchTestLoop'), dict(show_dir='s'), {}),
+        ('mmdet', dict(type='TestLoop'), {}, dict(draw=True)),
+        # As in mmpretrain's own configs.
+        ('mmpretrain', {}, {}, dict(enable=True, out_dir='s')),
+    ],
+)
+def test_set_visualization_draws_as_the_package_does(scope, test_cfg, loop, hook):
+    parts = dict(test_cfg=test_cfg, default_hooks=dict(visualization=dict(type='B')))
+    cfg = Config(dict(default_scope=scope, visualizer=dict(), **parts))
+    set_visualization(cfg, 's')
+    assert cfg.test_cfg == test_cfg | loop
+    assert cfg.default_hooks.visualization == dict(type='B', **hook)
+    assert cfg.visualizer.get('save_dir') == ('s' if scope == 'mmdet' else None)
+    cfg.default_hooks = dict()
+    if not loop:
+        with pytest.raises(ValueError, match='default_hooks.visualization'):
+            set_visualization(cfg, 's')

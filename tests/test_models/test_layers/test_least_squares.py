@@ -96,7 +96,7 @@ def test_least_squares_dependent_activations_give_a_finite_map(spoil):
     assert all(part.isfinite().all() for part in (weight, bias, *fit.y_to_x()))
 
 
-def test_least_squares_sums_singular_to_rounding_give_a_finite_map():
+def test_least_squares_singular_sums_give_a_finite_map():
     """As of hidden channels whose means are far above their variances."""
     x, y = 100 + torch.randn(200, 200) / 1000, torch.randn(200, 7)
     fit = fitted(x, y, ridge=1e-7, exact=False)

@@ -3,14 +3,12 @@ import copy
 import pytest
 import torch
 from equality import assert_same
-from mmengine.config import Config
 from mmengine.model import ExponentialMovingAverage
 from mmengine.optim import OptimWrapper
 from mmengine.runner.checkpoint import get_state_dict, load_state_dict
 
 from snnet_mm.costs import cost_table
 from snnet_mm.models import ModelWrapper, find_stitched_backbone, set_stitch
-from snnet_mm.utils import model_config
 
 
 @pytest.fixture
@@ -64,9 +62,3 @@ def test_model_wrapper_predicts_and_trains_as_model(pair, batch):
     assert logged[:3] == logged[3:]
     assert logged[0]['loss'] > logged[2]['loss']
     assert_same(*(dict(m.state_dict()) for m in pair))
-
-
-def test_model_config_is_that_inside_wrappers():
-    inner = dict(type='ImageClassifier', backbone=dict(type='PlainViT'))
-    wrapped = dict(type='SandwichWrapper', model=dict(type=ModelWrapper, model=inner))
-    assert model_config(Config(dict(model=wrapped))) == inner

@@ -3,11 +3,15 @@
 import re
 
 import pytest
-from config_models import CONFIGS, load, read
+from config_models import CONFIGS, PAPERS, RUNS, build_on_meta, load, read
+from mmengine.registry import init_default_scope
 from mmengine.runner import Runner
 from narrowing import narrow_own
+from papers import config_of
+from reproduce import find_items, find_runs
 
 from snnet_mm.costs import count_parameters
+from snnet_mm.models import find_stitched_backbone
 from snnet_mm.stitching import StitchTable
 
 PAGE = CONFIGS.parent / 'docs/how_to/esta.md'
@@ -55,6 +59,22 @@ def test_esta_trains_parameters_of_the_paper():
     counts |= {'backbone.anchors': 0, 'backbone.stitch_lora': biases * 6 // 4}
     del counts['backbone.stitch_biases']
     assert {k: n for k, (n, _) in count_parameters(model).items()} == counts
+
+
+def test_esta_adapters_train_as_many_parameters_as_lora():
+    """Biases of the adapters aside (ESTA, figure 7, left)."""
+    found = find_runs(find_items(PAPERS, 'ESTA figure 7'), RUNS, small=False)
+    found = [run for run in found if '_cub-' in run.name]
+    runs = {run.name.partition('224x224')[2]: run for run in found}
+    for variant in ('', '-adapter', '-adaptformer'):
+        cfg = config_of(runs[variant])
+        init_default_scope(cfg.default_scope)
+        for anchor in find_stitched_backbone(build_on_meta(cfg)).anchors:
+            weights = [p for p in anchor.parameters() if p.requires_grad and p.ndim > 1]
+            assert sum(p.numel() for p in weights) == 12 * 6 * 32 * 192
+            if variant:
+                mlp = anchor.blocks[0].mlp
+                assert mlp.parallel == (variant == '-adaptformer')
 
 
 def test_esta_convnexts_parameters():

@@ -1,13 +1,19 @@
 """The registry of the papers' results: its runs, settings and pages."""
 
+import json
 import re
 from fnmatch import fnmatch
+from pathlib import Path
 
 import pytest
-from config_models import PAPERS, RUNS, load, read, runs
+from config_models import CONFIGS, PAPERS, RUNS, load, read, runs
 from papers import options_of, pages
+from reproduce import find_items
+
+from snnet_mm.stitching import StitchTable
 
 SETTINGS = PAPERS['settings']
+DATA = Path(__file__).parents[1] / 'data'
 FIGURE = re.compile(r'\d+\.\d+')
 # Runs whose model has the modules of another run's.
 LIKE_OTHERS = (
@@ -17,6 +23,17 @@ LIKE_OTHERS = (
     '*_4xb4-80k*',
     '*-published_*',
 )
+
+# Results in configs, and the figures of the authors in tests/data.
+PUBLISHED = {
+    'setr/published/setr-naive_snnetv2-deit3-s-l_ade20k': 'ade20k_setr_deit3_s_l',
+    'imagenet/published/snnetv2-deit3-s-l_in1k': 'imagenet_deit3_s_l',
+    'imagenet/published/snnetv1-deit-ti-s-b_in1k': 'imagenet_v1_deit_ti_s_b',
+    'imagenet/published/snnetv1-swin-ti-s-b_in1k': 'imagenet_v1_swin_ti_s_b',
+    'imagenet/published/snnetv1-resnet18-50_in1k': 'imagenet_v1_resnet18_50',
+    'imagenet/published/snnetv1-resnet18-swin-ti_in1k': 'imagenet_v1_resnet18_swin_ti',
+    'imagenet/published/snnetv1-levit-192-256_in1k': 'imagenet_v1_levit',
+}
 
 
 def at(cfg, key):
@@ -77,3 +94,28 @@ def test_runs_of_lists_have_options_of_entries():
     assert cfg.model.head.num_classes == 120
     assert cfg.test_dataloader.dataset.data_root == 'data/fgvc/dogs'
     assert [s.end for s in cfg.param_scheduler] == [1690, 16900]
+
+
+def test_items_of_papers_have_configs():
+    for paper in PAPERS['papers']:
+        for item in paper['items']:
+            name = f'{paper["name"]} {item["ids"][0]}'
+            assert item in find_items(PAPERS, name)
+            patterns = *item.get('train', ()), *item.get('small', ())
+            assert all(any(fnmatch(run, p) for run in RUNS) for p in patterns), name
+            if 'published' in item:
+                assert (CONFIGS / item['published']).exists()
+
+
+@pytest.mark.parametrize('name, data', PUBLISHED.items())
+def test_published_results_are_those_of_the_authors(name, data):
+    results = StitchTable.read(CONFIGS / f'{name}.json')
+    theirs = json.loads((DATA / f'{data}.json').read_text())['stitches']
+    if isinstance(theirs, list):  # in the form of ours
+        theirs = {str(row['id']): row | row['metrics'] for row in theirs}
+    assert {str(row.id) for row in results.rows} == {*theirs}
+    for row in results.rows:
+        figures = theirs[str(row.id)]
+        assert row.flops == figures['flops']
+        keys = {'acc1', 'accuracy/top1', 'mIoU'} & {*figures}
+        assert [figures[key] for key in keys] == [row.metrics[results.metric]]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from launching import run_tool
 from mmengine.config import Config, ConfigDict
 from mmengine.registry import DATASETS
 from narrowing import SIDE, WIDTH, narrow_config, write_data
@@ -54,20 +55,23 @@ def narrowed(cfg, data, work_dir):
     return str(work_dir / 'narrow.py')
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize('name', NAMES)
-def test_a_printed_config_is_trained_tested_and_exported(
-    name, data, run_here, tmp_path
-):
-    path = tmp_path / 'my_config.py'
+@pytest.fixture(scope='module', params=NAMES)
+def trained(request, data, tmp_path_factory):
+    """Name, config and checkpoint of a network that the tool has trained."""
+    name, folder = request.param, tmp_path_factory.mktemp(request.param)
+    path = folder / 'my_config.py'
     path.write_text(printed(PAGE)[NAMES.index(name)])
-    config = narrowed(Config.fromfile(path), data, tmp_path)
-    run_here('train.py', config, '--work-dir', tmp_path)
-    checkpoint = (tmp_path / 'last_checkpoint').read_text()
+    config = narrowed(Config.fromfile(path), data, folder)
+    done = run_tool('train.py', config, '--work-dir', folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return name, config, (folder / 'last_checkpoint').read_text()
 
+
+@pytest.mark.slow
+def test_printed_config_is_tested_by_stitch_and_budget(trained, run_here, tmp_path):
     def tested(folder, *options):
         work_dir = tmp_path / folder
-        run_here('test.py', config, checkpoint, '--work-dir', work_dir, *options)
+        run_here('test.py', *trained[1:], '--work-dir', work_dir, *options)
         (written,) = work_dir.glob('*/stitches.json')
         rows = json.loads(written.read_text())['stitches']
         return {row['id']: row for row in rows}
@@ -85,18 +89,21 @@ def test_a_printed_config_is_trained_tested_and_exported(
     assert row['flops'] <= limit
     assert row['metrics'] == pytest.approx(rows[key]['metrics'], nan_ok=True)
 
+
+@pytest.mark.slow
+def test_printed_config_is_exported_alone_and_as_bundle(trained, run_here, tmp_path):
+    name, *model = trained
+
     def exported(ids, folder):
         # The image size of detectors is not in the config.
         options = '--stitch-id', ids, '--shape', f'{SIDE}x{SIDE}', '--out', folder
-        run_here('export_stitch.py', config, checkpoint, *options)
+        run_here('export_stitch.py', *model, *options)
         return folder
 
     out = exported('4', tmp_path / 'alone')
     assert {'stitch_4.py', 'stitch_4.pth'} <= {p.name for p in out.iterdir()}
-    ids = f'0,{key}' if key else '0,4'
-    bundle = exported(ids, tmp_path / 'bundle')
-    runtime = sn.Runtime(bundle)
-    assert [*runtime.stitches] == [int(i) for i in ids.split(',')]
+    runtime = sn.Runtime(exported('0,4', tmp_path / 'bundle'))
+    assert [*runtime.stitches] == [0, 4]
     prediction = runtime(np.zeros((SIDE, SIDE, 3), np.uint8))
     if name == 'mask-rcnn':
         assert isinstance(prediction, Detections)

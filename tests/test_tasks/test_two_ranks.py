@@ -36,18 +36,21 @@ def slurm(tmp_path):
     return dict(PATH=path, GPUS='2')
 
 
+@pytest.fixture
+def cfg(det_cfg):
+    """Three iterations that every rank records, and a test padded to ten images."""
+    det_cfg.custom_imports.imports.append('rank_hooks')
+    det_cfg.custom_hooks = [dict(type='RankRecorder')]
+    det_cfg.train_cfg.max_iters = det_cfg.default_hooks.checkpoint.interval = 3
+    det_cfg.test_dataloader.update(batch_size=1)
+    det_cfg.test_dataloader.dataset.num_scenes = 9
+    return det_cfg
+
+
 @pytest.mark.slow
-def test_slurm_train_and_dist_test_two_ranks_agree(det_cfg, tmp_path, slurm):
-    """By the script of Slurm, and by that of one machine."""
-    cfg = det_cfg
-    cfg.custom_imports.imports.append('rank_hooks')
-    cfg.custom_hooks = [dict(type='RankRecorder')]
-    cfg.train_cfg.max_iters = cfg.default_hooks.checkpoint.interval = 3
-    # Padded to ten by two ranks.
-    cfg.test_dataloader.update(batch_size=1)
-    cfg.test_dataloader.dataset.num_scenes = 9
-    config = tmp_path / 'config.py'
-    cfg.dump(config)
+def test_slurm_train_and_dist_test_two_ranks_agree(cfg, tmp_path, slurm):
+    """They train alike by the script of Slurm, and test as one by that of a machine."""
+    cfg.dump(config := tmp_path / 'config.py')
     args = 'cpu', 'toy', config, '--work-dir', tmp_path / 'two'
     done = run_script('slurm_train.sh', *args, cwd=tmp_path, **slurm)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -10,9 +10,9 @@ from snnet_mm import api
 from snnet_mm.utils import load_weights_only
 
 
-@pytest.mark.slow
-def test_demo_makes_networks_elastic_in_both_ways(tmp_path, monkeypatch, capsys):
-    """With few iterations, images, blocks and budgets."""
+@pytest.fixture
+def printed(tmp_path, monkeypatch, capsys):
+    """What the demo prints, with few iterations, images, blocks and budgets."""
     monkeypatch.syspath_prepend(ROOT / 'tools')
     import demo
 
@@ -31,7 +31,11 @@ def test_demo_makes_networks_elastic_in_both_ways(tmp_path, monkeypatch, capsys)
         api, 'make_elastic', lambda *args, **kw: make_elastic(*args, **kw, num_images=4)
     )
     demo.main()
-    printed = capsys.readouterr().out
+    return capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_demo_makes_networks_elastic_in_both_ways(printed, tmp_path):
     for name, number, form in (('stitched', 4, '.2f'), ('elastic', 3, '.4g')):
         rows = json.loads((tmp_path / name / 'stitches.json').read_text())['stitches']
         assert len(rows) == number

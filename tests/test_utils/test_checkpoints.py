@@ -175,3 +175,11 @@ def test_check_weights_fit_names_space_of_weights(build_snnet):
     del weights['0.stitching_initialized']
     with pytest.raises(ValueError, match=r"lacks 1 .*'0.stitching_initialized'"):
         check_weights_fit(model, weights, 'old.pth', True)
+
+
+def test_check_weights_fit_weights_not_finite_are_refused():
+    model = nn.Linear(2, 1)
+    weights = model.state_dict()
+    weights['bias'].fill_(float('nan'))
+    with pytest.raises(ValueError, match=r'a\.pth holds bias'):
+        check_weights_fit(model, weights, 'a.pth', False)

@@ -53,7 +53,7 @@ def test_public_names_have_examples():
     assert {*sn.__all__, '__version__'} <= {*dir(sn)}
     for name in sn.__all__:
         assert 'Examples:\n' in getattr(sn, name).__doc__, name
-    with pytest.raises(AttributeError, match="'snnet_mm' has no attribute 'nothing'"):
+    with pytest.raises(AttributeError, match="'nothing'"):
         sn.nothing  # noqa: B018
 
 
@@ -72,7 +72,7 @@ def test_load_work_dir_best_or_last_checkpoint(pair, tmp_path):
     work_dir = tmp_path / 'work'
     work_dir.mkdir()
     tiny_config().dump(work_dir / 'toy.py')
-    with pytest.raises(ValueError, match='a folder of make_elastic, or a work dir'):
+    with pytest.raises(ValueError, match='folder_or_config'):
         sn.load(work_dir)
 
     def save(name, value):
@@ -97,7 +97,7 @@ def test_stitches_have_costs_and_scores(model, folder):
     # Configs may have no size, but results do.
     del model.cfg.test_cfg['input_size']
     model.data_preprocessor.size = None
-    with pytest.raises(ValueError, match='input_size, model.data_preprocessor.size'):
+    with pytest.raises(ValueError, match='model.data_preprocessor.size'):
         sn.measure(model)
     rows, results = sn.stitches(model), sn.Table.read(folder / 'stitches.json')
     assert [row['id'] for row in rows] == [0, 1, 2]
@@ -125,7 +125,7 @@ def test_set_budget_by_results(model, folder, monkeypatch):
         assert choice.id == sn.set_budget(model, budget) == active(model) == best
         assert 'the best of 3 evaluated stitches' in choice.reason == said[-1]
     for budget, words in (
-        ('12', "budget='12' is invalid"),
+        ('12', "budget='12'"),
         ('1%', 'no evaluated stitch is that cheap'),
     ):
         with pytest.raises(ValueError, match=words):

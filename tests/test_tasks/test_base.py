@@ -127,6 +127,6 @@ def test_import_parts_for_missing_mmdet_is_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, 'mmdet.evaluation', None)
     import_parts_for(dict(default_scope='mmseg'))
     assert package not in sys.modules
-    message = f"'{package}' is invalid.*mmdet.evaluation"
+    message = r'mmdet\.evaluation'
     with pytest.raises(ValueError, match=message):
         import_parts_for(dict(default_scope='mmdet'))

@@ -52,5 +52,5 @@ def test_plot_pareto_chooses_cost_metric_and_direction(run_here, files, tmp_path
         assert '<!-- kappa' in picture.read_text()
         assert f'Pareto front ({front})' in picture.read_text()
     for wrong in (['--metric', 'AP'], ['--baseline', 'a', 'x', 1]):
-        with pytest.raises(ValueError, match=f'{wrong[0][2:]}=.* is invalid'):
+        with pytest.raises(ValueError, match=f'{wrong[0][2:]}='):
             run_here(TOOL, files['stitches'], *wrong)

@@ -33,7 +33,7 @@ def test_split_shots_are_drawn_by_the_seed(split, images, tmp_path):
         assert drawn[-1].splitlines()[0] == f'a/{found[0].name} a'
     assert drawn[0] == drawn[1] != drawn[2]
     assert (tmp_path / 'x' / 'test' / 'b' / '1.jpg').read_text() == 'test b 1'
-    with pytest.raises(ValueError, match='--shots=7 of 6 images in'):
+    with pytest.raises(ValueError, match='--shots=7 '):
         split(images, tmp_path / 'few', '--shots', 7)
 
 
@@ -49,7 +49,7 @@ def test_split_val_part_is_of_training_images(split, images, tmp_path):
     lists = [(tmp_path / name / 'test/ids.txt').read_text() for name in 'xy']
     assert lists[0] == lists[1]
     for part in (0, 0.99, 1):
-        with pytest.raises(ValueError, match=f'--val-part={float(part)} of 6 images'):
+        with pytest.raises(ValueError, match=f'--val-part={float(part)} '):
             split(images, tmp_path / 'none', '--val-part', part)
 
 

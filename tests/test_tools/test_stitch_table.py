@@ -53,5 +53,5 @@ def test_stitch_table_several_sizes_are_rows_of_one_file(run_here, narrow, tmp_p
     'options', [('--sort', 'memory'), ('--batch', 0), ('--kind', 'SFSF')]
 )
 def test_stitch_table_wrong_options_are_refused(run_here, tmp_path, options):
-    with pytest.raises(ValueError, match=f'{options[0][2:]}=.* is invalid'):
+    with pytest.raises(ValueError, match=f'{options[0][2:]}='):
         run_here(TOOL, CONFIG, *options, '--out', tmp_path)

@@ -37,9 +37,9 @@ def look_at(sample, model, **metainfo):
     'kind, label, num_classes, message',
     [
         ('gt_sem_seg', 255, 6, None),
-        ('gt_sem_seg', 6, 6, r'reduce_zero_label=\[6\] is .* 0 to 5 and 255 in a.png'),
-        ('gt_sem_seg', 0, 3, '=3 is invalid.*model.decode_head.num_classes'),
-        ('gt_label', 6, 6, r'=\[6\] is .* labels 0 to 5 in a.png'),
+        ('gt_sem_seg', 6, 6, r'reduce_zero_label=\[6\].*a\.png'),
+        ('gt_sem_seg', 0, 3, r'model\.decode_head\.num_classes'),
+        ('gt_label', 6, 6, r'=\[6\].*a\.png'),
         ('text', 6, 3, None),
     ],
 )
@@ -90,7 +90,7 @@ def test_check_objects_class_names_fit_the_file(
 @pytest.mark.parametrize('instances', [[], [dict(ignore_flag=1)]])
 def test_check_objects_one_is_kept(instances):
     none, one = Boxes([instances]), Boxes([[dict(ignore_flag=0)]])
-    with pytest.raises(ValueError, match='no object is kept .*val_dataloader'):
+    with pytest.raises(ValueError, match='val_dataloader'):
         check_objects(ConcatDataset([none]), 'val_dataloader.dataset')
     check_objects(ConcatDataset([none, one]), 'any')
 
@@ -108,7 +108,7 @@ def test_label_check_hook_heads_of_other_classes_are_refused():
         (part := model.get_submodule(f'{name}.{number}')).num_classes = 2
         look_at(sample, model, **classes)
         part.num_classes = 1
-        with pytest.raises(ValueError, match=f'=1 is invalid.*model.{name}.num'):
+        with pytest.raises(ValueError, match=rf'=1 .*model\.{name}\.num_classes'):
             look_at(sample, model, **classes)
         part.num_classes = 3
 
@@ -142,7 +142,7 @@ def test_loss_check_hook_losses_not_finite_stop_training(losses, stops):
         loss = torch.tensor(dict(n=math.nan, i=math.inf).get(name, 1.0))
         outputs = dict(loss_ce=loss, acc=torch.tensor(math.nan))  # of no pixels
         RuntimeInfoHook().after_train_iter(runner, 0, outputs=outputs)
-        message = 'loss=inf at iterations 4 to 6: .* iter_1.pth '
+        message = r'iterations 4 to 6: .*iter_1\.pth'
         stop = pytest.raises(ValueError, match=message)
         with stop if runner.iter + 1 == stops else nullcontext():
             hook.after_train_iter(runner, 0, outputs=outputs)
@@ -183,7 +183,7 @@ def test_label_check_hook_heads_without_layers(build_snnet):
     model.backbone, model.head = nn.Module(), Part()
     look_at(sample, model, classes=('a', 'b', 'c'))
     model.backbone = build_snnet()
-    with pytest.raises(ValueError, match="'Part' is invalid.*model.head.ty"):
+    with pytest.raises(ValueError, match=r"'Part'.*model\.head\.type"):
         look_at(sample, model, classes=('a', 'b', 'c'))
     model.head.fc = nn.Linear(2, 3)
     look_at(sample, model, classes=('a', 'b', 'c'))

@@ -111,7 +111,7 @@ def test_layer_decay_lr_mults_scale_parts(model, wrapped):
 @pytest.mark.parametrize(
     ('settings', 'key'),
     [
-        (dict(rates=(0.7,)), 'each of 2 anchors .*decay_rates'),
+        (dict(rates=(0.7,)), 'decay_rates'),
         (dict(rates=2), 'decay_rates'),
         (dict(lr_mults=dict(neck=1)), "'neck'.*lr_mults"),
         (dict(layers=2), 'paramwise_cfg'),

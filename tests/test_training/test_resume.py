@@ -75,7 +75,7 @@ def test_resume_nothing_readable_starts_from_scratch(trained):
     """Unless one is named."""
     for i in (1, 2, 3):
         cut(trained, i)
-    words = f'{trained}/last_checkpoint names {trained}/iter_3.pth.*to start from scrat'
+    words = r'last_checkpoint .*/iter_3\.pth'
     with pytest.raises(ValueError, match=words):
         resumed_from(trained)
     (trained / 'last_checkpoint').write_text('')
@@ -85,15 +85,15 @@ def test_resume_nothing_readable_starts_from_scratch(trained):
 FOREIGN = dict(model=dict(fc=torch.ones(1)))
 HALF = dict(state_dict={'linear.weight': torch.ones(1, 1)})
 WEIGHTS = dict(state_dict=dict(HALF['state_dict'], **{'linear.bias': torch.ones(1)}))
-NO_OPTIMIZER = 'a checkpoint with epoch, iter, message_hub, meta, optimizer; .*resume='
+NO_OPTIMIZER = 'optimizer; .*resume='
 
 
 @pytest.mark.parametrize(
     'checkpoint, changes, message',
     [
-        (FOREIGN, {}, r'some.pth is of another model.*load_from'),
-        (HALF, dict(width=2, resume=True), r'has shape \(1, 1\), the model has .*2'),
-        (HALF, dict(resume=True), r"lacks 1 parameters.*\['linear.bias'\]"),
+        (FOREIGN, {}, 'another model.*load_from'),
+        (HALF, dict(width=2, resume=True), r'weight has shape \(1, 1\)'),
+        (HALF, dict(resume=True), r'lacks 1 .*linear\.bias'),
         (WEIGHTS, dict(resume=True), NO_OPTIMIZER),
     ],
 )

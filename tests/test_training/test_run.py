@@ -74,10 +74,10 @@ def test_test_config_in_work_directory_stays(files, tmp_path):
 @pytest.mark.parametrize(
     ('setting', 'words'),
     [
-        (dict(load_from='none.pth'), 'none.pth does not exist.*load_from'),
+        (dict(load_from='none.pth'), r'none\.pth .*load_from'),
         (
             {'model.backbone.init_cfg': dict(type='Pretrained', checkpoint='no.pth')},
-            r'no.pth does not exist.*init_cfg.checkpoint.*get_weights.py',
+            r'no\.pth .*init_cfg\.checkpoint',
         ),
         ({'val_evaluator.ann_file': 'none.json'}, 'val_evaluator'),
     ],
@@ -95,7 +95,7 @@ def test_train_refuses_elastic_backbone(cfg):
     cfg.model.backbone = dict(type='ElasticBackbone', anchors=[cfg.model.backbone])
     wrapped = Config(dict(cfg.to_dict(), model=dict(type='A', model=cfg.model)))
     for each in (cfg, wrapped):
-        with pytest.raises(ValueError, match="'ElasticBackbone'.*--format mm"):
+        with pytest.raises(ValueError, match="'ElasticBackbone'"):
             run.train(each)
 
 

@@ -97,7 +97,7 @@ def test_try_test_names_classes_that_annotations_lack(networks, tmp_path):
         pipeline=[LOAD, dict(type='PackDetInputs')],
         test_mode=True,
     )
-    with pytest.raises(ValueError, match="'Object'.*a.json, which has 0 .*classes"):
+    with pytest.raises(ValueError, match=r"'Object'.*a\.json.*classes"):
         try_test(cfg, model)
 
 
@@ -112,39 +112,39 @@ WITH_ALPHA = dict(LOAD, color_type='unchanged')
     [
         (
             {f'{DATA}.pipeline': [LOAD, PACK]},
-            "metrics of the test, which need labels, .*'gt_sem_seg'.*test_evaluator",
+            "'gt_sem_seg'.*test_evaluator",
         ),
         (
             {f'{DATA}.data_prefix': dict(_delete_=True, img_path='images')},
-            r'images/0.png, raised KeyError: .*seg_map_path.*dataset.pipe',
+            r'images/0\.png.*dataset\.pipeline',
         ),
         # The first two images have one size.
         (
             {'test_dataloader.batch_size': 2},
-            '=2 is invalid.*test_dataloader.batch_size',
+            r'test_dataloader\.batch_size',
         ),
         (
             {'test_evaluator': dict(format_only=True, output_dir='nowhere')},
-            'format_only=True is .*test_evaluator.format_only',
+            r'test_evaluator\.format_only',
         ),
         (
             {f'{DATA}.metainfo.classes': list('abced')},
-            'order of the training.*test_dataloader.dataset.metainfo',
+            r'test_dataloader\.dataset\.metainfo',
         ),
-        ({f'{DATA}.metainfo': FOUR}, '=5 is .*4, .*test set.*num_classes'),
+        ({f'{DATA}.metainfo': FOUR}, '=5 is .*num_classes'),
         (
             {f'{DATA}.pipeline': [WITH_ALPHA, *LABELLED[1:]]},
-            r'model, tested on images of shape \(4, 64, 64\).*: model, test',
+            r'\(4, 64, 64\).*: model, test',
         ),
         (
             {f'{DATA}.pipeline': [LOAD, CROP, *LABELLED[1:]]},
-            'setup of the test raised .*: test_dataloader',
+            'setup .*: test_dataloader',
         ),
         (dict(custom_hooks=[dict(type='NoSuchHook')]), 'NoSuchHook'),
         (dict(test_evaluator=None), 'test_evaluator'),
         (
             {f'{DATA}.img_suffix': '.tif'},
-            'setup of the test raised .*: test_dataloader',
+            'setup .*: test_dataloader',
         ),
     ],
 )
@@ -162,6 +162,6 @@ def test_test_names_a_broken_image(of_files, tmp_path, damage, workers):
     (tmp_path / 'images/2.png').write_bytes(damage)
     cfg.test_dataloader.update(num_workers=workers, persistent_workers=False)
     torch.save(dict(state_dict=model.state_dict()), tmp_path / 'a.pth')
-    words = f'for {tmp_path}/images/2.png, raised \\w.*test_dataloader.dataset.pipeline'
+    words = r'images/2\.png.*dataset\.pipeline'
     with pytest.raises(ValueError, match=words):
         run.test(cfg, tmp_path / 'a.pth', tmp_path / 'work')

@@ -71,11 +71,11 @@ def test_load_weights_only_other_or_missing_base(base, tmp_path, change):
     path = save(tmp_path / 'e.pth', base)
     change(base[1])
     torch.save(dict(state_dict=base[1]), base[0])
-    match = 'e.pth adds to .*net.pth, whose weights have changed'
+    match = 'net.pth, whose weights'
     with pytest.raises(ValueError, match=match):
         load_weights_only(path)
     base[0].unlink()
-    match = 'e.pth adds to .*net.pth, which does not exist: .*--whole'
+    match = 'net.pth, .*--whole'
     with pytest.raises(ValueError, match=match):
         load_weights_only(path)
     with guard_checkpoints(), pytest.raises(ValueError, match='--whole.*load_from'):

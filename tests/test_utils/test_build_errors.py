@@ -15,26 +15,25 @@ VIT |= dict(arch=dict(embed_dims=8, depth=2, num_heads=2))
         (
             MODELS,
             dict(type='SNNetv2', stiching_layer=dict(rank=2), anchors=[VIT, VIT]),
-            r"SNNetv2 cannot be built: .*'stiching_layer'; did you mean "
-            r"'stitching_layer'\?.*\(config key: SNNetv2\)",
+            "mean 'stitching_layer'.*: SNNetv2",
         ),
         (
             MODELS,
             dict(type='SNNetv2'),
-            "SNNetv2 cannot be built: .*missing .*'anchors'",
+            "SNNetv2.*'anchors'",
         ),
         # Those of a _base_, merged with ours, or passed on by a part to others.
         (
             MODELS,
             dict(type='SimpleFeaturePyramid', num_outs=5),
-            "; _delete_=True beside type='Simp",
+            "_delete_=True.*'Simple",
         ),
         (
             DATASETS,
             dict(type='SeededDataset', of='ToyScenes', nums=3),
             "Toy.*'nums'.*ToyScenes",
         ),
-        (MODELS, dict(type='SNNetV2'), "type='SNNetV2' is .*mean 'SNNetv2'"),
+        (MODELS, dict(type='SNNetV2'), "mean 'SNNetv2'"),
         (HOOKS, dict(type='LogerHook'), "a hook .*mean 'LoggerHook'"),
     ],
 )
@@ -46,7 +45,7 @@ def test_explain_builds_misspelt_name_suggests_the_nearest(registry, settings, w
 def test_explain_builds_assertion_of_mm_names_the_class():
     cfg = tiny_config()
     cfg.model.decode_head.in_channels = [8, 8]
-    words = r'SETRUPHead cannot be built: assert .*isinstance\(in_channels, int\)'
+    words = 'SETRUPHead.*in_channels, int'
     with pytest.raises(ValueError, match=words):
         init_model(cfg, None)
 

@@ -44,11 +44,11 @@ def test_load_config_colours_are_for_visualizers(tmp_path):
 @pytest.mark.parametrize(
     ('name', 'text', 'message'),
     [
-        ('b.py', '', r'b.py cannot be read: FileNotFoundError: .*\(argument: config\)'),
-        ('a.py', 'x = (', 'a.py cannot be read: SyntaxError'),
+        ('b.py', '', r'b\.py .*\(argument: config\)'),
+        ('a.py', 'x = (', r'a\.py .*SyntaxError'),
         ('a.py', "_base_ = 'no_package::a/b.py'", 'a.py cannot be .*no_package'),
         ('a.py', 'hooks = [dict(a=1)]', r'hooks.3.a.*a.py.*--cfg-options'),
-        ('no_package::a.py', '', "'no_package::a.py' is invalid"),
+        ('no_package::a.py', '', "'no_package::a.py'"),
     ],
 )
 def test_load_config_what_cannot_be_read_is_named(
@@ -101,7 +101,7 @@ def test_set_length_scales_schedule(schedules, new, expected):
         interval = {700: 117, 60: 50}.get(new, new)
         assert cfg.train_cfg == {f'max_{unit}': new, 'val_interval': interval}
         other = dict(iters='epochs', epochs='iters')[unit]
-        with pytest.raises(ValueError, match=f'{other}=3 is .* --{unit}, .*--{other}'):
+        with pytest.raises(ValueError, match=f'{other}=3 .*--{other}'):
             set_length(cfg, **{other: 3})
         with pytest.raises(ValueError, match=f'{unit}=0 is .*--{unit}'):
             set_length(cfg, **{unit: 0})
@@ -132,7 +132,7 @@ def test_load_config_stitched_network_inside_backbone_is_refused(tmp_path):
     """Its costs and exports know the maps of the stitched one, not of the outer one."""
     nested = "backbone_cfg=dict(type='SNNetv1', anchors=[])"
     write(tmp_path, a=f"model = dict(backbone=dict(type='ICNet', {nested}))")
-    with pytest.raises(ValueError, match="'SNNetv1' is .* ICNet .*backbone_cf"):
+    with pytest.raises(ValueError, match="'SNNetv1'.*backbone_cfg"):
         load_config(tmp_path / 'a.py')
 
 
@@ -140,7 +140,7 @@ def test_load_config_checkpoint_beside_anchors_is_refused(tmp_path):
     """mmseg would pass it on to the backbone, which has no such setting."""
     anchors = "backbone=dict(type='SNNetv2', anchors=[])"
     write(tmp_path, a=f"model = dict(pretrained='a.pth', {anchors})")
-    with pytest.raises(ValueError, match="'a.pth' is .*init_cfg of each.*pretrained"):
+    with pytest.raises(ValueError, match="'a.pth'.*pretrained"):
         load_config(tmp_path / 'a.py')
 
 

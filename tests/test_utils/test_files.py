@@ -45,7 +45,7 @@ def test_atomic_path_error_leaves_the_old_file(tmp_path, error):
 def test_check_writable_makes_folders(tmp_path):
     assert check_writable(tmp_path / 'a/b', '--out').is_dir()
     (tmp_path / 'file').touch()
-    with pytest.raises(UnwritableError, match=r'file/a cannot be .*: Not a.*\(--out'):
+    with pytest.raises(UnwritableError, match=r'file/a .*\(--out'):
         check_writable(tmp_path / 'file/a', '--out')
 
 
@@ -71,8 +71,7 @@ def test_read_json_says_what_is_wrong(text, message, tmp_path):
     path = tmp_path / 'a.json'
     if text is not None:
         path.write_bytes(text)
-    words = f'{path} is no table: .*{message}.*; a tool writes a table'
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ValueError, match=f'{path} is no table: .*{message}'):
         read_json(path, lambda data: data['a'], 'table', 'a tool')
 
 

@@ -72,12 +72,12 @@ def test_roi_align_of_a_slope_has_values_at_centres(on_torchvision, aligned, fir
     assert pooled[0, 0].tolist() == [[first, first + 2]] * 2
     wanted = torch.randn(4, generator=torch.Generator().manual_seed(1)).sum()
     assert_close(grad.sum(), wanted)  # each sample is an average
-    with pytest.raises(NotImplementedError, match="roi_align with pool_mode='max'"):
+    with pytest.raises(NotImplementedError, match="pool_mode='max'"):
         on_torchvision(pool, slope, 'max')
 
 
 def test_torchvision_ops_other_operators_are_named(on_torchvision):
-    with pytest.raises(NotImplementedError, match="mmcv's nms_match needs.*make ops"):
+    with pytest.raises(NotImplementedError, match='nms_match'):
         on_torchvision(ops.nms_match, torch.rand(3, 5), 0.5)
 
 

@@ -14,7 +14,7 @@ def kill(pid):
 
 def test_work_dir_lock_is_for_one_living_training(tmp_path):
     pid = hold(tmp_path, 'training')
-    words = f'without another training, such as that of process {pid} on '
+    words = f'process {pid} on '
     for _ in range(2):  # one that is refused takes nothing away
         with pytest.raises(ValueError, match=words), work_dir_lock(tmp_path):
             pass

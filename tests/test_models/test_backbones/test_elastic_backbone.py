@@ -229,5 +229,5 @@ def test_elastic_backbone_checkpoint_of_another_plan_is_refused(build):
         k.replace('narrow1_3', 'narrow1_5').replace('orders.3', 'orders.5'): v
         for k, v in one.state_dict().items()
     }
-    with pytest.raises(ValueError, match='Stitch 1 is .*narrow1_3_7.* in the weights'):
+    with pytest.raises(ValueError, match='narrow1_3_7'):
         other.load_state_dict(state)

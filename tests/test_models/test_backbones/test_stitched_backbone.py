@@ -39,7 +39,7 @@ def test_stitched_backbone_weights_know_their_space(build_snnet, strict):
     # Every parameter would fit: only the blocks that a stitch runs differ.
     other = text.replace('[[0,0,1],[1,3,7]]', '[[0,0,1],[1,2,7]]')
     weights[KEY] = torch.frombuffer(bytearray(other.encode()), dtype=torch.uint8)
-    with pytest.raises(ValueError, match='Stitch 2 is .* in the weights'):
+    with pytest.raises(ValueError, match='Stitch 2 is '):
         build().load_state_dict(weights, strict=strict)
 
 
@@ -59,7 +59,7 @@ def test_stitched_backbone_maps_have_a_norm_for_each():
         (swin(1), swin(2, last), both, 1),
         (swin(1, last), swin(2), both | dict(maps_of='end'), 0),
     ):
-        message = rf'net.out_indices of anchor {anchor} .*backbone.out_indices'
+        message = rf'anchor {anchor} .*backbone\.out_indices'
         with pytest.raises(ValueError, match=message):
             SNNetv1([fast, slow], **kwargs)
     net = SNNetv1([swin(1, last), swin(2)], **both).eval()

@@ -61,12 +61,12 @@ def test_set_stitches_what_is_no_sandwich_is_refused(build_classifier):
     model = build_classifier()
     wrapper = SandwichWrapper(model)
     for ids in ((1,), (5,), (5, 8), (5, 5)):
-        with pytest.raises(ValueError, match=r'one of the anchors \(0, 1\).*sampler'):
+        with pytest.raises(ValueError, match=r'stitch_sampling\.sampler'):
             set_stitches(wrapper, ids)
     # Several need a wrapper that takes them.
-    with pytest.raises(ValueError, match="one .* for ToyClassifier.*'SandwichWrapper'"):
+    with pytest.raises(ValueError, match="'SandwichWrapper'"):
         set_stitches(model, (1, 0, 5))
-    with pytest.raises(ValueError, match='id 999 is not in the stitching space'):
+    with pytest.raises(ValueError, match='id 999 '):
         set_stitches(model, (999,))
     assert set_stitches(model, (5,)) == {'': model.backbone.space[5]}
     assert model.backbone.active_stitch.id == 5

@@ -177,7 +177,7 @@ def test_stitched_cls_head_frozen_trains_stitching_layers_alone():
     trained = (k for k, p in model.named_parameters() if p.requires_grad)
     assert {k.split('.')[1] for k in trained} == {'stitching_layers'}
     set_stitch(model, 0)
-    with pytest.raises(ValueError, match='no trainable parameters.*sampler.anchors'):
+    with pytest.raises(ValueError, match=r'sampler\.anchors'):
         model(images)
     assert model.eval()(images).shape == (2, CLASSES)
 

@@ -156,8 +156,8 @@ TIMM = dict(type='TimmAnchor', model='vit_tiny_patch16_224')
 @pytest.mark.parametrize(
     ('vit', 'queries', 'message'),
     [
-        (TIMM, 9, "='TimmAnchor' is .*vit.type"),
-        (VIT | dict(rel_pos_bias=True), 9, 'without relative positions .*vit.type'),
+        (TIMM, 9, r"'TimmAnchor'.*vit\.type"),
+        (VIT | dict(rel_pos_bias=True), 9, r'vit\.type'),
         (VIT, 0, 'num_queries=0 is '),
     ],
 )
@@ -190,7 +190,5 @@ def test_plain_vit_is_cut_into_backbone_and_head(tmp_path):
             state = anchor.run_block(state, i)
     assert torch.equal(last.to_feature_map(state), whole(images)[0])
     last.init_cfg = dict(weights, blocks=(3, 6))
-    with pytest.raises(
-        ValueError, match=r'\(3, 6\) is .* of 2 blocks .*init_cfg.blocks'
-    ):
+    with pytest.raises(ValueError, match=r'\(3, 6\).*init_cfg\.blocks'):
         last.init_weights()

@@ -125,46 +125,52 @@ def gradients_of(model):
     return {k: p.grad for k, p in model.named_parameters() if p.grad is not None}
 
 
-def on_rank(rank, folder, net):
-    dist.init_process_group('gloo')
+def errors_of_fits(rank, net):
+    """Messages without images anywhere, and with a NaN on the second rank alone."""
     errors = []
-    # No images anywhere, and a NaN on the second rank alone.
     for batches in ([], [images_of(0, rank) / (1 - rank)]):
         try:
             fit_stitching_layers(copy.deepcopy(net), batches)
         except ValueError as error:
             errors.append(str(error))
-    # The second rank has no images, the first one all.
-    net = copy.deepcopy(net)
-    fit_stitching_layers(net, [images_of(0, r) for r in (0, 1) if rank == 0])
-    fitted = copy.deepcopy(net.state_dict())
-    ddp = MMDistributedDataParallel(net, find_unused_parameters=True)
-    sampler = UniformSampler(cost_table(net, (32, 32)), per_rank=True)
-    optimizer = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], 0.1)
-    stitches = []
-    for t in range(3):
-        stitches += sampler.sample(t)
-        set_stitch(ddp, stitches[-1])
-        step([ddp], optimizer, [images_of(t, rank)])
-    end = copy.deepcopy(net.state_dict())
-    # Several stitches in one forward: the sum of their gradients, mean of the ranks.
+    return errors
+
+
+def step_of_a_sandwich(rank, net, optimizer):
+    """Several stitches in one forward: their gradients, and what is important."""
     sandwich = SandwichWrapper(ToyClassifier(net), alpha=0.5)
-    head = copy.deepcopy(sandwich.head.state_dict())
+    record = dict(head=copy.deepcopy(sandwich.head.state_dict()))
     ddp = MMDistributedDataParallel(sandwich, find_unused_parameters=True)
     set_stitches(ddp, SANDWICH)
     losses = ddp(images_of(9, rank), torch.tensor([rank, 4]), mode='loss')
     optimizer.zero_grad()
     ddp.module.parse_losses(losses)[0].backward()
-    gradients = copy.deepcopy(gradients_of(sandwich))
-    # What the step finds important is the same on both ranks.
+    record['gradients'] = copy.deepcopy(gradients_of(sandwich))
     scores = ImportanceSampler(cost_table(net, (32, 32)), warm_up=1)
     (hook,), hub = scores.hooks(), SimpleNamespace(runtime_info={})
     parts = dict(model=sandwich, optim_wrapper=OptimWrapper(optimizer), message_hub=hub)
     hook.before_train(SimpleNamespace(**parts))
     hook.trained = list(sandwich.roles.values())
     optimizer.step()
-    record = dict(errors=errors, fitted=fitted, stitches=stitches, end=end)
-    record |= dict(gradients=gradients, head=head, scores=scores.state_dict())
+    return record | dict(scores=scores.state_dict())
+
+
+def on_rank(rank, folder, net):
+    dist.init_process_group('gloo')
+    record = dict(errors=errors_of_fits(rank, net), stitches=[])
+    # The second rank has no images, the first one all.
+    net = copy.deepcopy(net)
+    fit_stitching_layers(net, [images_of(0, r) for r in (0, 1) if rank == 0])
+    record['fitted'] = copy.deepcopy(net.state_dict())
+    ddp = MMDistributedDataParallel(net, find_unused_parameters=True)
+    sampler = UniformSampler(cost_table(net, (32, 32)), per_rank=True)
+    optimizer = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], 0.1)
+    for t in range(3):
+        record['stitches'] += sampler.sample(t)
+        set_stitch(ddp, record['stitches'][-1])
+        step([ddp], optimizer, [images_of(t, rank)])
+    record['end'] = copy.deepcopy(net.state_dict())
+    record |= step_of_a_sandwich(rank, net, optimizer)
     torch.save(record, f'{folder}/{rank}.pth')
     dist.destroy_process_group()
 

@@ -323,8 +323,8 @@ def evaluate(
         >>> [row.id for row in sn.evaluate('snnet.py', 'snnet.pth').front()]
     """
     cfg = runner_config(config, work_dir)
-    wanted = 'settings of the test loop except out_dir, which is work_dir'
-    check('out_dir' not in options, 'options', 'out_dir', wanted)
+    expected = 'settings of the test loop except out_dir, which is work_dir'
+    check('out_dir' not in options, 'options', 'out_dir', expected)
     options |= dict(stitches=stitches, out_dir=cfg.work_dir)
     return run.results_of(run.test(cfg, checkpoint, **options))
 

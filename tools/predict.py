@@ -97,8 +97,8 @@ def main() -> None:
     check(number < 3, 'model', args.model, 'a bundle, or a config and a checkpoint')
     seconds = parse_duration(args.deadline) if args.deadline else None
     if args.ray is not None:
-        right, allowed = args.ray > 0 and seconds is None, 'a number > 0, no --deadline'
-        check(right, '--ray', args.ray, allowed)
+        right = args.ray > 0 and seconds is None
+        check(right, '--ray', args.ray, 'a number > 0, no --deadline')
     check_writable(args.out, 'option: --out')
     if number == 2:
         predict, about = open_checkpoint(args)

@@ -51,16 +51,16 @@ def scripts_of(folder: Path | None) -> Iterator[Path]:
             try:
                 subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
             except (OSError, subprocess.CalledProcessError) as error:
-                allowed = f'the unpacked npm package {PACKAGE}, as npm could not get it'
-                raise refusal('--onnxruntime-web', None, allowed) from error
+                expected = f'the unpacked npm package {PACKAGE}, as npm pack failed'
+                raise refusal('--onnxruntime-web', None, expected) from error
             (archive,) = Path(packed).glob('*.tgz')
             with tarfile.open(archive) as file:
                 file.extractall(packed, filter='data')
             folder = Path(packed, 'package')
         folder = folder / 'dist' if (folder / 'dist').is_dir() else folder
         missing = [name for name in SCRIPTS if not (folder / name).is_file()]
-        allowed = f'a folder with {", ".join(missing)}'
-        check(not missing, '--onnxruntime-web', str(folder), allowed)
+        expected = f'a folder with {", ".join(missing)}'
+        check(not missing, '--onnxruntime-web', str(folder), expected)
         yield folder
 
 
@@ -70,8 +70,8 @@ def write_page(args: argparse.Namespace, scripts: Path) -> None:
     channels = manifest['input']['shape'][1]
     three = 'a bundle for images of three channels'
     check(channels == 3, 'bundle', f'{args.bundle}, of {channels} channels', three)
-    found, wanted = f'{args.bundle}, of {manifest["task"]}', 'a bundle of a segmentor'
-    check(manifest['task'] == 'segmentation', 'bundle', found, wanted)
+    found, expected = f'{args.bundle}, of {manifest["task"]}', 'a bundle of a segmentor'
+    check(manifest['task'] == 'segmentation', 'bundle', found, expected)
     files = [file for stitch in manifest['stitches'] for file in stitch['files']]
     files = [file for file in files if file['format'] == 'onnx']
     check(files, 'bundle', str(args.bundle), 'a bundle with ONNX graphs')

@@ -118,8 +118,8 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         self.out_indices = check_outputs(out, with_cls, out_indices, [self])
         self.out, self.with_cls, self.with_cp = out, with_cls, with_cp
         right = is_whole(frozen_stages, -1) and frozen_stages <= depth
-        allowed = f'-1 (nothing), 0 (the embedding) to {depth}'
-        check(right, 'frozen_stages', frozen_stages, allowed)
+        expected = f'-1 (nothing), 0 (the embedding) to {depth}'
+        check(right, 'frozen_stages', frozen_stages, expected)
         self.kept_blocks = set(range(depth) if kept_blocks is None else kept_blocks)
         known = self.kept_blocks <= {*range(depth)}
         check(known, 'kept_blocks', kept_blocks, f'blocks 0 to {depth - 1}')
@@ -375,8 +375,8 @@ def check_outputs(
     check(right, 'with_cls', with_cls, 'False, as an anchor has no cls_token')
     depth, right = anchors[-1].depth, isinstance(out_indices, Sequence)
     right = right and all(is_whole(i, -depth) and i < depth for i in out_indices)
-    allowed = f'one or more blocks {-depth} to {depth - 1}'
-    check(right and len(out_indices), 'out_indices', out_indices, allowed)
+    expected = f'one or more blocks {-depth} to {depth - 1}'
+    check(right and len(out_indices), 'out_indices', out_indices, expected)
     return tuple(i % depth for i in out_indices)
 
 

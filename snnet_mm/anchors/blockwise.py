@@ -206,9 +206,9 @@ def family_of(net: nn.Module) -> NetworkFamily:
     """
     family = FAMILIES.get(_owner_of_forward(net))
     if family is None:
-        allowed = 'an anchor of snnet_mm, or a network with the forward of one of '
-        allowed += ', '.join(sorted(FAMILIES))
-        raise refusal('model.backbone.type', type(net).__name__, allowed)
+        expected = 'an anchor of snnet_mm, or a network with the forward of one of '
+        expected += ', '.join(sorted(FAMILIES))
+        raise refusal('model.backbone.type', type(net).__name__, expected)
     return family
 
 

@@ -98,8 +98,8 @@ def read_lora(lora: Mapping | None, targets: Sequence[str]) -> dict | None:
     right = {*found} == {'rank', 'alpha', 'targets'}
     chosen = {*targets} if found['targets'] == 'all' else {*found['targets']}
     right = right and chosen and chosen <= {*targets}
-    allowed = f"a dict with rank, alpha and targets 'all' or among {targets}"
-    check(right, 'lora', dict(lora), allowed)
+    expected = f"a dict with rank, alpha and targets 'all' or among {targets}"
+    check(right, 'lora', dict(lora), expected)
     return found
 
 
@@ -112,8 +112,8 @@ def add_lora(
         # EVA's attention reads the weight of qkv without calling the layer.
         read = name == 'qkv' and getattr(module, 'q_bias', None) is not None
         right = type(layer) is nn.Linear and not read
-        allowed = f'linear layers that the module calls; {name} is not one'
-        check(right, 'lora.targets', targets, allowed)
+        expected = f'linear layers that the module calls; {name} is not one'
+        check(right, 'lora.targets', targets, expected)
         size = layer.in_features, layer.out_features, layer.bias is not None
         updated = LowRankUpdate(*size, dtype=layer.weight.dtype)
         updated.add_update(rank, alpha, 'lora.rank')

@@ -99,20 +99,20 @@ class PlainViT(TokenAnchor):
         dim, depth, num_heads, mlp_ratio = _read_arch(arch)
         sides = img_size if isinstance(img_size, Sequence) else (img_size, img_size)
         right = len(sides) == 2 and all(is_whole(side, patch_size) for side in sides)
-        allowed = f'one number of pixels or two, of at least a patch ({patch_size})'
-        check(right, 'img_size', img_size, allowed)
+        expected = f'one number of pixels or two, of at least a patch ({patch_size})'
+        check(right, 'img_size', img_size, expected)
         prefix = int(cls_token) + num_registers, cls_token
         super().__init__(dim, depth, patch_size, *prefix, drop_path_rate, **kwargs)
         self.grid = grid_of(img_size, patch_size)
         self.pos_embed_antialias = pos_embed_antialias
-        allowed = f'blocks 0 to {depth - 1}, or none if window_size is 0'
+        expected = f'blocks 0 to {depth - 1}, or none if window_size is 0'
         right = all(0 <= i < depth and window_size for i in global_blocks)
-        check(right, 'global_blocks', tuple(global_blocks), allowed)
+        check(right, 'global_blocks', tuple(global_blocks), expected)
         exclusive = not (window_size or decomposed_rel_pos)
-        allowed = 'none with window_size or decomposed_rel_pos'
+        expected = 'none with window_size or decomposed_rel_pos'
         right = exclusive or not self.num_prefix
-        check(right, 'cls_token, num_registers', self.num_prefix, allowed)
-        check(exclusive or not rel_pos_bias, 'rel_pos_bias', rel_pos_bias, allowed)
+        check(right, 'cls_token, num_registers', self.num_prefix, expected)
+        check(exclusive or not rel_pos_bias, 'rel_pos_bias', rel_pos_bias, expected)
         check(is_whole(in_channels, 1), 'in_channels', in_channels, '1 or more')
         proj = nn.Conv2d(in_channels, dim, patch_size, patch_size)
         self.patch_embed = nn.Sequential(OrderedDict(proj=proj))
@@ -129,8 +129,8 @@ class PlainViT(TokenAnchor):
         if adapter is not None:
             right = is_whole(adapter.get('width'), 1) and kwargs.get('lora') is None
             right = right and {*adapter} <= {'width', 'parallel'}
-            allowed = 'a dict with width (1 or more) and parallel, and no lora'
-            check(right, 'adapter', dict(adapter), allowed)
+            expected = 'a dict with width (1 or more) and parallel, and no lora'
+            check(right, 'adapter', dict(adapter), expected)
         rates = torch.linspace(0, drop_path_rate, depth, device='cpu').tolist()
         self.blocks = nn.ModuleList(nn.Identity() for _ in rates)
         for i in sorted(self.kept_blocks):
@@ -161,8 +161,8 @@ class PlainViT(TokenAnchor):
         own, weights = self.state_dict(), to_our_names(weights)
         if blocks is not None:
             right = len(blocks) == 2 and blocks[1] - blocks[0] == self.depth
-            allowed = f'first and end of {self.depth} blocks'
-            check(right, 'init_cfg.blocks', tuple(blocks), allowed)
+            expected = f'first and end of {self.depth} blocks'
+            check(right, 'init_cfg.blocks', tuple(blocks), expected)
             weights = _cut(weights, *blocks)
         if 'norm.weight' not in own:
             # Without final_norm, the norm in the checkpoint is the classifier's.
@@ -233,10 +233,10 @@ def _read_arch(arch: str | dict) -> tuple[int, int, int, float]:
         return *ARCHITECTURES[arch], 4
     needed = ('embed_dims', 'depth', 'num_heads')
     known = isinstance(arch, Mapping) and {*needed} <= {*arch} <= {*needed, 'mlp_ratio'}
-    allowed = f'a name, or a dict of {needed}, whole numbers with embed_dims divisible '
-    allowed += 'by num_heads, and mlp_ratio > 0'
-    check(known, 'arch', arch, allowed)
+    expected = f'a name, or a dict of {needed}, whole numbers with embed_dims '
+    expected += 'divisible by num_heads, and mlp_ratio > 0'
+    check(known, 'arch', arch, expected)
     (width, depth, heads), ratio = (arch[k] for k in needed), arch.get('mlp_ratio', 4)
     right = all(is_whole(n, 1) for n in (width, depth, heads)) and is_number(ratio)
-    check(right and ratio > 0 and width % heads == 0, 'arch', dict(arch), allowed)
+    check(right and ratio > 0 and width % heads == 0, 'arch', dict(arch), expected)
     return width, depth, heads, ratio

@@ -139,14 +139,14 @@ class Adapter(nn.Module, metaclass=ABCMeta):
         key, most = 'backbone.stitching_layer', max(self.num_prefix, self.out_prefix)
         prefix = f'{self.num_prefix} to {self.out_prefix} prefix tokens'
         fits = not self.folds or most < 2
-        wanted = f'at most a cls token, and no registers, for a {type(self).__name__}'
-        check(fits, f'{key}.type', prefix, wanted)
+        expected = f'at most a cls token, and no registers, for a {type(self).__name__}'
+        check(fits, f'{key}.type', prefix, expected)
         resizes = [r for r in RESIZES if r != 'strided' or self.strides]
         check(self.resize in resizes, f'{key}.resize', self.resize, resizes)
         check(self.layout in LAYOUTS, f'{key}.layout', self.layout, LAYOUTS)
         whole = self.resize != 'strided' or not any(b % a for a, b in pairwise(strides))
-        wanted = f'each stride a multiple of the one before, not {strides}'
-        check(whole, f'{key}.resize', self.resize, wanted)
+        expected = f'each stride a multiple of the one before, not {strides}'
+        check(whole, f'{key}.resize', self.resize, expected)
 
 
 @MODELS.register_module()
@@ -200,8 +200,8 @@ class ViTBlockAdapter(Adapter):
 
     def _build(self, in_dim: int, out_dim: int, stride: int) -> nn.Module:
         divides = self.head_dim > 0 and out_dim % self.head_dim == 0
-        key, wanted = 'backbone.stitching_layer.head_dim', 'a divisor of the width'
-        check(divides, key, self.head_dim, f'{wanted} {out_dim}')
+        key, expected = 'backbone.stitching_layer.head_dim', 'a divisor of the width'
+        check(divides, key, self.head_dim, f'{expected} {out_dim}')
         parts = dict(widen=nn.Linear(in_dim, out_dim)) if in_dim != out_dim else {}
         parts['block'] = Block(out_dim, out_dim // self.head_dim)
         return nn.ModuleDict(parts)

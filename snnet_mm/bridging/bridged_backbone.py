@@ -57,8 +57,8 @@ class BridgedBackbone(StitchedBackbone):
         check(len(built) == 2, 'backbone.anchors', len(built), 'two networks to bridge')
         blocks = [block for a in built for block in getattr(a, 'blocks', ())]
         apart = not any(map(holds_downsampling, blocks))
-        wanted = 'True for both networks, as joints of stages lie there'
-        check(apart, 'backbone.anchors.downsampling_blocks', apart, wanted)
+        expected = 'True for both networks, as joints of stages lie there'
+        check(apart, 'backbone.anchors.downsampling_blocks', apart, expected)
         self._stages = [stages_to_bridge(a.stages) for a in built]
         joints = [joint_between(*self._stages, *pair) for pair in stages]
         depths = [a.depth for a in built]
@@ -117,8 +117,8 @@ class BridgeSpace(StitchingSpace):
         d1, d2 = depths
         fits = [0 < i <= d1 and 0 < j < d2 for i, j in joints]
         distinct = len(set(joints)) == len(fits) > 0
-        wanted = f'different pairs (i, j), i from 1 to {d1}, j from 1 to {d2 - 1}'
-        check(distinct and all(fits), 'backbone.stages', joints, wanted)
+        expected = f'different pairs (i, j), i from 1 to {d1}, j from 1 to {d2 - 1}'
+        check(distinct and all(fits), 'backbone.stages', joints, expected)
         routes = [(Segment(a, 0, depth),) for a, depth in enumerate(depths)]
         stitches = [Stitch(a, ANCHOR_KIND, r) for a, r in enumerate(routes)][maps:]
         layers = {}
@@ -141,8 +141,8 @@ def stages_to_bridge(stages: Sequence[range]) -> tuple[range, ...]:
     if len(stages) > 1:
         return tuple(stages)
     (blocks,) = stages
-    wanted = f'networks with stages, or with at least {NUM_STAGES} blocks'
-    check(len(blocks) >= NUM_STAGES, 'backbone.anchors', len(blocks), wanted)
+    expected = f'networks with stages, or with at least {NUM_STAGES} blocks'
+    check(len(blocks) >= NUM_STAGES, 'backbone.anchors', len(blocks), expected)
     parts = np.array_split(blocks, NUM_STAGES)
     return tuple(range(part[0], part[-1] + 1) for part in parts)
 
@@ -158,9 +158,9 @@ def joint_between(
     is the first block.
     """
     known = 0 <= source < len(fast) and 0 <= target < len(slow)
-    wanted = f'0 to {len(fast) - 1} and 0 to {len(slow) - 1}'
-    check(known, 'backbone.stages', (source, target), wanted)
+    expected = f'0 to {len(fast) - 1} and 0 to {len(slow) - 1}'
+    check(known, 'backbone.stages', (source, target), expected)
     j = slow[target].stop if source == target else slow[target].start + 1
-    wanted = 'pairs that leave at least one block of the second network'
-    check(j < slow[-1].stop, 'backbone.stages', (source, target), wanted)
+    expected = 'pairs that leave at least one block of the second network'
+    check(j < slow[-1].stop, 'backbone.stages', (source, target), expected)
     return fast[source].start + 1, j

@@ -38,6 +38,6 @@ def check_sizes(
     found = tuple(map(tuple, sizes)) if right else ()
     once = right and len({*found}) == len(found)
     check(once, key, sizes, 'pairs of height and width in pixels, each once')
-    wanted = 'no sizes: several are not supported for detectors and language models'
-    check(not found or not task_of(model).unsized, key, sizes, wanted)
+    expected = 'no sizes: several are not supported for detectors and language models'
+    check(not found or not task_of(model).unsized, key, sizes, expected)
     return found

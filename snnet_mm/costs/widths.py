@@ -83,15 +83,15 @@ def explained(
         taken = {*found} if isinstance(found, Sequence) else {found}
         # mmsegmentation sums the channels of maps that it joins.
         if not taken <= {*read, sum(read)}:
-            allowed = f'{", ".join(map(str, read))}, the channels of the maps of the '
-            allowed += 'neck' if has_neck else 'backbone'
+            expected = f'{", ".join(map(str, read))}, the channels of the maps of the '
+            expected += 'neck' if has_neck else 'backbone'
             key = 'model.' + re.sub(r'\.(\d+)', r'[\1]', path)
-            return refusal(f'{key}.{name}', found, allowed)
-    allowed = 'a size the model can run, fitting in_channels, in_index, backbone.out '
-    allowed += f'and backbone.maps_of: {reason_of(error)}'
+            return refusal(f'{key}.{name}', found, expected)
+    expected = 'a size the model can run, fitting in_channels, in_index, backbone.out '
+    expected += f'and backbone.maps_of: {reason_of(error)}'
     for path, part in parts[-1:]:
-        allowed += f' (in model.{path}, {type(part).__name__}({part.extra_repr()}))'
-    return refusal('input_size', input_size, allowed)
+        expected += f' (in model.{path}, {type(part).__name__}({part.extra_repr()}))'
+    return refusal('input_size', input_size, expected)
 
 
 def reason_of(error: Exception) -> str:

@@ -38,9 +38,9 @@ def spread(dataloader: DataLoader, num_images: int) -> DataLoader:
     """Return the same data loader over fewer images, evenly spaced in its data."""
     dataset, key = dataloader.dataset, 'test_dataloader.dataset'
     # Wrappers such as mmengine's ConcatDataset support no subsets.
-    allowed = 'a data set without a wrapper, to limit its images (config key: '
-    allowed += 'test_cfg.limit; option: --limit)'
-    check(isinstance(dataset, BaseDataset), key, type(dataset).__name__, allowed)
+    expected = 'a data set without a wrapper, to limit its images (config key: '
+    expected += 'test_cfg.limit; option: --limit)'
+    check(isinstance(dataset, BaseDataset), key, type(dataset).__name__, expected)
     total, number = len(dataset), min(num_images, len(dataset))
     part = dataset.get_subset([i * total // number for i in range(number)])
     names = 'batch_size', 'num_workers', 'collate_fn', 'worker_init_fn'

@@ -130,8 +130,8 @@ class Masks(LabelMaps):
     def describe(self, samples: dict[str, list[Sample]]) -> None:
         super().describe(samples)
         number = len(self.classes)
-        allowed = f'at most {IGNORED}: label maps have 8 bits, and {IGNORED} is ignored'
-        check(number <= IGNORED, '--classes', f'{number} names', allowed)
+        expected = f'at most {IGNORED}; label maps have 8 bits, {IGNORED} is ignored'
+        check(number <= IGNORED, '--classes', f'{number} names', expected)
         found = dict(s.label for part in samples.values() for s in part)
         labels, where = sum(found.values(), Counter()), min(found).parent
         named = sorted(labels.keys() - {IGNORED})

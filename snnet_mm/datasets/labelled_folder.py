@@ -124,8 +124,8 @@ class LabelledFolder(ABC):
     def define_classes(self, names: Sequence[str]) -> None:
         """Set the classes that the data define; raise if the user expects others."""
         ok = not self.classes or sorted(self.classes) == sorted(names)
-        allowed = f'no classes, or those of the data: {names}'
-        check(ok, '--classes', self.classes, allowed)
+        expected = f'no classes, or those of the data: {names}'
+        check(ok, '--classes', self.classes, expected)
         self.classes = list(names)
 
     def parts_of(self, paths: Sequence[Path]) -> tuple[str, list[str]]:

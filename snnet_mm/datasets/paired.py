@@ -24,8 +24,8 @@ class PairedDataset(BaseDataset):
         for line in list_from_file(self.ann_file):
             names = line.split('\t')
             right = len(names) == len(self.data_prefix)
-            allowed = f'one path for each of {[*self.data_prefix]} per line'
-            check(right, 'dataset.ann_file', f'{self.ann_file}: {line}', allowed)
+            expected = f'one path for each of {[*self.data_prefix]} per line'
+            check(right, 'dataset.ann_file', f'{self.ann_file}: {line}', expected)
             pairs = zip(self.data_prefix.items(), names, strict=True)
             paths = {key: osp.join(prefix, name) for (key, prefix), name in pairs}
             unused = dict(label_map=None, reduce_zero_label=False, seg_fields=[])

@@ -77,8 +77,8 @@ class SeededSampler(Sampler):
         **kwargs,
     ) -> None:
         ok, name = isinstance(dataset, SeededDataset), type(dataset).__name__
-        wanted = "dict(type='SeededDataset', of=...) for a SeededSampler"
-        check(ok, 'train_dataloader.dataset', name, wanted)
+        expected = "dict(type='SeededDataset', of=...) for a SeededSampler"
+        check(ok, 'train_dataloader.dataset', name, expected)
         inside = dict(type=of, dataset=dataset, seed=seed, **kwargs)
         self.sampler = DATA_SAMPLERS.build(inside)
         self._epoch = self._start = 0

@@ -46,13 +46,13 @@ def reachable(
         bound = budget.of([total])
         cost, unit = partial(costs.of, bound.cost), UNITS[bound.cost]
         cheapest = _cheapest(costs, bound.cost)
-        wanted = f'below {unit.budget(cost(whole))}, the cost of the network'
-        check(bound.limit < cost(whole), '--budgets', str(budget), wanted)
+        expected = f'below {unit.budget(cost(whole))}, the cost of the network'
+        check(bound.limit < cost(whole), '--budgets', str(budget), expected)
         if cost(cheapest) <= bound.limit:
             found.append((budget, bound))
             continue
-        wanted = f'at least {unit.budget(cost(cheapest))}, the cheapest plan: '
-        check(not given, '--budgets', str(budget), wanted + costs.write(cheapest))
+        expected = f'at least {unit.budget(cost(cheapest))}, the cheapest plan: '
+        check(not given, '--budgets', str(budget), expected + costs.write(cheapest))
         say(f'  {unit.budget(bound.limit)}: below the cheapest plan, left out')
     check(found, '--budgets', [str(b) for b in budgets], 'budgets that can be reached')
     return found

@@ -131,9 +131,9 @@ def convert_model(cfg: Config, model: nn.Module) -> Conversion:
     check_named(cfg)
     backbone = getattr(unwrapped(model), 'backbone', None)
     kind = type(backbone).__name__
-    key, wanted = 'model.backbone.type', 'a network that is not stitched yet'
+    key, expected = 'model.backbone.type', 'a network that is not stitched yet'
     stitched = isinstance(backbone, StitchedBackbone | SingleStitch)
-    check(backbone is not None and not stitched, key, kind, wanted)
+    check(backbone is not None and not stitched, key, kind, expected)
     config = deepcopy(dict(model_config(cfg).backbone))
     origin = origin_of(config) or model_config(cfg).get('pretrained')
     if isinstance(backbone, Anchor):
@@ -163,6 +163,6 @@ def check_equal(before: nn.Module, after: nn.Module, images: Tensor) -> None:
     for a, b in zip(*pair, strict=True):
         if isinstance(a, Tensor) and not torch.equal(a, b):
             kind = type(unwrapped(before).backbone).__name__
-            allowed = 'a network whose forward runs block by block; features of '
-            allowed += f'this one differ by {(a - b).abs().max().item():.1e}'
-            raise refusal('model.backbone.type', kind, allowed)
+            expected = 'a network whose forward runs block by block; features of '
+            expected += f'this one differ by {(a - b).abs().max().item():.1e}'
+            raise refusal('model.backbone.type', kind, expected)

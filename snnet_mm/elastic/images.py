@@ -60,8 +60,8 @@ class ImageBatches:
         self._source = config if folder is None else digest_of_images(folder)
         with DATASETS.switch_scope_and_registry(cfg.get('default_scope')):
             self._items = DATASETS.build(config)
-        wanted = 'images to fit the maps on'
-        check(len(self._items), 'train_dataloader.dataset', 0, wanted)
+        expected = 'images to fit the maps on'
+        check(len(self._items), 'train_dataloader.dataset', 0, expected)
         drawn = np.random.default_rng(seed).permutation(len(self._items)).tolist()
         first = skip if len(drawn) >= skip + num_images // 2 else 0
         self._chosen = sorted(drawn[first : first + num_images])
@@ -131,8 +131,8 @@ class UnlabelledImages(BaseDataset):
 def image_files(folder: str | os.PathLike) -> list[str]:
     """Return the sorted paths of all images below a folder."""
     files = sorted(map(str, find_images(Path(folder))))
-    wanted = f'a folder with images ({", ".join(SUFFIXES)})'
-    check(files, '--images', str(folder), wanted)
+    expected = f'a folder with images ({", ".join(SUFFIXES)})'
+    check(files, '--images', str(folder), expected)
     return files
 
 
@@ -153,8 +153,8 @@ def _unlabelled_dataset(cfg: Config, folder: str | os.PathLike) -> dict:
 def _training_images(cfg: Config) -> dict:
     """Return the dataset config of the training images, with the test pipeline."""
     loader = cfg.get('train_dataloader')
-    wanted = 'a dataloader, or a folder of unlabelled images (option: --images)'
-    check(loader, 'train_dataloader', loader, wanted)
+    expected = 'a dataloader, or a folder of unlabelled images (option: --images)'
+    check(loader, 'train_dataloader', loader, expected)
     pipeline = innermost(cfg.test_dataloader.dataset).pipeline
     parts = deepcopy([*map(dict, innermost_parts(loader.dataset))])
     for part in parts:

@@ -213,8 +213,8 @@ class Sensitivities:
             for n, (state, target) in enumerate(zip(states, self.targets, strict=True))
         ]
         value = float(np.mean(found))
-        wanted = 'weights that give finite predictions that are not all equal'
-        check(np.isfinite(value), 'checkpoint', value, wanted)
+        expected = 'weights that give finite predictions that are not all equal'
+        check(np.isfinite(value), 'checkpoint', value, expected)
         return value
 
     def _predict(self, n: int, state: TokenState, begin: int) -> list[Tensor]:

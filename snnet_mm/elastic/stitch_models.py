@@ -91,8 +91,8 @@ def stitch_models(
     pair = [read_trained(*model, input_size) for model in (a, b)]
     fast, slow = sorted(pair, key=lambda model: model.flops)
     for key, value in slow.facts.items():
-        wanted = f'{value!r}, as in {slow.config}'
-        check(fast.facts[key] == value, key, fast.facts[key], wanted)
+        expected = f'{value!r}, as in {slow.config}'
+        check(fast.facts[key] == value, key, fast.facts[key], expected)
     check_tokens_correspond(fast.anchor, slow.anchor)
     model, weights = _stitched(fast, slow)
     built, file = build_model(slow.cfg, model), out.with_suffix('.pth')
@@ -208,8 +208,8 @@ def _changes(
 ) -> dict[str, Any]:
     """Return the changes to the slow model's config, by top-level key."""
     low, high = (costs[i].flops for i in (0, 1))
-    wanted = 'two models of different FLOPs'
-    check(low < high, 'model.backbone', f'{low} FLOPs twice', wanted)
+    expected = 'two models of different FLOPs'
+    check(low < high, 'model.backbone', f'{low} FLOPs twice', expected)
     sized = {} if input_size is None else dict(input_size=tuple(input_size))
     sampler = dict(type='ResourceConstrainedSampler')
     changes = dict(

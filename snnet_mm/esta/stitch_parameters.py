@@ -26,8 +26,8 @@ class StitchParameters(StitchPlugin):
     def __init__(self, backbone: StitchedBackbone) -> None:
         for anchor in backbone.anchors:
             fits = getattr(anchor, 'biased_layers', ())
-            wanted = 'anchors of PlainViT, ConvNeXt in TimmStageAnchor, or LLaMA'
-            check(fits, 'backbone.plugins', type(anchor).__name__, wanted)
+            expected = 'anchors of PlainViT, ConvNeXt in TimmStageAnchor, or LLaMA'
+            check(fits, 'backbone.plugins', type(anchor).__name__, expected)
         super().__init__(backbone)
         # Layers by stitch and name. A plain dict, as the anchors register them.
         self._layers: dict[int, dict[str, nn.Linear]] = {}
@@ -117,15 +117,15 @@ class StitchLoRA(StitchParameters):
     def __init__(self, backbone: StitchedBackbone, ranks: Sequence[int]) -> None:
         self._ranks = tuple(ranks)
         one_each = len(self._ranks) == len(backbone.anchors)
-        key, wanted = 'backbone.plugins.ranks', 'a rank for each anchor'
-        check(one_each, key, ranks, f'{wanted}: {len(backbone.anchors)}')
+        key, expected = 'backbone.plugins.ranks', 'a rank for each anchor'
+        check(one_each, key, ranks, f'{expected}: {len(backbone.anchors)}')
         super().__init__(backbone)
 
     def _new(self, layer: nn.Linear, anchor: int) -> Tensor:
         rank, most = self._ranks[anchor], min(layer.in_features, layer.out_features)
         right = is_whole(rank, 1) and rank <= most
-        wanted = f'1 to {most}, the smaller width'
-        check(right, 'backbone.plugins.ranks', rank, wanted)
+        expected = f'1 to {most}, the smaller width'
+        check(right, 'backbone.plugins.ranks', rank, expected)
         down = torch.empty(rank, layer.in_features)
         nn.init.kaiming_uniform_(down, a=math.sqrt(5))
         return torch.cat([down.flatten(), torch.zeros(layer.out_features * rank)])

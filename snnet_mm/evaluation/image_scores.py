@@ -84,8 +84,8 @@ class ImageScores:
         metrics = {part.metric for part in parts}
         check(len(metrics) == 1, '--metric', sorted(metrics), 'one metric for all')
         images = {(part.names, part.numerators.shape[1]) for part in parts}
-        wanted = 'results of the same images (per_image.npz)'
-        check(len(images) == 1, 'test_dataloader', f'{len(images)} data sets', wanted)
+        expected = 'results of the same images (per_image.npz)'
+        check(len(images) == 1, 'test_dataloader', f'{len(images)} data sets', expected)
         numerators = np.concatenate([part.numerators for part in parts])
         denominators = np.concatenate([part.denominators for part in parts])
         return replace(first, ids=ids, numerators=numerators, denominators=denominators)
@@ -102,11 +102,11 @@ class ImageScores:
             ids, scale = tuple(map(int, parts.pop('ids'))), float(parts.pop('scale'))
             scores = cls(ids=ids, scale=scale, **texts, **parts)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            wanted = f'per-image statistics, which tools/test.py writes ({error})'
-            raise refusal('--results', str(path), wanted) from error
+            expected = f'per-image statistics, which tools/test.py writes ({error})'
+            raise refusal('--results', str(path), expected) from error
         same = results is None or scores.digest == results.digest
-        wanted = 'statistics of the same test as the results beside it'
-        check(same, '--results', str(path), wanted)
+        expected = 'statistics of the same test as the results beside it'
+        check(same, '--results', str(path), expected)
         return scores
 
 

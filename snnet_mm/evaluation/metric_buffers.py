@@ -40,8 +40,8 @@ class MetricBuffers:
         self.evaluator, self.ids = evaluator, tuple(ids)
         for kind in map(type, evaluator.metrics):
             own = kind.evaluate is BaseMetric.evaluate
-            allowed = 'metrics that collect their own results'
-            check(own, 'test_evaluator', kind.__name__, allowed)
+            expected = 'metrics that collect their own results'
+            check(own, 'test_evaluator', kind.__name__, expected)
         self.names: list[str] = []  # of the images of this process
         self._collected = {i: [[] for _ in evaluator.metrics] for i in self.ids}
 

@@ -48,9 +48,9 @@ def run_one_pass(
     """
     model, ids = runner.model, buffers.ids
     backbone = find_stitched_backbone(model)
-    wanted = 'a model without a gallery of images, which each stitch sees differently'
+    expected = 'a model without a gallery of images, which each stitch sees differently'
     alone = not hasattr(unwrapped(model), 'prototype') or len(ids) == 1
-    check(alone, 'model.type', type(unwrapped(model)).__name__, wanted)
+    check(alone, 'model.type', type(unwrapped(model)).__name__, expected)
     active, start = backbone.active_stitch.id, time.time()
     logged, switch = start, partial(set_stitch, model)
     for idx, data_batch in enumerate(dataloader):

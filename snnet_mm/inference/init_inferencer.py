@@ -41,8 +41,8 @@ def init_inferencer(model: nn.Module) -> BaseInferencer:
     cfg, task = deepcopy(model.cfg), task_of(model)
     # Another model may have been loaded since.
     init_default_scope(cfg.get('default_scope') or 'mmengine')
-    allowed = f'a model of {", ".join(t.name for t in TASKS if t.inferencer)}'
-    check(task.inferencer, 'model.type', type(model).__name__, allowed)
+    expected = f'a model of {", ".join(t.name for t in TASKS if t.inferencer)}'
+    check(task.inferencer, 'model.type', type(model).__name__, expected)
     for key in ('test_dataloader', 'visualizer'):
         check(cfg.get(key), key, cfg.get(key), f'a {key}, which inference needs')
     module, name = task.inferencer
@@ -236,13 +236,14 @@ def list_images(inputs: Any, channels: int = 3) -> list[str | np.ndarray]:
     else:
         images = inputs if isinstance(inputs, (list, tuple)) else [inputs]
     files = f'image files that exist ({", ".join(IMAGE_SUFFIXES)})'
-    allowed = f'{files}, arrays, and folders with images'
-    check(images, 'inputs', inputs, allowed)
+    expected = f'{files}, arrays, and folders with images'
+    check(images, 'inputs', inputs, expected)
     listed = []
     for image in images:
         is_array = isinstance(image, np.ndarray)
         is_path = isinstance(image, (str, os.PathLike))
-        check(is_array or (is_path and Path(image).is_file()), 'inputs', image, allowed)
+        is_file = is_path and Path(image).is_file()
+        check(is_array or is_file, 'inputs', image, expected)
         listed.append(as_bgr(image, channels) if is_array else os.fspath(image))
     return listed
 
@@ -259,10 +260,10 @@ def as_bgr(array: np.ndarray, channels: int = 3) -> np.ndarray:
     image = array[..., None] if array.ndim == 2 else array
     known = (1, 3, 4) if channels == 3 else (channels,)
     fits = image.ndim == 3 and image.size and image.shape[-1] in known
-    allowed = '(H, W), (H, W, 1), (H, W, 3) BGR and (H, W, 4) BGRA'
-    allowed = allowed if channels == 3 else f'(H, W, {channels})'
-    allowed = f'arrays {allowed} with pixels, or a list'
-    check(fits, 'inputs', f'an array of shape {array.shape}', allowed)
+    expected = '(H, W), (H, W, 1), (H, W, 3) BGR and (H, W, 4) BGRA'
+    expected = expected if channels == 3 else f'(H, W, {channels})'
+    expected = f'arrays {expected} with pixels, or a list'
+    check(fits, 'inputs', f'an array of shape {array.shape}', expected)
     if channels != 3:
         return np.ascontiguousarray(image)
     image = image[..., :3] if image.shape[-1] > 1 else image.repeat(3, axis=-1)
@@ -272,6 +273,6 @@ def as_bgr(array: np.ndarray, channels: int = 3) -> np.ndarray:
     in_range = numbers and 0 <= low <= high <= 255
     scaled = kind != 'f' or not 0 < high <= 1
     found = f'an array of {image.dtype} from {low} to {high}'
-    allowed = 'values from 0 to 255 as uint8 or float; scale others to this range'
-    check(in_range and scaled, 'inputs', found, allowed)
+    expected = 'values from 0 to 255 as uint8 or float; scale others to this range'
+    check(in_range and scaled, 'inputs', found, expected)
     return np.ascontiguousarray(image, np.float32 if kind == 'f' else np.uint8)

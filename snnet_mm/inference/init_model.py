@@ -57,8 +57,8 @@ def init_model(
     try:
         torch.empty(0, device=(device := device or get_device()))
     except (RuntimeError, AssertionError) as error:
-        allowed = "'cpu' or an accelerator of this machine, such as 'cuda:0'"
-        raise refusal('--device', device, allowed) from error
+        expected = "'cpu' or an accelerator of this machine, such as 'cuda:0'"
+        raise refusal('--device', device, expected) from error
     if loaded is None and checkpoint is not None:
         loaded = load_weights_only(checkpoint)
     if isinstance(config, Config):
@@ -117,10 +117,10 @@ def files_in(
             last = Path(record.read_text().strip())
             moved = folder / last.name  # it was written for another working directory
             weights = next((path for path in (moved, last) if path.is_file()), None)
-        wanted = 'a folder of make_elastic, or a work directory with the config (*.py) '
-        wanted += 'and last_checkpoint of a training'
+        expected = 'a folder of make_elastic, or a work directory with the config '
+        expected += '(*.py) and last_checkpoint of a training'
         found = config and (checkpoint or weights)
-        check(found, 'argument: folder_or_config', str(folder), wanted)
+        check(found, 'argument: folder_or_config', str(folder), expected)
         used = Path(checkpoint or weights).name
         print_log(f'{folder}: {config.name} and {used}', 'current')
     return config, Path(checkpoint or weights)

@@ -7,5 +7,5 @@ try:
     from .hf_decoder_anchor import HFDecoderAnchor, TextState
     from .text_datasets import AlpacaDataset, TextFiles
 except ImportError as error:  # mmengine would report it as a wrong PYTHONPATH
-    wanted = f"the packages of the extra 'llama' of this package: {error}"
-    raise refusal('custom_imports', __name__, wanted) from error
+    expected = f"the packages of the extra 'llama' of this package: {error}"
+    raise refusal('custom_imports', __name__, expected) from error

@@ -61,8 +61,8 @@ class CausalLM(BaseModel):
             fits, name = isinstance(anchor, HFDecoderAnchor), type(anchor).__name__
             check(fits, 'backbone.anchors.type', name, ('HFDecoderAnchor',))
         sizes = [anchor.config.vocab_size for anchor in anchors]
-        wanted = 'equal vocabularies: anchors read the same tokens'
-        check(len({*sizes}) == 1, 'anchors.model.vocab_size', sizes, wanted)
+        expected = 'equal vocabularies: anchors read the same tokens'
+        check(len({*sizes}) == 1, 'anchors.model.vocab_size', sizes, expected)
         # Outputs the logits (N, V) of all targets, for distillation: logits_from.
         self.target_logits = nn.Identity()
 

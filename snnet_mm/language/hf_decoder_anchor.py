@@ -147,8 +147,8 @@ class HFDecoderAnchor(Anchor):
         key = 'anchors.pretrained'
         check(self.init_cfg is None, 'init_cfg', self.init_cfg, f'None with {key}')
         layers = _read_config(self.pretrained, key).num_hidden_layers
-        wanted = f'{self.depth}, the layers of anchors.model'
-        check(layers == self.depth, f'{key}.num_hidden_layers', layers, wanted)
+        expected = f'{self.depth}, the layers of anchors.model'
+        check(layers == self.depth, f'{key}.num_hidden_layers', layers, expected)
         try:
             load = AutoModelForCausalLM.from_pretrained
             loaded = load(self.pretrained, dtype=self.dtype).state_dict()
@@ -165,8 +165,8 @@ def _read_config(model: str | Mapping, key: str = 'anchors.model') -> Pretrained
         is_name, read = isinstance(model, str), AutoConfig.from_pretrained
         config = read(model) if is_name else AutoConfig.for_model(**model)
     except (OSError, ValueError, TypeError) as error:
-        allowed = f'a folder or name of transformers, or a dict of a config: {error}'
-        raise refusal(key, model, allowed) from error
+        expected = f'a folder or name of transformers, or a dict of a config: {error}'
+        raise refusal(key, model, expected) from error
     kind = config.model_type
     check(kind == 'llama', key, model, f'a llama; this is a {kind}')
     return config

@@ -86,8 +86,8 @@ class TextFiles(TextDataset):
 
     def load_data_list(self) -> list[dict]:
         files, pieces = sorted(Path(self.data_root).glob(self.pattern)), []
-        wanted = 'a folder with at least 10 files that match the pattern'
-        check(len(files) >= 10, 'dataset.data_root, dataset.pattern', files, wanted)
+        expected = 'a folder with at least 10 files that match the pattern'
+        check(len(files) >= 10, 'dataset.data_root, dataset.pattern', files, expected)
         for n, file in enumerate(files):
             if (n % 10 == 9) != (self.split == 'val'):
                 continue
@@ -119,13 +119,13 @@ class AlpacaDataset(TextDataset):
 
     def load_data_list(self) -> list[dict]:
         key = 'dataset.ann_file'
-        wanted = 'a json list of objects with instruction and output'
+        expected = 'a json list of objects with instruction and output'
         try:
             rows = json.loads(Path(self.ann_file).read_text(encoding='utf-8'))
             pairs = [(_prompt(**row), row['output'] + '') for row in rows]
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise refusal(key, self.ann_file, f'{wanted}: {error}') from error
-        check(pairs, key, self.ann_file, wanted)
+            raise refusal(key, self.ann_file, f'{expected}: {error}') from error
+        check(pairs, key, self.ann_file, expected)
         encode, end = self.tokenizer.encode, self.tokenizer.eos_token_id
         texts = []
         for n, (prompt, output) in list(enumerate(pairs))[self.rows]:

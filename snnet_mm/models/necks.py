@@ -91,8 +91,8 @@ class SimpleFeaturePyramid(BaseModule):
         doubled = all(s == first * 2**i for i, s in enumerate(strides))
         # The first level doubles the map's stride, keeps it or halves it repeatedly.
         reached = first in [2 * in_stride / 2**i for i in range(16)]
-        wanted = f'strides that double, from {2 * in_stride} divided by a power of two'
-        check(doubled and reached, 'neck.strides', self.strides, wanted)
+        expected = f'doubling strides, from {2 * in_stride} divided by a power of two'
+        check(doubled and reached, 'neck.strides', self.strides, expected)
         self.levels = nn.ModuleList(
             _level(in_channels, out_channels, in_stride, stride, norm_cfg)
             for stride in self.strides

@@ -33,8 +33,8 @@ class PartPerAnchor(BaseModule):
         super().__init__()
         listed = isinstance(parts, Sequence) and all(isinstance(p, dict) for p in parts)
         typed = listed and parts and all('type' in part for part in parts)
-        wanted = 'a config with a type for each anchor, fast -> slow'
-        check(typed, 'PartPerAnchor.parts', parts, wanted)
+        expected = 'a config with a type for each anchor, fast -> slow'
+        check(typed, 'PartPerAnchor.parts', parts, expected)
         self._active = len(parts) - 1
         self.parts = ModuleList(MODELS.build(dict(common, **p)) for p in parts)
 
@@ -57,9 +57,9 @@ class PartPerAnchor(BaseModule):
 
     def check_space(self, space: StitchingSpace) -> None:
         """Raise unless each anchor has one part and shared settings are equal."""
-        wanted = f'one for each of the {len(space.depths)} anchors of the backbone'
+        expected = f'one for each of the {len(space.depths)} anchors of the backbone'
         fits = len(self.parts) == len(space.depths)
-        check(fits, 'PartPerAnchor.parts', f'{len(self.parts)} parts', wanted)
+        check(fits, 'PartPerAnchor.parts', f'{len(self.parts)} parts', expected)
         for name in SHARED:
             found = [getattr(part, name, None) for part in self.parts]
             key = f'PartPerAnchor.parts.{name}'

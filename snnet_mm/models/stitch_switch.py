@@ -21,11 +21,11 @@ def unwrapped(model: nn.Module) -> nn.Module:
 def find_stitched_backbone(model: nn.Module) -> StitchedBackbone:
     """Return the only stitched backbone of a model, looking inside wrappers."""
     found = [m for m in model.modules() if isinstance(m, StitchedBackbone)]
-    wanted = "a model with one stitched backbone, such as type='SNNetv2'"
+    expected = "a model with one stitched backbone, such as type='SNNetv2'"
     if len(found) > 1:
-        wanted += ', and no teacher or momentum copy of it'
+        expected += ', and no teacher or momentum copy of it'
     held = f'{type(model).__name__} with {len(found)}'
-    check(len(found) == 1, 'model.backbone', held, wanted)
+    check(len(found) == 1, 'model.backbone', held, expected)
     return found[0]
 
 
@@ -70,9 +70,9 @@ def set_stitches(model: nn.Module, ids: Sequence[int]) -> dict[str, Stitch]:
     stitches = [space[i] for i in ids]
     if hasattr(model, 'on_stitches'):
         return model.on_stitches(stitches)
-    wanted = f'one stitch at a time for {type(model).__name__}; several go '
-    wanted += "into one forward of a wrapper, such as model.type='SandwichWrapper'"
+    expected = f'one stitch at a time for {type(model).__name__}; several go '
+    expected += "into one forward of a wrapper, such as model.type='SandwichWrapper'"
     key = 'default_hooks.stitch_sampling.sampler'
-    check(len(stitches) == 1, key, tuple(ids), wanted)
+    check(len(stitches) == 1, key, tuple(ids), expected)
     set_stitch(model, stitches[0].id)
     return {'': stitches[0]}

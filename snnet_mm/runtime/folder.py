@@ -51,8 +51,8 @@ class Folder:
         classes: Sequence[str] = (),
         channels: int = 3,
     ) -> None:
-        wanted = '1, 3 or 4 for image files; for others, pass arrays to StitchRuntime'
-        check(channels in (1, 3, 4), 'in_channels', channels, wanted)
+        expected = '1, 3 or 4 for image files; for others, pass arrays to StitchRuntime'
+        check(channels in (1, 3, 4), 'in_channels', channels, expected)
         self.out, self.images = Path(out).resolve(), list_image_files(source, out)
         self.task, self.classes, self.channels = task, tuple(classes), channels
         self._maps = task in ('segmentation', 'depth')

@@ -32,8 +32,8 @@ def list_image_files(
     """
     source, out = Path(source), Path(out).resolve()
     is_list = source.is_file() and source.suffix.lower() not in SUFFIXES
-    allowed = 'a folder with images, or a text file with one path per line'
-    check(is_list or source.is_dir(), 'source', str(source), allowed)
+    expected = 'a folder with images, or a text file with one path per line'
+    check(is_list or source.is_dir(), 'source', str(source), expected)
     if is_list:
         lines = source.read_text(encoding='utf-8').splitlines()
         paths = {Path(os.path.abspath(source.parent / line)) for line in lines if line}
@@ -43,7 +43,7 @@ def list_image_files(
         paths = {p for p in here if p.suffix.lower() in SUFFIXES and p.name[0] != '.'}
         check(out != root, '--out', str(out), 'a folder other than that of the images')
         paths = {p for p in paths if out not in p.parents}
-    check(paths, 'source', str(source), allowed)
+    check(paths, 'source', str(source), expected)
     names = [path.relative_to(root) for path in sorted(paths)]
     number = Counter(name.with_suffix('') for name in names)
     stems = [n.with_suffix('') if number[n.with_suffix('')] == 1 else n for n in names]

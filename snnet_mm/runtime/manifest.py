@@ -24,8 +24,8 @@ def read_manifest(folder: str | os.PathLike) -> dict:
     try:
         manifest = json.loads(path.read_text(encoding='utf-8'))
     except (OSError, RecursionError, ValueError) as error:
-        wanted = 'tools/export_stitch.py writes such folders'
-        raise ValueError(f'{path} cannot be read: {error}; {wanted}') from None
+        hint = 'tools/export_stitch.py writes such folders'
+        raise ValueError(f'{path} cannot be read: {error}; {hint}') from None
     found = manifest if isinstance(manifest, dict) else {}
     if (version := found.get('version')) != VERSION:
         expected = f'expected {VERSION}; export the stitches again'

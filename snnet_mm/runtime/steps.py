@@ -39,11 +39,11 @@ class Steps:
         fits = is_array and image.dtype in kinds and image.ndim == 3
         fits = fits and image.shape[2] == self.channels and image.size
         order = 'RGB' if self.channels == 3 else 'channels as mm loads them'
-        allowed = f'a uint8 array (H, W, {self.channels}) of {order}, not empty'
-        check(fits, 'image', found, allowed)
+        expected = f'a uint8 array (H, W, {self.channels}) of {order}, not empty'
+        check(fits, 'image', found, expected)
         steps = ', '.join(sorted(self.left))
-        allowed = f'{self.size}, after steps that are left to the caller: {steps}'
-        check(not steps or image.shape[:2] == self.size, 'image', found, allowed)
+        expected = f'{self.size}, after steps that are left to the caller: {steps}'
+        check(not steps or image.shape[:2] == self.size, 'image', found, expected)
 
     def predict(self, run: Run, images: Sequence[np.ndarray]) -> list:
         """Predict images; those of equal size after preprocessing run as one batch."""
@@ -102,8 +102,8 @@ class Steps:
         step, fitted = self.before.get('resize'), size
         if step and not self.left:  # otherwise the caller resizes
             fitted = fit_size(size, tuple(step['size']), step['keep_ratio'])
-            allowed = f'an image that is not empty once resized, to {fitted}'
-            check(min(fitted), 'image', size, allowed)
+            expected = f'an image that is not empty once resized, to {fitted}'
+            check(min(fitted), 'image', size, expected)
         height, width = self._padded(fitted)
         if 'windows' in self.before:
             if height < self.size[0] or width < self.size[1]:

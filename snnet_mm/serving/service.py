@@ -62,8 +62,8 @@ class StitchService:
         check(deadline_ms > 0, 'deadline_ms', deadline_ms, 'a number above 0')
         self.runtime = StitchRuntime(bundle, threads, 1000, precision)
         channels = self.runtime.manifest['input']['shape'][1]
-        wanted = 'a bundle for images of three channels'
-        check(channels == 3, 'bundle', f'{bundle}, of {channels} channels', wanted)
+        expected = 'a bundle for images of three channels'
+        check(channels == 3, 'bundle', f'{bundle}, of {channels} channels', expected)
         self.front, self._deadline = self.runtime.front(), deadline_ms
         self.load, self.error = 1.0, 0.1
         for key in self.front:  # the folder may be removed later

@@ -87,9 +87,9 @@ def _check_devices(
     """Raise if a device that is not in ``on`` measured the milliseconds of rows."""
     for row in rows:
         device = row.setup.device if row.setup else 'an unknown device'
-        wanted = f'milliseconds of {" or ".join(on)}, not of {device}; measure them '
-        wanted += 'with tools/analysis_tools/stitch_table.py CONFIG --latency'
-        check(device.startswith((*on,)), '--budget', str(budget), wanted)
+        expected = f'milliseconds of {" or ".join(on)}, not of {device}; measure them '
+        expected += 'with tools/analysis_tools/stitch_table.py CONFIG --latency'
+        check(device.startswith((*on,)), '--budget', str(budget), expected)
 
 
 def _describe(table: StitchTable, row: StitchRow, cost: str) -> str:
@@ -109,8 +109,8 @@ def prior_scores(space: StitchingSpace, flops: Mapping[int, float]) -> dict[int,
     anchor. The two weights were chosen on the authors' ADE20K results;
     docs/how_to/choosing.md evaluates the ranking.
     """
-    wanted = 'results, to rank the stitches of a ' + type(space).__name__
-    check(space.has_prior, '--results', None, wanted)
+    expected = 'results, to rank the stitches of a ' + type(space).__name__
+    check(space.has_prior, '--results', None, expected)
     anchor_flops = [flops[i] for i in space.anchor_ids]
     scores = {}
     for stitch in space:

@@ -53,11 +53,11 @@ def read_plan(
         if block is not None:
             steps.setdefault(block, []).append(step)
     known = f'blocks 0 to {max(steps)}, each once'
-    wanted = "words such as '0:3/768': a block, and the units of its branches"
+    expected = "words such as '0:3/768': a block, and the units of its branches"
     words = text.split() if isinstance(text, str) else ()
-    check(words, key, text, f'{wanted} (tools/make_elastic.py writes them)')
+    check(words, key, text, f'{expected} (tools/make_elastic.py writes them)')
     for word in words:
-        check(re.fullmatch(r'\d+:\d+(/\d+)*', word), key, word, wanted)
+        check(re.fullmatch(r'\d+:\d+(/\d+)*', word), key, word, expected)
         block, *units = map(int, re.split('[:/]', word))
         check(block in steps, key, word, known)
         own = steps.pop(block)

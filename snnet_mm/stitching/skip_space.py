@@ -68,11 +68,11 @@ class SkipSpace(StitchingSpace):
         for n, chain in enumerate(chains, start=1):
             plan, place = tuple(chain), f'{key}[{n - 1}]'
             text = write_plan(plan, self.blocks)
-            wanted = 'a plan with fewer units than the network'
-            check(plan != self.widths, place, text, wanted)
+            expected = 'a plan with fewer units than the network'
+            check(plan != self.widths, place, text, expected)
             lost = sorted(self.blocks[i] for i in fixed if not plan[i])
-            wanted = f'all of blocks {lost}, which change the width or the stride'
-            check(not lost, place, text, wanted)
+            expected = f'all of blocks {lost}, which change the width or the stride'
+            check(not lost, place, text, expected)
             segments, names, begin = [], [], 0
             for first, end, units in changes_of(plan, self.widths, read):
                 name = f'skip{n}_{first}to{end}'

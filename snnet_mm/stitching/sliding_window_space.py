@@ -44,8 +44,8 @@ class SlidingWindowSpace(StitchingSpace):
         direction: str = 'FS',
     ) -> None:
         even = len(depths) > 1 and len(set(depths)) == 1
-        wanted = 'at least two anchors of equal depth, for sliding windows'
-        check(even, 'backbone.anchors', tuple(depths), wanted)
+        expected = 'at least two anchors of equal depth, for sliding windows'
+        check(even, 'backbone.anchors', tuple(depths), expected)
         depth = depths[0]
         check(0 < kernel <= depth, 'backbone.kernel', kernel, f'1 to {depth} blocks')
         check(0 < stride <= kernel, 'backbone.stride', stride, f'1 to {kernel} blocks')

@@ -120,17 +120,17 @@ class StitchingSpace:
         route has the map of the first source that it runs.
         """
         kind, last = type(self).__name__, len(self.depths) - 1
-        wanted = f"'end', as a {kind} gives no feature maps"
-        check(self._substitutes, 'backbone.out', 'maps', wanted)
+        expected = f"'end', as a {kind} gives no feature maps"
+        check(self._substitutes, 'backbone.out', 'maps', expected)
         blocks = sorted(p.block for p in self._substitutes if p.anchor == last)
-        wanted = f'{_ranges(blocks)}, whose maps all routes have'
-        check(block in blocks, 'backbone.out_indices', block, wanted)
+        expected = f'{_ranges(blocks)}, whose maps all routes have'
+        check(block in blocks, 'backbone.out_indices', block, expected)
         place = Position(last, block)
         if anchor != last:
             found = self._substitutes[place]
             place = next((p for p, _ in found if p.anchor == anchor), None)
-            wanted = f"'slowest' for a {kind} without end_maps"
-            check(place in self._substitutes, 'backbone.maps_of', 'end', wanted)
+            expected = f"'slowest' for a {kind} without end_maps"
+            check(place in self._substitutes, 'backbone.maps_of', 'end', expected)
         return (place, None), *self._substitutes[place]
 
     def serves(self, stitch: Stitch, place: Position, layer: str | None) -> bool:

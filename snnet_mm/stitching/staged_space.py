@@ -52,13 +52,13 @@ class StagedSpace(StitchingSpace):
         self.stage_depths = tuple(tuple(depths) for depths in stage_depths)
         counts = {len(depths) for depths in self.stage_depths}
         even = len(self.stage_depths) > 1 and len(counts) == 1
-        wanted = 'at least two anchors with equal numbers of stages'
-        check(even, 'backbone.anchors', self.stage_depths, wanted)
+        expected = 'at least two anchors with equal numbers of stages'
+        check(even, 'backbone.anchors', self.stage_depths, expected)
         (num_stages,) = counts
         self.stages = tuple(range(num_stages - 1) if stages is None else stages)
         once = len({*self.stages} & {*range(num_stages)}) == len(self.stages)
-        allowed = f'stages 0 to {num_stages - 1}, each once'
-        check(once, 'backbone.stages', self.stages, allowed)
+        expected = f'stages 0 to {num_stages - 1}, each once'
+        check(once, 'backbone.stages', self.stages, expected)
         # First block of every stage, then the depth of the anchor.
         self._begins = [(0, *accumulate(depths)) for depths in self.stage_depths]
         depths = [begins[-1] for begins in self._begins]
@@ -74,8 +74,8 @@ class StagedSpace(StitchingSpace):
             route = Segment(a, 0, last + 1), Segment(a + 1, first, depths[a + 1])
             stitches.append(Stitch(len(stitches), 'FS', route, (name,)))
         joined = len(stitches) > len(depths)
-        wanted = 'stages with at least two blocks in the slower anchor'
-        check(joined, 'backbone.stages', self.stages, wanted)
+        expected = 'stages with at least two blocks in the slower anchor'
+        check(joined, 'backbone.stages', self.stages, expected)
         substitutes = self._add_map_layers(layers, end_maps) if maps else None
         super().__init__(depths, stitches, layers, ids, substitutes, (), end_maps)
 

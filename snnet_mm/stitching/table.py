@@ -83,8 +83,8 @@ class StitchRow:
     def joined(self, other: StitchRow) -> StitchRow:
         """Return this row with what the other row knows of the same stitch."""
         params = {self.params, other.params} - {None}
-        wanted = f'tables of one model: stitch {self.id} has other parameters in each'
-        check(len(params) < 2, '--results', sorted(params), wanted)
+        expected = f'tables of one model: stitch {self.id} has other parameters in each'
+        check(len(params) < 2, '--results', sorted(params), expected)
         names = ('metrics', 'num_images') if other.metrics else ()
         names += ('latency', 'memory', 'setup') if other.setup else ()
         return replace(self, **{name: getattr(other, name) for name in names})
@@ -169,8 +169,8 @@ class StitchTable:
         check(len(scopes) == 1, '--results', sorted(scopes), 'costs of the same parts')
         ranked = [table for table in tables if table.metric is not None]
         by = {(t.metric, t.directions.get(t.metric), t.data_size) for t in ranked}
-        wanted = 'tables ranked by one metric, on the same images'
-        check(len(by) < 2, '--results', by, wanted)
+        expected = 'tables ranked by one metric, on the same images'
+        check(len(by) < 2, '--results', by, expected)
         rows: dict[Key, StitchRow] = {}
         for row in (row for table in tables for row in table.rows):
             rows[row.key] = rows[row.key].joined(row) if row.key in rows else row
@@ -237,11 +237,11 @@ class StitchTable:
         names = list(dict.fromkeys(n for found in metrics.values() for n in found))
         rows = []
         for i, found in metrics.items():
-            wanted = (
+            expected = (
                 f"{names}, also of stitch {i}; mmdet's CocoMetric gives none where "
             )
-            wanted += "nothing was detected, type='StitchCocoMetric' does"
-            check(len(found) == len(names), 'test_evaluator', [*found], wanted)
+            expected += "nothing was detected, type='StitchCocoMetric' does"
+            check(len(found) == len(names), 'test_evaluator', [*found], expected)
             # Metrics may be numpy scalars, which JSON cannot serialise.
             values = {name: float(value) for name, value in found.items()}
             rows.append(replace(self[i], metrics=values, num_images=num_images))
@@ -264,10 +264,10 @@ class StitchTable:
     @property
     def higher_is_better(self) -> bool:
         """Direction of the ranking metric; raises if it is unknown."""
-        wanted = (
+        expected = (
             f'{self.metric}, or {NONE} if more is better: its direction is not known'
         )
-        check(self.metric in self.directions, '--lower-is-better', None, wanted)
+        check(self.metric in self.directions, '--lower-is-better', None, expected)
         return self.directions[self.metric] == HIGHER
 
     def score(self, row: StitchRow) -> float:
@@ -331,8 +331,8 @@ class StitchTable:
         require(right, 'metric', metric, f'one of {sorted(names)}')
         directions = data.get('directions', metric_directions(names))
         right = directions.keys() <= names and {*directions.values()} <= {HIGHER, LOWER}
-        wanted = f'{HIGHER!r} or {LOWER!r} by metric'
-        require(right, 'directions', directions, wanted)
+        expected = f'{HIGHER!r} or {LOWER!r} by metric'
+        require(right, 'directions', directions, expected)
         about = {n: data.get(n) for n in ('space', 'scope', 'data_size', 'digest')}
         return cls(rows, metric=metric, directions=directions, **about)
 
@@ -356,9 +356,9 @@ def cost_column(rows: Iterable[StitchRow], name: str) -> dict[Key, float]:
     """Return one cost of rows by key."""
     check(name in UNITS, 'cost', name, UNITS)
     column = {row.key: getattr(row, name) for row in rows}
-    wanted = (
+    expected = (
         f'a costs.json with the {name} of these stitches, which was not measured; '
         f'tools/analysis_tools/stitch_table.py CONFIG --{name} writes it'
     )
-    check(None not in column.values(), '--results', None, wanted)
+    check(None not in column.values(), '--results', None, expected)
     return column

@@ -52,8 +52,8 @@ class TwoWaySpace(StitchingSpace):
     ) -> None:
         self.depths = tuple(depths)
         ordered = list(depths) == sorted(depths) and len(depths) > 1 and depths[0] > 0
-        wanted = 'at least two anchors, fast -> slow, in ascending order of depth'
-        check(ordered, 'backbone.anchors', self.depths, wanted)
+        expected = 'at least two anchors, fast -> slow, in ascending order of depth'
+        check(ordered, 'backbone.anchors', self.depths, expected)
         check(set(kinds) <= set(KINDS), 'backbone.kinds', tuple(kinds), KINDS)
         stitches = [
             Stitch(n, kind, *self._route(first, other, cuts))

@@ -281,6 +281,6 @@ def check_partial(evaluator: Evaluator, options: str) -> None:
     """Raise if metrics count omitted images as missed."""
     for metric in evaluator.metrics:
         exact = task_of(metric).exact_metric
-        allowed = f"type='{exact}', which does not count left-out images as missed "
+        expected = f"type='{exact}', which does not count left-out images as missed "
         right = exact in (None, *class_names(metric))
-        check(right, 'test_evaluator', type(metric).__name__, f'{allowed}({options})')
+        check(right, 'test_evaluator', type(metric).__name__, f'{expected}({options})')

@@ -44,8 +44,8 @@ class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
         super().__init__(optim_wrapper_cfg, paramwise_cfg)
         keys = set(self.paramwise_cfg)
         known = {'decay_rates'} <= keys <= {'decay_rates', 'lr_mults', 'num_layers'}
-        wanted = 'decay_rates and, optionally, lr_mults and num_layers'
-        check(known, KEY, sorted(keys), wanted)
+        expected = 'decay_rates and, optionally, lr_mults and num_layers'
+        check(known, KEY, sorted(keys), expected)
         self.num_layers = number = self.paramwise_cfg.get('num_layers')
         right = number is None or is_whole(number, 1)
         check(right, f'{KEY}.num_layers', number, '1 or more')
@@ -62,8 +62,8 @@ class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
     def add_params(self, params: list[dict], module: nn.Module, **kwargs) -> None:
         anchors = list(self._decayed_anchors(module))
         kind, keys = type(module).__name__, 'optim_wrapper.constructor, model'
-        wanted = 'a model that trains an anchor, such as SNNetv2 and PlainViT'
-        check(anchors, keys, kind, wanted)
+        expected = 'a model that trains an anchor, such as SNNetv2 and PlainViT'
+        check(anchors, keys, kind, expected)
         # Match modules: a single stitch may have an empty list of stitching layers.
         parts = [name for name, _ in module.named_modules()]
         for part in self.lr_mults:
@@ -107,8 +107,8 @@ class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
             rates, number = self.rates, len(members)
             if isinstance(rates, Real):
                 rates = [rates] * number
-            allowed = f'a rate for each of {number} anchors or one number for all'
-            check(len(rates) == number, f'{KEY}.decay_rates', rates, allowed)
+            expected = f'a rate for each of {number} anchors or one number for all'
+            check(len(rates) == number, f'{KEY}.decay_rates', rates, expected)
             for (at, anchor), rate in zip(members.items(), rates, strict=True):
                 if anchor is not None:
                     yield f'{name}.{at}'.lstrip('.'), anchor, rate

@@ -103,12 +103,12 @@ class ResourceConstrainedSampler(StitchSampler):
         super().__init__(costs, **kwargs)
         flops = self.flops()
         low, high = min(flops.values()), max(flops.values())
-        wanted = f'stitches of different FLOPs; all {len(flops)} have {low:g}'
-        check(low < high, 'sampler.type', type(self).__name__, wanted)
+        expected = f'stitches of different FLOPs; all {len(flops)} have {low:g}'
+        check(low < high, 'sampler.type', type(self).__name__, expected)
         step = default_step(flops) if step is None else step
         self.groups = group_by_cost(flops, step)
-        allowed = f'a step that makes groups of FLOPs from {low:g} to {high:g}'
-        check(len(self.groups) > 1, 'sampler.step', step, allowed)
+        expected = f'a step that makes groups of FLOPs from {low:g} to {high:g}'
+        check(len(self.groups) > 1, 'sampler.step', step, expected)
         words = f'Stitches are drawn from {len(self.groups)} cost groups '
         print_log(f'{words}(step: {step / 1e9:.4g} GFLOPs)', 'current')
 

@@ -224,8 +224,8 @@ class StitchReportHook(Hook):
 
     def before_train(self, runner: Runner) -> None:
         self._sampling = sampling_hook(runner)
-        wanted = 'a StitchSamplingHook, for a StitchReportHook to report on'
-        check(self._sampling, 'default_hooks.stitch_sampling', None, wanted)
+        expected = 'a StitchSamplingHook, for a StitchReportHook to report on'
+        check(self._sampling, 'default_hooks.stitch_sampling', None, expected)
         self._histogram = dict(runner.message_hub.runtime_info.get(HISTOGRAM, {}))
 
     def after_train_iter(self, runner: Runner, **_) -> None:

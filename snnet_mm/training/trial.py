@@ -65,8 +65,8 @@ def try_test(cfg: Config, model: nn.Module) -> None:
         evaluator.dataset_meta = getattr(loader.dataset, 'metainfo', {})
         for metric in evaluator.metrics:
             writes = getattr(metric, 'format_only', False)
-            wanted = 'False, as results of budgets are compared'
-            check(not writes, f'{METRICS}.format_only', writes, wanted)
+            expected = 'False, as results of budgets are compared'
+            check(not writes, f'{METRICS}.format_only', writes, expected)
         check_saved(evaluator, METRICS, number=2)
         MetricBuffers(evaluator, [0])
         _try_images(model, loader, evaluator, cfg.test_cfg.get('fp16', False))
@@ -194,5 +194,5 @@ def _check_classes(model: nn.Module, meta: Mapping) -> None:
         check_heads(model, meta, 'test')
         trained = (getattr(model, 'dataset_meta', None) or {}).get('classes') or classes
         right = list(trained) == list(classes) or sorted(trained) != sorted(classes)
-        wanted = f'the order of the training, {list(trained)}'
-        check(right, f'{DATA}.metainfo.classes', list(classes), wanted)
+        expected = f'the order of the training, {list(trained)}'
+        check(right, f'{DATA}.metainfo.classes', list(classes), expected)

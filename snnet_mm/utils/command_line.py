@@ -104,8 +104,8 @@ def parse_size(text: str, option: str) -> tuple[int, int]:
     """Parse the height and width of an option such as ``168x238``."""
     height, _, width = text.partition('x')
     right = height.isdecimal() and width.isdecimal() and int(height) * int(width)
-    allowed = 'height and width in pixels, such as 168x238'
-    check(right, option, text, allowed)
+    expected = 'height and width in pixels, such as 168x238'
+    check(right, option, text, expected)
     return int(height), int(width)
 
 

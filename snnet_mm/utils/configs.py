@@ -66,9 +66,9 @@ def load_config(
             check(not own, 'model.pretrained', part.pretrained, twice)
         nested = part.get('backbone_cfg')
         if isinstance(nested, Mapping) and 'anchors' in nested:
-            allowed = f'a plain network, as {part.get("type")} builds its own '
-            allowed += 'one around it; a stitched backbone belongs at model.backbone'
-            raise refusal('backbone.backbone_cfg.type', nested.get('type'), allowed)
+            expected = f'a plain network, as {part.get("type")} builds its own '
+            expected += 'one around it; a stitched backbone belongs at model.backbone'
+            raise refusal('backbone.backbone_cfg.type', nested.get('type'), expected)
     return cfg
 
 
@@ -214,8 +214,8 @@ def set_length(
             continue
         old = loop.get(f'max_{unit}')
         known = [f'--{key[4:]}' for key in loop if key in ('max_iters', 'max_epochs')]
-        allowed = f'{" or ".join(known) or "none"}, which train_cfg counts'
-        check(old, f'--{unit}', new, allowed)
+        expected = f'{" or ".join(known) or "none"}, which train_cfg counts'
+        check(old, f'--{unit}', new, expected)
         check(is_whole(new, 1), f'--{unit}', new, 'a whole number from 1')
         _scale(cfg, old, new)
         loop[f'max_{unit}'] = new

@@ -52,8 +52,8 @@ def check_named(cfg: Config) -> None:
     def look(node: Any, path: str) -> None:
         if isinstance(node, LAZY):
             name = f'{node.module}.{node}' if isinstance(node, LazyObject) else node
-            wanted = 'a value that a config in text can hold, not a class'
-            check(False, path.removeprefix('.'), name, wanted)
+            expected = 'a value that a config in text can hold, not a class'
+            check(False, path.removeprefix('.'), name, expected)
         children = enumerate(node) if isinstance(node, list | tuple) else ()
         children = dict.items(node) if isinstance(node, Mapping) else children
         for key, child in children:

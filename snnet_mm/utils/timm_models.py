@@ -23,8 +23,8 @@ WEIGHTS = Path(__file__).parents[1] / '.mim' / 'configs' / 'weights.yml'
 def timm_init_cfg(model: str, pretrained: bool, init_cfg: dict | None) -> dict | None:
     """Return the ``init_cfg`` of a timm network, for which ``pretrained`` may stand."""
     flag = isinstance(pretrained, bool)
-    wanted = 'True or False; a path belongs in init_cfg'
-    check(flag, 'model.pretrained, pretrained', pretrained, wanted)
+    expected = 'True or False; a path belongs in init_cfg'
+    check(flag, 'model.pretrained, pretrained', pretrained, expected)
     if not pretrained:
         return init_cfg
     check(init_cfg is None, 'init_cfg', init_cfg, 'None with pretrained=True')

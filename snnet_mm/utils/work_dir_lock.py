@@ -31,8 +31,8 @@ def folder_lock(folder: str | os.PathLike, key: str, doing: str) -> Iterator[Non
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            allowed = f'a folder in which no other process is {doing}'
-            raise refusal(key, str(folder), allowed) from None
+            expected = f'a folder in which no other process is {doing}'
+            raise refusal(key, str(folder), expected) from None
         except OSError:  # no locks in this file system
             pass
         yield
@@ -57,8 +57,8 @@ def work_dir_lock(
         except (BlockingIOError, PermissionError):
             file.seek(0)
             owner = file.read().strip() or 'another process'
-            allowed = f'a folder without another {work}, such as that of {owner}'
-            raise refusal(key, str(folder), allowed) from None
+            expected = f'a folder without another {work}, such as that of {owner}'
+            raise refusal(key, str(folder), expected) from None
         except OSError:  # no locks in this file system
             pass
         with suppress(OSError):  # a full disk

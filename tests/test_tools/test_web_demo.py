@@ -100,7 +100,7 @@ def test_web_demo_page_in_a_browser(tool, bundle, images, tmp_path):
     try:
         tool.run(bundle, '--out', site, '--images', *images)
     except ValueError as error:
-        if 'as npm could not get it' not in str(error):
+        if 'as npm pack failed' not in str(error):
             raise
         pytest.skip(f'npm cannot get onnxruntime-web: {error}')
     manifest = json.loads((bundle / 'manifest.json').read_text())

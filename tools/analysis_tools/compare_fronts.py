@@ -72,8 +72,9 @@ class Run:
             results = StitchTable.merge(results, StitchTable.read(args.costs))
         folder = Path(file).resolve().parent  # per_image.npz is beside a link's target
         images = ImageScores.read(folder / 'per_image.npz', results)
-        same, wanted = images.metric == results.metric, f'{results.metric}, which ranks'
-        check(same, 'per-image statistics', images.metric, f'{wanted} the results')
+        expected = f'{results.metric}, which ranks the results'
+        same = images.metric == results.metric
+        check(same, 'per-image statistics', images.metric, expected)
         known, column = results.scores(), results.column(args.cost)
         ids = [i for i in images.ids if i in known]
         rows = [images.ids.index(i) for i in ids]

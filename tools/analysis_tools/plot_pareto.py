@@ -52,8 +52,8 @@ def parse_baseline(values: list[str], unit: float) -> Baseline:
     try:
         return Baseline(label, float(cost) * unit, float(score))
     except ValueError:
-        allowed = "a label, a cost and a metric, such as 'fast alone' 0.56 29.8"
-        raise refusal('--baseline', values, allowed) from None
+        expected = "a label, a cost and a metric, such as 'fast alone' 0.56 29.8"
+        raise refusal('--baseline', values, expected) from None
 
 
 def main() -> None:

@@ -24,8 +24,8 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument('--colors', nargs='+', metavar='RRGGBB', help=what)
     args = parser.parse_args()
     given = args.colors is not None
-    wanted = 'a folder, with --colors' if given else 'no value without --colors'
-    check((args.labels is not None) is given, 'labels', args.labels, wanted)
+    expected = 'a folder, with --colors' if given else 'no value without --colors'
+    check((args.labels is not None) is given, 'labels', args.labels, expected)
     return args
 
 

@@ -73,8 +73,8 @@ def main() -> None:
     import h5py
 
     with h5py.File(args.labelled) as labelled:
-        wanted, found = {'images', 'sceneTypes', DEPTHS}, set(labelled)
-        check(wanted <= found, 'labelled', found, f'{wanted}, as the official file has')
+        needed, found = {'images', 'sceneTypes', DEPTHS}, set(labelled)
+        check(needed <= found, 'labelled', found, f'{needed}, as the official file has')
         splits = read_splits(args.splits, len(labelled['images']))
         for split, numbers in splits.items():
             for number in track(numbers, split):

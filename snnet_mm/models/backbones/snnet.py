@@ -63,17 +63,17 @@ class SNNetv1(StitchedBackbone):
         of_stages = dict(stages=stages, share_layers=share_layers)
         default = dict(kernel=2, stride=1, nearest=True, direction='FS')
         fits = given == default if staged else stages is None and not share_layers
-        wanted = 'stages for anchors that have some or are of unequal depth, and the '
-        wanted += 'others for plain anchors'
-        check(fits, 'backbone.stages', given | of_stages, wanted)
+        expected = 'stages for anchors that have some or are of unequal depth, and the '
+        expected += 'others for plain anchors'
+        check(fits, 'backbone.stages', given | of_stages, expected)
         if staged:
             stage_depths = [[len(stage) for stage in a.stages] for a in anchors]
             space = StagedSpace(stage_depths, **of_stages, **of_space)
         elif not uneven:
             space = SlidingWindowSpace(depths, ids=stitch_ids, **given)
         else:
-            wanted = f'True for anchors of depths {tuple(depths)}'
-            check(nearest or len(depths) == 2, 'backbone.nearest', nearest, wanted)
+            expected = f'True for anchors of depths {tuple(depths)}'
+            check(nearest or len(depths) == 2, 'backbone.nearest', nearest, expected)
             space = TwoWaySpace(depths, (direction,), **of_space)
         kwargs |= dict(out=out, maps_of=maps_of)
         super().__init__(anchors, space, stitching_layer, **kwargs)
@@ -104,8 +104,8 @@ class SNNetv2(StitchedBackbone):
     ) -> None:
         anchors = build_anchors(anchors)
         plain = all(len(a.stages) == 1 for a in anchors)
-        wanted = "'SNNetv1' for anchors with stages, which are stitched one way"
-        check(plain, 'backbone.type', 'SNNetv2', wanted)
+        expected = "'SNNetv1' for anchors with stages, which are stitched one way"
+        check(plain, 'backbone.type', 'SNNetv2', expected)
         depths, maps = [a.depth for a in anchors], out == 'maps'
         space = TwoWaySpace(depths, kinds, stitch_ids, maps, maps_of == 'end')
         kwargs |= dict(out=out, maps_of=maps_of)

@@ -27,8 +27,8 @@ class StitchPlugin(nn.Module, metaclass=ABCMeta):
         super().__init__()
         for anchor in backbone.anchors:
             single = 'checkpoint_context' not in vars(anchor)
-            wanted = 'one plug-in that changes the blocks of anchors'
-            check(single, 'backbone.plugins', type(self).__name__, wanted)
+            expected = 'one plug-in that changes the blocks of anchors'
+            check(single, 'backbone.plugins', type(self).__name__, expected)
             anchor.checkpoint_context = self._contexts
         self._running: Stitch | None = None
         self.active = True  # False while the cost of a merged stitch is measured

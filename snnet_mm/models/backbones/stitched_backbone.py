@@ -93,15 +93,16 @@ class StitchedBackbone(BaseModule):
             # Raises if there is no source.
             sources = [space.map_sources(block, a) for block in self.out_indices]
             own = tuple(places[0][0].block for places in sources)
-            wanted = self.runners[a].out_indices
-            fits = own == wanted or not anchors[a].has_output_layers
-            allowed = f'{wanted}, the last blocks of stages in net.out_indices'
-            check(fits, 'backbone.out_indices', own, f'{allowed} of anchor {a}')
+            stage_ends = self.runners[a].out_indices
+            fits = own == stage_ends or not anchors[a].has_output_layers
+            expected = f'{stage_ends}, the last blocks of stages in net.out_indices '
+            expected += f'of anchor {a}'
+            check(fits, 'backbone.out_indices', own, expected)
         places = range(len(self.out_indices))
         self.eval_maps = tuple(places if eval_maps is None else eval_maps)
         known = self.eval_maps and {*self.eval_maps} <= {*places}
-        wanted = f'places 0 to {places[-1]} in out_indices'
-        check(known, 'backbone.eval_maps', self.eval_maps, wanted)
+        expected = f'places 0 to {places[-1]} in out_indices'
+        check(known, 'backbone.eval_maps', self.eval_maps, expected)
         self.stitching_layers = self._build_layers(stitching_layer)
         # Saved, so that stitching layers of loaded weights are never fitted again.
         self.register_buffer('stitching_initialized', torch.tensor(False))
@@ -168,9 +169,9 @@ class StitchedBackbone(BaseModule):
         (height, width), size = images.shape[-2:], self.input_size
         if size in (None, (height, width)):
             return images
-        allowed = f'up to {height}x{width}, the size of the images; for more, '
-        allowed += 'raise the scale in the test pipeline'
-        check(size[0] <= height and size[1] <= width, 'sizes', size, allowed)
+        expected = f'up to {height}x{width}, the size of the images; for more, '
+        expected += 'raise the scale in the test pipeline'
+        check(size[0] <= height and size[1] <= width, 'sizes', size, expected)
         return F.interpolate(images, size, mode='bilinear', antialias=True)
 
     @contextmanager
@@ -244,13 +245,13 @@ class StitchedBackbone(BaseModule):
     def _build_layers(self, config: dict) -> nn.ModuleDict:
         for name, joints in self.space.joints.items():
             widths = {tuple(map(self.width_at, joint)) for joint in joints}
-            wanted = f'False, as {name} would join blocks of several widths'
-            check(len(widths) == 1, 'backbone.share_layers', sorted(widths), wanted)
+            expected = f'False, as {name} would join blocks of several widths'
+            check(len(widths) == 1, 'backbone.share_layers', sorted(widths), expected)
         kind = config.get('type') if isinstance(config, dict) else None
         kind = MODELS.get(kind) if isinstance(kind, str) else kind
         fits = isinstance(kind, type) and issubclass(kind, self.layer_class)
-        wanted = f'a dict with the type {self.layer_class.__name__}'
-        check(fits, 'backbone.stitching_layer', config, wanted)
+        expected = f'a dict with the type {self.layer_class.__name__}'
+        check(fits, 'backbone.stitching_layer', config, expected)
         layers = self.space.layers.items()
         return nn.ModuleDict({n: self.build_layer(n, at, config) for n, at in layers})
 
@@ -259,14 +260,14 @@ def build_anchors(anchors: Sequence[dict | Anchor]) -> list[Anchor]:
     """Build anchors from configs; raise if their tokens do not correspond."""
     listed = isinstance(anchors, Sequence | ModuleList)
     fits = listed and all(isinstance(a, dict | Anchor) for a in anchors)
-    wanted = 'a list of the configs of anchors, fast -> slow'
-    check(fits, 'backbone.anchors', anchors, wanted)
+    expected = 'a list of the configs of anchors, fast -> slow'
+    check(fits, 'backbone.anchors', anchors, expected)
     built = [MODELS.build(a) if isinstance(a, dict) else a for a in anchors]
     for fast, slow in pairwise(built):
         widths = max(fast.block_dims), max(slow.block_dims)
         staged = max(len(fast.stages), len(slow.stages)) > 1
-        wanted = 'ascending widths, fast -> slow'
-        check(staged or widths[0] <= widths[1], 'backbone.anchors', widths, wanted)
+        expected = 'ascending widths, fast -> slow'
+        check(staged or widths[0] <= widths[1], 'backbone.anchors', widths, expected)
         check_tokens_correspond(fast, slow)
         channels = image_channels(fast), image_channels(slow)
         key = 'backbone.anchors.in_channels'

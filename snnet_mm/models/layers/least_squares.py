@@ -124,12 +124,13 @@ class LeastSquares:
 
     def _seen(self) -> list[Tensor]:
         # Checked after all-reducing: a rank that raises earlier would block the others.
-        wanted = 'images to fit the stitching layers to'
+        expected = 'images to fit the stitching layers to'
         number = int(self._sums[0][-1, -1])  # or the sum of the weights
-        check(number, 'train_dataloader.dataset', number, wanted)
+        check(number, 'train_dataloader.dataset', number, expected)
         finite = all(total.isfinite().all() for total in self._sums)
-        wanted = 'weights and images that give finite activations'
-        check(finite, 'anchors.init_cfg, checkpoint', 'weights of the anchors', wanted)
+        expected = 'weights and images that give finite activations'
+        key = 'anchors.init_cfg, checkpoint'
+        check(finite, key, 'weights of the anchors', expected)
         xx, xy, *yy = self._sums
         return [_mirrored(xx), xy, *map(_mirrored, yy)]
 
@@ -229,8 +230,8 @@ def fit_stitching_layers(
     all raise. Returns the number of images seen on this rank.
     """
     for layer in backbone.stitching_layers.values():
-        affine, wanted = hasattr(layer, 'set_map'), 'affine layers, or no hook'
-        check(affine, 'default_hooks.stitch_init', type(layer).__name__, wanted)
+        affine, expected = hasattr(layer, 'set_map'), 'affine layers, or no hook'
+        check(affine, 'default_hooks.stitch_init', type(layer).__name__, expected)
     fits = _new_fits(backbone, ridge)
     positions = {p for joints in fits for joint in joints for p in joint}
     num_images = 0

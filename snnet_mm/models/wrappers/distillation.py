@@ -42,8 +42,8 @@ class Distillation:
     def loss(self, student: Tensor, teacher: Tensor) -> Tensor:
         """Return the loss of logits ``(B, K)`` or ``(B, K, h, w)`` of any two sizes."""
         fits = student.shape[:2] == teacher.shape[:2] and student.ndim == teacher.ndim
-        wanted = f'logits of the same images and classes, {tuple(student.shape)}'
-        check(fits, 'model.teacher, num_classes', tuple(teacher.shape), wanted)
+        expected = f'logits of the same images and classes, {tuple(student.shape)}'
+        check(fits, 'model.teacher, num_classes', tuple(teacher.shape), expected)
         student, teacher = student.float(), teacher.detach().float()
         if student.shape != teacher.shape:
             teacher = F.interpolate(teacher, student.shape[2:], mode='bilinear')
@@ -95,14 +95,14 @@ class DistillationWrapper(ModelWrapper):
     ) -> None:
         super().__init__(model, data_preprocessor)
         if teacher is None:
-            key, wanted = 'model.teacher_checkpoint', 'None, as there is no teacher'
-            check(teacher_checkpoint is None, key, teacher_checkpoint, wanted)
+            key, expected = 'model.teacher_checkpoint', 'None, as there is no teacher'
+            check(teacher_checkpoint is None, key, teacher_checkpoint, expected)
         else:
             pretrained = teacher.get('pretrained', teacher['type'] == 'TimmTeacher')
             known = teacher_checkpoint or pretrained or teacher.get('init_cfg')
             weights = 'teacher_checkpoint, pretrained or init_cfg'
-            wanted = f'a teacher with weights: {weights}'
-            check(known, 'model.teacher', teacher['type'], wanted)
+            expected = f'a teacher with weights: {weights}'
+            check(known, 'model.teacher', teacher['type'], expected)
             find_head(self.wrapped, logits_from)
         self._distillation, self._logits_from = Distillation(labels, alpha), logits_from
         self._teacher_cfg, self._teacher_checkpoint = teacher, teacher_checkpoint
@@ -188,8 +188,8 @@ def renormalise(
     mean, std, reverses = _normalisation(source)
     target_mean, target_std, target_reverses = _normalisation(target)
     numbers = {len(x) for x in (images[0], mean, target_mean)} - {1}
-    wanted = 'a teacher of as many channels as the images have'
-    check(len(numbers) < 2, 'model.teacher', sorted(numbers), wanted)
+    expected = 'a teacher of as many channels as the images have'
+    check(len(numbers) < 2, 'model.teacher', sorted(numbers), expected)
     if reverses != target_reverses:
         images, mean, std = images.flip(1), mean.flip(0), std.flip(0)
     # In float64, so that equal normalisations cancel to the identity.
@@ -203,8 +203,8 @@ def find_head(model: BaseModel, name: str | None = None) -> nn.Module:
     names = task.heads * task.classifies if name is None else (name,)
     modules = dict(model.named_modules())
     found = [modules[n] for n in names if n in modules]
-    wanted = 'a classifier, a segmentor, or a part that returns logits of classes'
-    check(found, 'model.labels, model.logits_from', type(model).__name__, wanted)
+    expected = 'a classifier, a segmentor, or a part that returns logits of classes'
+    check(found, 'model.labels, model.logits_from', type(model).__name__, expected)
     # In a cascade of heads, the last one outputs the logits.
     return found[0][-1] if isinstance(found[0], nn.ModuleList) else found[0]
 
@@ -236,11 +236,11 @@ def check_logits(logits: object, source: str, min_classes: int = 2) -> Tensor:
     tensor = isinstance(logits, Tensor)
     fits = tensor and logits.ndim in (2, 4) and logits.shape[1] >= min_classes
     shape = tuple(logits.shape) if tensor else type(logits).__name__
-    wanted = (
+    expected = (
         'logits of two classes or more, (B, K) or (B, K, h, w); tasks without '
         'classes, such as depth, are trained without distillation'
     )
-    check(fits, 'model.labels, model.logits_from', f'{source} gives {shape}', wanted)
+    check(fits, 'model.labels, model.logits_from', f'{source} gives {shape}', expected)
     return logits
 
 

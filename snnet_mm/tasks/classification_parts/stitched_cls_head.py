@@ -50,8 +50,8 @@ class StitchedClsHead(ClsHead):
         **kwargs,
     ) -> None:
         super().__init__(**kwargs)
-        wanted = 'one dict per anchor, such as dict(in_channels=384)'
-        check(any(anchor_heads), 'head.anchor_heads', anchor_heads, wanted)
+        expected = 'one dict per anchor, such as dict(in_channels=384)'
+        check(any(anchor_heads), 'head.anchor_heads', anchor_heads, expected)
         self.num_classes, self.of_slowest = num_classes, of_slowest
         defaults = dict(num_classes=num_classes, pooling=pooling, norm_eps=norm_eps)
         self.anchor_heads = ModuleList(
@@ -61,8 +61,8 @@ class StitchedClsHead(ClsHead):
         heads = [head for head in self.anchor_heads if head is not None]
         normed = any(h.distilled or h.pooling == 'norm-mean' for h in heads)
         known = norm_stitches or not normed
-        wanted = "True for heads that are distilled, or with pooling='norm-mean'"
-        check(known, 'head.norm_stitches', norm_stitches, wanted)
+        expected = "True for heads that are distilled, or with pooling='norm-mean'"
+        check(known, 'head.norm_stitches', norm_stitches, expected)
         self.norm_stitches, self._normed = norm_stitches, True
         self.frozen = frozen
         if frozen:
@@ -77,15 +77,15 @@ class StitchedClsHead(ClsHead):
     def check_space(self, space: StitchingSpace) -> None:
         """Raise unless there is one entry per anchor; others would never be trained."""
         held, needed = len(self.anchor_heads), len(space.depths)
-        wanted = f'one for each of the {needed} anchors of the backbone'
-        check(held == needed, KEYS, f'heads for {held} anchors', wanted)
+        expected = f'one for each of the {needed} anchors of the backbone'
+        check(held == needed, KEYS, f'heads for {held} anchors', expected)
 
     def on_stitch(self, stitch: Stitch) -> None:
         """Activate the head of a stitch; raise if it is missing."""
         held = [a for a, head in enumerate(self.anchor_heads) if head is not None]
         end = self._anchor_of(stitch)
-        wanted = f'one for anchor {end}, in which stitch {stitch.id} ends'
-        check(end in held, KEYS, f'heads for anchors {held}', wanted)
+        expected = f'one for anchor {end}, in which stitch {stitch.id} ends'
+        check(end in held, KEYS, f'heads for anchors {held}', expected)
         self._active, self._normed = end, self._has_norm(stitch)
 
     def idle_parameters(self, stitch: Stitch) -> Iterator[nn.Parameter]:
@@ -132,17 +132,17 @@ class StitchedClsHead(ClsHead):
         if not self.of_slowest:
             return feats
         fits = isinstance(feats, tuple) and isinstance(feats[-1], tuple)
-        wanted = "'maps' with with_cls=True, for a head with of_slowest=True"
-        check(fits, 'backbone.out', type(feats).__name__, wanted)
+        expected = "'maps' with with_cls=True, for a head with of_slowest=True"
+        check(fits, 'backbone.out', type(feats).__name__, expected)
         patches, cls = feats[-1]
         tokens = torch.cat([cls[:, None], patches.flatten(2).transpose(1, 2)], dim=1)
         return TokenState(tokens, tuple(patches.shape[2:]))
 
     def _head_for(self, feats: TokenState) -> AnchorClassifier:
-        wanted = (
+        expected = (
             "'end': StitchedClsHead reads the final state of a backbone, not its maps"
         )
-        check(isinstance(feats, TokenState), 'backbone.out', 'maps', wanted)
+        check(isinstance(feats, TokenState), 'backbone.out', 'maps', expected)
         head, width = self.anchor_heads[self._active], feats.tokens.shape[-1]
         ok, key = width == head.in_channels, f'anchor_heads.{self._active}.in_channels'
         check(ok, f'head.{key}', head.in_channels, f'{width}, the width of the anchor')

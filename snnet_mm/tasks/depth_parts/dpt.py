@@ -31,9 +31,9 @@ class LoadDepthMap(LoadDepthAnnotation):
     def transform(self, results: dict) -> dict:
         """Add ``gt_depth_map`` (H, W) in metres, 0 where depth is missing."""
         results = super().transform(results)
-        shape, wanted = results['gt_depth_map'].shape, tuple(results['ori_shape'][:2])
+        shape, size = results['gt_depth_map'].shape, tuple(results['ori_shape'][:2])
         found, key = f'{results["depth_map_path"]} of {shape}', 'dataset.data_prefix'
-        check(shape == wanted, key, found, f'the size of the image, {wanted}')
+        check(shape == size, key, found, f'{size}, the size of the image')
         return results
 
 

@@ -63,8 +63,8 @@ class RunningDepthMetric(BaseMetric):
     def compute_metrics(self, results: Sequence[Sequence[float]]) -> dict[str, float]:
         seen = [r for r in results if not math.isnan(r[0])]
         given = f'{len(results)} depth maps without a valid pixel'
-        wanted = f'depths between {self.min_depth} and {self.max_depth} m'
-        check(seen, 'test_evaluator, depth_rescale_factor', given, wanted)
+        expected = f'depths between {self.min_depth} and {self.max_depth} m'
+        check(seen, 'test_evaluator, depth_rescale_factor', given, expected)
         sums = map(math.fsum, zip(*seen, strict=True))
         return {n: s / len(seen) for n, s in zip(NAMES, sums, strict=True)}
 

@@ -8,5 +8,5 @@ try:
     from .coco_metric import StitchCocoMetric
     from .eomt import EoMTHead
 except ImportError as error:  # mmengine would blame PYTHONPATH
-    wanted = f'an environment with onedl-mmdetection, as `make test` sets up: {error}'
-    raise refusal('custom_imports', __name__, wanted) from error
+    expected = f'an environment with onedl-mmdetection, as `make test` sets up: {error}'
+    raise refusal('custom_imports', __name__, expected) from error

@@ -79,8 +79,8 @@ class EoMTHead(Mask2FormerHead):
         self.vit = MODELS.build(dict(vit, embedding=False))
         plain = isinstance(self.vit, PlainViT)
         plain = plain and all(b.attn.rel_pos_bias is None for b in self.vit.blocks)
-        allowed = f'{PlainViT.__name__} without relative positions'
-        check(plain, 'vit.type', vit.get('type'), allowed)
+        expected = f'{PlainViT.__name__} without relative positions'
+        check(plain, 'vit.type', vit.get('type'), expected)
         dim = self.vit.block_dims[-1]
         self.queries = nn.Embedding(num_queries, dim)
         self.cls_embed = nn.Linear(dim, self.num_classes + 1)

@@ -48,15 +48,16 @@ def main() -> None:
 
     from snnet_mm.serving import build_service, start_ray
 
-    most = args.max_replicas or args.replicas
+    max_replicas = args.max_replicas or args.replicas
     for key in ('replicas', 'threads', 'max_queue'):
         value = getattr(args, key)
         check(value > 0, f'--{key.replace("_", "-")}', value, 'a whole number from 1')
-    check(most >= args.replicas, '--max-replicas', most, f'{args.replicas} or more')
+    expected = f'{args.replicas} or more'
+    check(max_replicas >= args.replicas, '--max-replicas', max_replicas, expected)
     # Latencies are measured here, before replicas compete for the machine.
     StitchRuntime(args.bundle, args.threads, precision=args.precision).front()
     ports = dict(_metrics_export_port=args.metrics_port) if args.metrics_port else {}
-    start_ray(max(usable_cores(), most * args.threads), args.address, **ports)
+    start_ray(max(usable_cores(), max_replicas * args.threads), args.address, **ports)
     http = dict(host=args.host, port=args.port, request_timeout_s=args.timeout)
     serve.start(http_options=http)
     queue = args.max_queue

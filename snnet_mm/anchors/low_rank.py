@@ -21,9 +21,9 @@ class LowRankUpdate(nn.Linear):
 
     def add_update(self, rank: int, alpha: float, key: str) -> None:
         """Freeze the layer and add an update; ``key`` is the config key of the rank."""
-        most = min(self.in_features, self.out_features)
-        right = is_whole(rank, 1) and rank <= most
-        check(right, key, rank, f'1 to {most}, the smaller width')
+        max_rank = min(self.in_features, self.out_features)
+        right = is_whole(rank, 1) and rank <= max_rank
+        check(right, key, rank, f'1 to {max_rank}, the smaller width')
         self.rank, self.scaling = rank, alpha / rank
         self.requires_grad_(False)
         self.lora_A = nn.Parameter(torch.empty(rank, self.in_features))

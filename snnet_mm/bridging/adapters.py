@@ -136,9 +136,9 @@ class Adapter(nn.Module, metaclass=ABCMeta):
         return TokenState(tokens, grid)
 
     def _check(self, strides: Sequence[int]) -> None:
-        key, most = 'backbone.stitching_layer', max(self.num_prefix, self.out_prefix)
+        key = 'backbone.stitching_layer'
         prefix = f'{self.num_prefix} to {self.out_prefix} prefix tokens'
-        fits = not self.folds or most < 2
+        fits = not self.folds or max(self.num_prefix, self.out_prefix) < 2
         expected = f'at most a cls token, and no registers, for a {type(self).__name__}'
         check(fits, f'{key}.type', prefix, expected)
         resizes = [r for r in RESIZES if r != 'strided' or self.strides]

@@ -53,12 +53,12 @@ class StepRecord:
         if units in self.divergence:
             return self.divergence[units]
         measured = sorted(n for n in self.divergence if n or not units)
-        least = min(self.errors.values())
+        lowest = min(self.errors.values())
         ratios = [
-            self.divergence[n] / max(self._error(n) - least, 1e-30) for n in measured
+            self.divergence[n] / max(self._error(n) - lowest, 1e-30) for n in measured
         ]
         ratio = float(np.interp(units, measured, ratios))
-        return ratio * max(self._error(units) - least, 0.0)
+        return ratio * max(self._error(units) - lowest, 0.0)
 
     def _error(self, units: int) -> float:
         widths = sorted(n for n in self.errors if n or not units)

@@ -122,9 +122,10 @@ class StitchLoRA(StitchParameters):
         super().__init__(backbone)
 
     def _new(self, layer: nn.Linear, anchor: int) -> Tensor:
-        rank, most = self._ranks[anchor], min(layer.in_features, layer.out_features)
-        right = is_whole(rank, 1) and rank <= most
-        expected = f'1 to {most}, the smaller width'
+        rank = self._ranks[anchor]
+        max_rank = min(layer.in_features, layer.out_features)
+        right = is_whole(rank, 1) and rank <= max_rank
+        expected = f'1 to {max_rank}, the smaller width'
         check(right, 'backbone.plugins.ranks', rank, expected)
         down = torch.empty(rank, layer.in_features)
         nn.init.kaiming_uniform_(down, a=math.sqrt(5))

@@ -127,9 +127,9 @@ class StitchRuntime:
         by_bits = sorted(scores, key=lambda key: BITS.get(key[0], 32))
         front = pareto_front(column, {key: scores[key] for key in by_bits}, higher)
         best, cheapest = best_within(front, limit), next(iter(front))
-        least, (precision, stitch) = UNITS[cost].budget(front[cheapest]), cheapest
-        minimum = f'at least {least}, the cost of stitch {stitch} in {precision}'
-        check(best or fallback, 'budget', budget, minimum)
+        lowest, (precision, stitch) = UNITS[cost].budget(front[cheapest]), cheapest
+        expected = f'at least {lowest}, the cost of stitch {stitch} in {precision}'
+        check(best or fallback, 'budget', budget, expected)
         self._set(best or cheapest)
         return self.active_stitch
 
@@ -276,9 +276,9 @@ class StitchRuntime:
         shape = *self._image_size, self._steps.channels
         noise = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
         times: dict[Key, list[float]] = {key: [] for key in keys}
-        most = self._session.cache_parameters()['maxsize']
-        for first in range(0, len(keys), most):  # as many as can be open
-            for key in [*keys[first : first + most]] * (1 + REPEATS):
+        max_open = self._session.cache_parameters()['maxsize']
+        for first in range(0, len(keys), max_open):
+            for key in [*keys[first : first + max_open]] * (1 + REPEATS):
                 run = self._session(key)
                 begin = time.perf_counter()
                 self._steps.predict(run, [noise])

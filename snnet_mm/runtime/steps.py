@@ -118,10 +118,10 @@ class Steps:
     def _padded(self, size: tuple[int, int]) -> tuple[int, int]:
         """Return the size to which a resized image is padded, right and bottom."""
         step = self.before.get('pad', {})
-        least, by = step.get('size') or (0, 0), step.get('size_divisor') or 1
+        min_size, by = step.get('size') or (0, 0), step.get('size_divisor') or 1
         return tuple(
             max(-(-length // by) * by, low)
-            for length, low in zip(size, least, strict=True)
+            for length, low in zip(size, min_size, strict=True)
         )
 
     def _maps(self, run: Run, pixels: np.ndarray) -> np.ndarray:

@@ -122,10 +122,10 @@ class StitchService:
         )
         if key is None:  # nothing runs that would show how the load changes
             self.load += RATE * (1 - self.load)
-            least = min(times.values())
-            after = {'Retry-After': str(math.ceil(waiting * least / 1000))}
+            fastest = min(times.values())
+            after = {'Retry-After': str(math.ceil(waiting * fastest / 1000))}
             left = f'{max(slack, 0):.0f} ms are left'
-            words = f'{left}; the fastest stitch takes {least:.0f}'
+            words = f'{left}; the fastest stitch takes {fastest:.0f}'
             raise HTTPException(503, words, after)
         return key
 

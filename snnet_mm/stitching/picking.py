@@ -116,8 +116,8 @@ def prior_scores(space: StitchingSpace, flops: Mapping[int, float]) -> dict[int,
     for stitch in space:
         anchors = [segment.anchor for segment in stitch.segments]
         low, high = min(anchors), max(anchors)
-        least, most = anchor_flops[low], anchor_flops[high]
-        place = (flops[stitch.id] - least) / ((most - least) or 1)
+        min_flops, max_flops = anchor_flops[low], anchor_flops[high]
+        place = (flops[stitch.id] - min_flops) / ((max_flops - min_flops) or 1)
         penalty = sum(
             (INTO_SLOWER if after.anchor > before.anchor else INTO_FASTER)
             * (before.end / space.depths[before.anchor])

@@ -104,10 +104,11 @@ class StitchRow:
         read = dict(input_size=tuple(size), setup=setup and Setup(**setup))
         row = cls(**dict(params=None) | dict(data) | read | dict(metrics=values))
         for name in UNITS:
-            value, least = getattr(row, name), int(name == 'flops')
+            value, minimum = getattr(row, name), int(name == 'flops')
             # Published figures lack parameters.
-            right = value is None and not least or is_number(value) and value >= least
-            require(right, f'{name} of stitch {of}', value, f'numbers from {least}')
+            right = is_number(value) and value >= minimum
+            right = right or value is None and not minimum
+            require(right, f'{name} of stitch {of}', value, f'numbers from {minimum}')
         return row
 
 

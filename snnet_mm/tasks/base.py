@@ -132,10 +132,9 @@ class Task:
     def divergence(self, model: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
         """Return the loss between :meth:`outputs` of a model and of its teacher."""
         heads = (getattr(model, head, None) for head in self.heads)
-        most = max(
-            [getattr(head, 'num_classes', None) or 0 for head in heads], default=0
-        )
-        return class_divergence if self.classifies and most > 1 else map_divergence
+        num_classes = [getattr(head, 'num_classes', None) or 0 for head in heads]
+        of_classes = self.classifies and max(num_classes, default=0) > 1
+        return class_divergence if of_classes else map_divergence
 
     def metric_values(self, metric: BaseMetric, values: Values) -> Values:
         """Return the values of a metric, including those that it omitted.

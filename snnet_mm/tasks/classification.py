@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from .base import ImageStatistics, Task, label_divergence, register_task
 
 # Pixels of the shorter side of a drawn image, and of the longer one if enlarged.
-MIN_SIDE, MOST_SIDE = 256, 4096
+MIN_SIDE, MAX_SIDE = 256, 4096
 
 
 @register_task
@@ -59,5 +59,5 @@ class Classification(Task):
         """Draw on an image resized to fit text."""
         low, high = sorted(image.shape[:2])
         # Matplotlib draws at most 2 ** 16 pixels a side.
-        side = max(min(MIN_SIDE, MOST_SIDE * low // high), low)
+        side = max(min(MIN_SIDE, MAX_SIDE * low // high), low)
         visualizer.visualize_cls(image, sample, name=name, resize=side, **settings)

@@ -105,8 +105,8 @@ class Detection(Task):
         kinds = [kind for kind in metric.metrics if kind in ('bbox', 'segm')]
         items = metric.metric_items or PRECISIONS
         api = metric._coco_api
-        least = 0.0 if api is None or api.anns else math.nan
-        nothing = {f'{k}_{item}': least for k in kinds for item in items}
+        empty = 0.0 if api is None or api.anns else math.nan
+        nothing = {f'{k}_{item}': empty for k in kinds for item in items}
         found = {n: math.nan if v == -1 else v for n, v in values.items()}
         return found if nothing.keys() & found.keys() else nothing | found
 

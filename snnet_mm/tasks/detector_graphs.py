@@ -39,7 +39,7 @@ DEFORMABLE = {'DeformConv2d', 'ModulatedDeformConv2d'}
 NMS_KEYS = {'type', 'iou_threshold', 'class_agnostic', 'split_thr'}
 OTHERWISE = 'it chooses objects in a way of its own'
 NEARLY_ZERO = 1e-4  # no pixel is as near to a mean, which is no whole number
-MOST = 1000  # objects of a head that sets no limit, such as YOLOX
+MAX_OBJECTS = 1000  # of a head that sets no limit, such as YOLOX
 
 
 def predict_one(detector: nn.Module, image: Tensor) -> list[Tensor]:
@@ -57,9 +57,9 @@ def predict_one(detector: nn.Module, image: Tensor) -> list[Tensor]:
     with _traceable(detector, image):
         (found,) = detector.predict(image, samples_of(image), rescale=False)
     names = 'bboxes', 'scores', 'labels', 'masks'
-    most = rows_of(detector)
+    rows = rows_of(detector)
     return [
-        torch.cat([x, x.new_full((most, *x.shape[1:]), -1)])[:most].to(image)
+        torch.cat([x, x.new_full((rows, *x.shape[1:]), -1)])[:rows].to(image)
         for x in (getattr(found, name) for name in names if hasattr(found, name))
     ]
 
@@ -87,7 +87,7 @@ def rows_of(detector: nn.Module) -> int:
         return max(step['number'] or 0, queries if step['panoptic'] else 0)
     roi = kind == 'TwoStageDetector'
     chosen = detector.test_cfg.rcnn if roi else detector.bbox_head.test_cfg
-    return chosen.get('max_per_img', MOST)
+    return chosen.get('max_per_img', MAX_OBJECTS)
 
 
 def step_of(detector: nn.Module) -> dict:
@@ -286,8 +286,8 @@ def _keep_best(results: SimpleNamespace, cfg: ConfigDict, **_) -> SimpleNamespac
     groups = results.labels if groups is None else groups
     scores = scores * getattr(results, 'score_factors', 1)
     valid = scores >= 0
-    if (least := cfg.get('min_bbox_size', -1)) >= 0:
-        valid &= (boxes[:, 2:] - boxes[:, :2] > least).all(1)
+    if (min_side := cfg.get('min_bbox_size', -1)) >= 0:
+        valid &= (boxes[:, 2:] - boxes[:, :2] > min_side).all(1)
     (valid,) = valid.nonzero(as_tuple=True)
     return _suppress(boxes[valid], scores[valid], groups[valid], cfg)
 
@@ -302,7 +302,8 @@ def _suppress(
     if not cfg.nms.get('class_agnostic', False):
         end = F.pad(boxes.flatten(), (0, 1)).amax(0) + 1  # there may be no boxes
         apart = boxes + (groups * end)[:, None]
-    best = nms(apart, scores, cfg.nms.iou_threshold)[: cfg.get('max_per_img', MOST)]
+    number = cfg.get('max_per_img', MAX_OBJECTS)
+    best = nms(apart, scores, cfg.nms.iou_threshold)[:number]
     return SimpleNamespace(bboxes=boxes[best], scores=scores[best], labels=groups[best])
 
 

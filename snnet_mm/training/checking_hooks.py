@@ -102,8 +102,8 @@ class LabelCheckHook(Hook):
                     return
                 wrong = {*labels.tolist()} - {*range(len(classes)), *ignored}
                 path = sample.get('seg_map_path') or sample.get('img_path', 'a sample')
-                most = ' and '.join([f'0 to {len(classes) - 1}', *map(str, ignored)])
-                expected = f'labels {most} in {path}; {COLORS}'
+                known = ' and '.join([f'0 to {len(classes) - 1}', *map(str, ignored)])
+                expected = f'labels {known} in {path}; {COLORS}'
                 check(not wrong, LABELS, sorted(wrong), expected)
         check_heads(model, dataset.metainfo)
 

@@ -1,5 +1,5 @@
 // Runs the graphs of a bundle: one buffer of weights, a few sessions at a time.
-const MOST_SESSIONS = 3;
+const MAX_SESSIONS = 3;
 const sessions = new Map(); // by file name, the one used last at the end
 let ort, manifest, weights, backend;
 
@@ -34,7 +34,7 @@ async function open(wanted) {
 async function sessionOf(file) {
   let session = sessions.get(file.name);
   if (!session) {
-    while (sessions.size >= MOST_SESSIONS) {
+    while (sessions.size >= MAX_SESSIONS) {
       const [oldest, other] = sessions.entries().next().value;
       sessions.delete(oldest);
       await other.release();

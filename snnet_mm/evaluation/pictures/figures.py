@@ -14,7 +14,7 @@ from snnet_mm.utils import atomic_path
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-CELL_WIDTH, MOST_TALL = 2.8, 4  # inches; height of a cell over its width
+CELL_WIDTH, MAX_RATIO = 2.8, 4  # inches; height of a cell over its width
 FAST, SLOW = '#e8a22f', '#3a76cc'  # colours of anchors, also in tools/web/index.html
 FONT = cv2.FONT_HERSHEY_SIMPLEX
 
@@ -66,7 +66,7 @@ def plot_images(
     from matplotlib.patches import Patch  # see new_figure
 
     # Very tall images are shrunk: a figure has at most 2 ** 16 pixels a side.
-    shares = [min(row[0].shape[0] / row[0].shape[1], MOST_TALL) for row in rows]
+    shares = [min(row[0].shape[0] / row[0].shape[1], MAX_RATIO) for row in rows]
     figure = new_figure(CELL_WIDTH * len(titles), CELL_WIDTH * sum(shares) + 0.4)
     size = len(rows), len(titles)
     grid = figure.subplots(*size, squeeze=False, height_ratios=shares)

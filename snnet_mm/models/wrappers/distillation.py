@@ -215,10 +215,10 @@ def recorded_logits(head: nn.Module) -> Iterator[list[Tensor]]:
     outputs: list[Tensor] = []
     heads = head.parts if isinstance(head, PartPerAnchor) else [head]
     # mmsegmentation's heads of two classes may output one logit, for a sigmoid.
-    least = 1 if getattr(heads[0], 'num_classes', None) == 2 else 2
+    min_classes = 1 if getattr(heads[0], 'num_classes', None) == 2 else 2
 
     def recording(forward: Callable, kind: str, *args, **kwargs) -> Tensor:
-        outputs.append(check_logits(forward(*args, **kwargs), kind, least))
+        outputs.append(check_logits(forward(*args, **kwargs), kind, min_classes))
         return outputs[-1]
 
     # mmsegmentation's heads call ``forward`` directly, which bypasses forward hooks.

@@ -18,7 +18,7 @@ ACTIVATIONS = ('sigmoid', 'relu')
 EPS = 1e-3
 MEAN_WEIGHT = 0.15
 # Lower bound, because the gradient of the square root is infinite at 0.
-LEAST_SQUARE = 1e-12
+MIN_SQUARE = 1e-12
 
 
 @TRANSFORMS.register_module()
@@ -65,7 +65,7 @@ class ScaleInvariantLogLoss(nn.Module):
         iteration = MessageHub.get_current_instance().get_info('iter')
         if iteration is None or iteration >= self.warm_up_iters:
             square = square + d.var(correction=int(len(d) > 1))
-        return self.loss_weight * square.clamp_min(LEAST_SQUARE).sqrt()
+        return self.loss_weight * square.clamp_min(MIN_SQUARE).sqrt()
 
 
 def check_depth_range(min_depth: float, max_depth: float) -> tuple[float, float]:

@@ -181,8 +181,8 @@ def mask_probability(i: int, blocks: int, done: float) -> float:
 def progress() -> float:
     """Return the completed fraction of the current training, or 0 outside training."""
     hub = MessageHub.get_current_instance()
-    most = hub.get_info('max_iters')
-    return hub.get_info('iter', 0) / most if most else 0.0
+    max_iters = hub.get_info('max_iters')
+    return hub.get_info('iter', 0) / max_iters if max_iters else 0.0
 
 
 def _twice(in_channels: int, channels: int) -> nn.Sequential:

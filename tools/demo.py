@@ -1,4 +1,4 @@
-"""Give small networks budgets in both ways, on generated scenes, in two minutes.
+"""Demonstrate both ways to smaller budgets on generated scenes, in two minutes.
 
 Trains a fast and a slow network. Stitches them and trains all stitches jointly, as in
 SN-Netv2. Makes the slow network elastic, without training.
@@ -31,7 +31,7 @@ def parse_args() -> argparse.Namespace:
     add('--work-dir', type=Path, default=Path('work_dirs', 'demo'), help=what)
     what = 'iterations of each training (default: 150, 250 and 100)'
     add('--iters', type=int, help=what)
-    what = 'scenes to evaluate on (default: the config)'
+    what = 'number of scenes to evaluate on (default: as in the config)'
     add('--num-scenes', type=int, help=what)
     args = parser.parse_args()
     for name, value in (('iters', args.iters), ('num-scenes', args.num_scenes)):

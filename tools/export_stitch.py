@@ -39,7 +39,7 @@ def parse_args() -> argparse.Namespace:
     what = """evaluate every file and its stitch in PyTorch on this data, and write the
         metric and milliseconds of both to the manifest"""
     add('--verify-on', choices=('val', 'test'), help=what)
-    add('--limit', type=int, help='evaluate on so many evenly spaced images')
+    add('--limit', type=int, help='evaluate on this many evenly spaced images')
     what = """with --verify-on: largest accepted loss of a file, in points of the metric
         (mIoU, AP) or percent of an error (RMSE); a file that loses more is left out,
         and if none remains, one in fp32 is written (default: %(default)s)"""
@@ -47,8 +47,7 @@ def parse_args() -> argparse.Namespace:
     what = """input size of graphs (default: the size of sliding windows, else
         test_cfg.input_size, else the data preprocessor's size)"""
     add('--shape', metavar='HxW', help=what)
-    what = """stitches.json of a test: stitches are ranked by it, and the manifest keeps
-        it"""
+    what = 'stitches.json of a test, to rank stitches by; copied to the manifest'
     add('--results', help=what)
     parser.add_cfg_options()
     args = parser.parse_args()

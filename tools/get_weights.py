@@ -57,9 +57,9 @@ def checked(path: Path, sha256: str | None) -> str:
             digest.update(chunk)
     if not digest.hexdigest().startswith(sha256):
         raise ValueError(
-            f'SHA-256 {digest.hexdigest()} of {path} does not begin with {sha256}'
+            f'SHA-256 of {path} is {digest.hexdigest()}; expected {sha256}...'
         )
-    return 'checksum right'
+    return 'checksum verified'
 
 
 def download(url: str, path: Path, sha256: str | None) -> str:
@@ -70,7 +70,7 @@ def download(url: str, path: Path, sha256: str | None) -> str:
             return checked(temporary, sha256)
     except OSError as error:
         raise OSError(
-            f'{error}. Without a network, put the file of {url} at {path}'
+            f'{error}. To work offline, download {url} elsewhere and save it as {path}'
         ) from error
 
 
@@ -90,7 +90,7 @@ def main() -> None:
     chosen = {p: [n for n in files if fnmatch(n, p)] for p in patterns if p not in timm}
     for pattern, names in chosen.items():
         if not names:
-            raise ValueError(f'{pattern!r} is no file of {LIST}: see --list')
+            raise ValueError(f'{pattern!r} matches no file of {LIST}: see --list')
     for name in timm:
         from snnet_mm.utils.timm_models import create_timm_model
 
@@ -100,7 +100,7 @@ def main() -> None:
         path, url = args.out / name, files[name]['url']
         sha256 = files[name].get('sha256')
         if path.exists():
-            print(f'{path} is there: {checked(path, sha256)}')
+            print(f'{path} exists: {checked(path, sha256)}')
             continue
         print(f'{path} from {url}: {download(url, path, sha256)}')
 

@@ -28,7 +28,7 @@ def parse_args() -> argparse.Namespace:
     add('checkpoint', help='checkpoint file')
     what = 'output folder (default: %(default)s)'
     add('--out-dir', type=Path, default=Path('work_dirs/image_demo'), help=what)
-    what = 'one more picture: a row for each image, a column for each stitch'
+    what = 'also draw all: a row for each image, a column for each stitch'
     add('--sheet', type=Path, help=what)
     what = """stitches to run: 'all', 'anchors' or ids such as 0,5,12; with --results
         also 'pareto' or budgets such as 60G; one picture each (default: the whole
@@ -38,7 +38,7 @@ def parse_args() -> argparse.Namespace:
         stitches by"""
     add('--results', help=what)
     add('--device', help='device (default: cuda if available, else cpu)')
-    what = 'opacity of the prediction, above 0 to 1 (default: %(default)s)'
+    what = 'opacity of the prediction, in (0, 1] (default: %(default)s)'
     add('--opacity', type=float, default=0.5, help=what)
     what = """write class names, and scores of detections (default: yes for detection,
         no for segmentation)"""

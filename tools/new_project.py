@@ -23,7 +23,7 @@ def parse_args() -> argparse.Namespace:
     add = parser.add_argument
     add(
         'folder',
-        help='folder of images and labels; docs/tutorials/own_data.md has the layouts',
+        help='folder of images and labels; for layouts, see docs/tutorials/own_data.md',
     )
     add('--out', required=True, type=Path, help='config to write')
     what = 'seg(mentation), depth, det(ection) or cls (classification)'

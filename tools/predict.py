@@ -98,7 +98,7 @@ def main() -> None:
     seconds = parse_duration(args.deadline) if args.deadline else None
     if args.ray is not None:
         right = args.ray > 0 and seconds is None
-        check(right, '--ray', args.ray, 'a number > 0, no --deadline')
+        check(right, '--ray', args.ray, 'a positive number, without --deadline')
     check_writable(args.out, 'option: --out')
     if number == 2:
         predict, about = open_checkpoint(args)

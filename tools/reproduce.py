@@ -44,13 +44,13 @@ def parse_args() -> argparse.Namespace:
     what = "a table or figure, such as 'SN-Netv2 table 2', or runs: 'setr/*-r4_*'"
     add('item', nargs='?', help=what)
     add('--list', action='store_true', help='print all tables and figures')
-    add('--small', action='store_true', help='the small runs, for a CPU, in its place')
-    add('--dry-run', action='store_true', help='print the commands alone')
+    add('--small', action='store_true', help='run it at small scale, on a CPU')
+    add('--dry-run', action='store_true', help='only print the commands')
     launchers = dict(choices=('none', 'pytorch', 'slurm'), default='none')
     add('--launcher', **launchers, help='job launcher (default: none)')
-    what = 'GPUs of a launcher (default: as many as the name of the config says)'
+    what = 'number of GPUs (default: as in the name of the config)'
     add('--gpus', type=int, help=what)
-    add('--partition', default='gpu', help="Slurm's partition (default: gpu)")
+    add('--partition', default='gpu', help='Slurm partition (default: gpu)')
     return parser.parse_args()
 
 
@@ -63,9 +63,7 @@ def find_items(papers: Mapping, wanted: str) -> list[dict]:
         if wanted in [f'{paper["name"]} {name}' for name in item['ids']]
     ]
     if not found:
-        raise ValueError(
-            f'{wanted!r} is none of the tables and figures, nor of the runs: see --list'
-        )
+        raise ValueError(f'{wanted!r} is not a table, a figure or a run: see --list')
     return found
 
 

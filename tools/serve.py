@@ -25,14 +25,14 @@ def parse_args() -> argparse.Namespace:
     add('--port', type=int, default=8000, help='port (default: %(default)s)')
     what = 'number of processes (default: %(default)s)'
     add('--replicas', type=int, default=1, help=what)
-    what = 'start up to so many under load (default: --replicas)'
+    what = 'maximum number of processes under load (default: --replicas)'
     add('--max-replicas', type=int, help=what)
     what = 'CPU threads per replica (default: %(default)s)'
     add('--threads', type=int, default=1, help=what)
     add('--precision', help='use only graphs of this precision')
-    what = 'deadline of requests without deadline and budget (default: none)'
+    what = 'deadline of requests that set no deadline or budget (default: none)'
     add('--deadline-ms', type=float, default=math.inf, help=what)
-    what = 'requests that each replica accepts; as many more may wait'
+    what = 'requests that a replica accepts at once; as many more are queued'
     add('--max-queue', type=int, default=32, help=f'{what} (default: %(default)s)')
     what = 'request timeout in seconds (default: %(default)s)'
     add('--timeout', type=float, default=30, help=what)

@@ -7,10 +7,11 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from snnet_mm.runtime.budgets import parse_budget
+from snnet_mm.runtime.budgets import BUDGET_TEXT, is_budget
 from snnet_mm.stitching import StitchTable
 from snnet_mm.utils import (
     ToolParser,
+    check,
     check_file,
     parse_size,
     run_command,
@@ -32,7 +33,8 @@ def parse_args() -> argparse.Namespace:
     add('--tta', action='store_true', help='use test-time augmentation')
     args = parser.parse_args()
     for part in args.budget.split(',') if args.budget else ():
-        parse_budget(part)  # ids are for --stitch-id
+        # The test loop parses the numbers; ids are for --stitch-id.
+        check(is_budget(part.strip()), '--budget', part, BUDGET_TEXT)
     return args
 
 
@@ -44,15 +46,15 @@ def add_stitch_arguments(parser: argparse.ArgumentParser) -> None:
         test_cfg.stitches of the config)"""
     chosen.add_argument('--stitch-id', help=what)
     what = """test the best stitch within a budget, such as 120G (multiply-accumulates),
-        50%% or 25ms, or within several, such as 60G,120G; --results gives the
-        metric to rank by, required for elastic models; without, stitched models
-        are ranked by FLOPs, a guess"""
+        50%% or 25ms, or within several, such as 60G,120G; --results ranks
+        the stitches and is required for elastic models; without it, stitched models
+        are ranked by a guess from FLOPs"""
     chosen.add_argument('--budget', help=what)
     what = """input sizes to test at (height x width), such as 126x182 168x238, no
         larger than the test pipeline's; writes a report for each, and the Pareto
         front over all sizes, to WORK_DIR/sizes"""
     group.add_argument('--sizes', nargs='+', metavar='HxW', help=what)
-    what = """results that stitches are ranked by: stitches.json of an earlier test;
+    what = """results to rank the stitches by: stitches.json of an earlier test;
         costs.json of stitch_table.py adds milliseconds; see choosing.md for others"""
     group.add_argument('--results', nargs='+', metavar='FILE', help=what)
     what = 'metric to rank by, such as mIoU or RMSE; recorded in stitches.json'
@@ -62,7 +64,7 @@ def add_stitch_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument('--lower-is-better', nargs='+', metavar='METRIC', help=what)
     for option, words in {
         '--stitches-per-pass': 'maximum number of stitches in one pass over the data',
-        '--limit': 'test on so many evenly spaced images',
+        '--limit': 'test on this many evenly spaced images',
     }.items():
         group.add_argument(option, type=int, help=words)
     what = 'resume an interrupted test: skip the stitches that are done'

@@ -15,9 +15,9 @@ def parse_args() -> argparse.Namespace:
     add('--resume', action='store_true', help=what)
     what = 'use automatic mixed precision (bfloat16 on CPUs)'
     add('--amp', action='store_true', help=what)
-    what = 'train for so many iterations; the learning rate schedule is rescaled'
+    what = 'number of iterations; the learning rate schedule is rescaled'
     add('--iters', type=int, help=what)
-    add('--epochs', type=int, help='the same for configs in epochs')
+    add('--epochs', type=int, help='number of epochs, for configs that count them')
     what = 'scale the learning rate to the batch size (auto_scale_lr of the config)'
     add('--auto-scale-lr', action='store_true', help=what)
     parser.add_runner_options()

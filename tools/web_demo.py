@@ -35,10 +35,10 @@ def parse_args() -> argparse.Namespace:
     parser = ToolParser(description='Write a page that runs a bundle in the browser')
     add = parser.add_argument
     add('bundle', type=Path, help='a bundle of tools/export_stitch.py')
-    add('--out', type=Path, required=True, help='folder of the page')
+    add('--out', type=Path, required=True, help='output folder')
     what = f'folder of the npm package (default: npm pack {PACKAGE})'
     add('--onnxruntime-web', type=Path, help=what)
-    add('--images', type=Path, nargs='+', default=[], help='images that it offers')
+    add('--images', type=Path, nargs='+', default=[], help='example images to offer')
     return parser.parse_args()
 
 
@@ -70,7 +70,8 @@ def write_page(args: argparse.Namespace, scripts: Path) -> None:
     channels = manifest['input']['shape'][1]
     three = 'a bundle for images of three channels'
     check(channels == 3, 'bundle', f'{args.bundle}, of {channels} channels', three)
-    found, expected = f'{args.bundle}, of {manifest["task"]}', 'a bundle of a segmentor'
+    found = f'{args.bundle}, of {manifest["task"]}'
+    expected = 'a bundle of a segmentation model'
     check(manifest['task'] == 'segmentation', 'bundle', found, expected)
     files = [file for stitch in manifest['stitches'] for file in stitch['files']]
     files = [file for file in files if file['format'] == 'onnx']

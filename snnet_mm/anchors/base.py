@@ -307,7 +307,7 @@ class TokenAnchor(Anchor):
         dims, strides = [dim] * depth, [patch_size] * depth
         super().__init__(dims, strides, num_prefix, has_cls, **kwargs)
         right = is_number(drop_path_rate) and 0 <= drop_path_rate < 1
-        check(right, 'drop_path_rate', drop_path_rate, 'a rate of 0 or more, below 1')
+        check(right, 'drop_path_rate', drop_path_rate, 'a number in [0, 1)')
         self.patch_size, self._kept = patch_size, TensorCache()
 
     @abstractmethod

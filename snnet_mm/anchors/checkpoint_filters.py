@@ -162,6 +162,6 @@ def _read_layout(
     h, w = loaded_grid or grid
     fits = f'fits {found}' if found else f'fits neither {h}x{w} patches nor a square'
     raise ValueError(
-        f'{name} with {length} entries {fits}; say the image size in pixels that the '
-        'checkpoint is for (config key: init_cfg.img_size)'
+        f'{name} with {length} entries {fits}; set the image size in pixels of the '
+        'checkpoint (config key: init_cfg.img_size)'
     )

@@ -98,7 +98,7 @@ def read_lora(lora: Mapping | None, targets: Sequence[str]) -> dict | None:
     right = {*found} == {'rank', 'alpha', 'targets'}
     chosen = {*targets} if found['targets'] == 'all' else {*found['targets']}
     right = right and chosen and chosen <= {*targets}
-    expected = f"a dict with rank, alpha and targets 'all' or among {targets}"
+    expected = f"a dict with rank, alpha and targets: 'all', or some of {targets}"
     check(right, 'lora', dict(lora), expected)
     return found
 

@@ -99,7 +99,7 @@ class PlainViT(TokenAnchor):
         dim, depth, num_heads, mlp_ratio = _read_arch(arch)
         sides = img_size if isinstance(img_size, Sequence) else (img_size, img_size)
         right = len(sides) == 2 and all(is_whole(side, patch_size) for side in sides)
-        expected = f'one number of pixels or two, of at least a patch ({patch_size})'
+        expected = f'one or two lengths in pixels, each at least {patch_size} (a patch)'
         check(right, 'img_size', img_size, expected)
         prefix = int(cls_token) + num_registers, cls_token
         super().__init__(dim, depth, patch_size, *prefix, drop_path_rate, **kwargs)
@@ -129,7 +129,7 @@ class PlainViT(TokenAnchor):
         if adapter is not None:
             right = is_whole(adapter.get('width'), 1) and kwargs.get('lora') is None
             right = right and {*adapter} <= {'width', 'parallel'}
-            expected = 'a dict with width (1 or more) and parallel, and no lora'
+            expected = 'a dict with width (1 or more) and parallel, without lora'
             check(right, 'adapter', dict(adapter), expected)
         rates = torch.linspace(0, drop_path_rate, depth, device='cpu').tolist()
         self.blocks = nn.ModuleList(nn.Identity() for _ in rates)
@@ -161,7 +161,7 @@ class PlainViT(TokenAnchor):
         own, weights = self.state_dict(), to_our_names(weights)
         if blocks is not None:
             right = len(blocks) == 2 and blocks[1] - blocks[0] == self.depth
-            expected = f'first and end of {self.depth} blocks'
+            expected = f'the begin and end of {self.depth} blocks'
             check(right, 'init_cfg.blocks', tuple(blocks), expected)
             weights = _cut(weights, *blocks)
         if 'norm.weight' not in own:

@@ -145,7 +145,7 @@ class Adapter(nn.Module, metaclass=ABCMeta):
         check(self.resize in resizes, f'{key}.resize', self.resize, resizes)
         check(self.layout in LAYOUTS, f'{key}.layout', self.layout, LAYOUTS)
         whole = self.resize != 'strided' or not any(b % a for a, b in pairwise(strides))
-        expected = f'each stride a multiple of the one before, not {strides}'
+        expected = f'strides that are multiples of the previous one, not {strides}'
         check(whole, f'{key}.resize', self.resize, expected)
 
 

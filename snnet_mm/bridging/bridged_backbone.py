@@ -57,7 +57,7 @@ class BridgedBackbone(StitchedBackbone):
         check(len(built) == 2, 'backbone.anchors', len(built), 'two networks to bridge')
         blocks = [block for a in built for block in getattr(a, 'blocks', ())]
         apart = not any(map(holds_downsampling, blocks))
-        expected = 'True for both networks, as joints of stages lie there'
+        expected = 'True for both networks, as stages are joined at these blocks'
         check(apart, 'backbone.anchors.downsampling_blocks', apart, expected)
         self._stages = [stages_to_bridge(a.stages) for a in built]
         joints = [joint_between(*self._stages, *pair) for pair in stages]

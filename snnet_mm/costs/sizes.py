@@ -37,7 +37,7 @@ def check_sizes(
     right = isinstance(sizes, Sequence) and all(map(is_size, sizes))
     found = tuple(map(tuple, sizes)) if right else ()
     once = right and len({*found}) == len(found)
-    check(once, key, sizes, 'pairs of height and width in pixels, each once')
-    expected = 'no sizes: several are not supported for detectors and language models'
+    check(once, key, sizes, 'different pairs of height and width in pixels')
+    expected = 'no sizes: detectors and language models are tested at one size'
     check(not found or not task_of(model).unsized, key, sizes, expected)
     return found

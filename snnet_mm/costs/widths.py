@@ -87,8 +87,8 @@ def explained(
             expected += 'neck' if has_neck else 'backbone'
             key = 'model.' + re.sub(r'\.(\d+)', r'[\1]', path)
             return refusal(f'{key}.{name}', found, expected)
-    expected = 'a size the model can run, fitting in_channels, in_index, backbone.out '
-    expected += f'and backbone.maps_of: {reason_of(error)}'
+    expected = 'a size the model can run, and matching in_channels, in_index, '
+    expected += f'backbone.out and backbone.maps_of: {reason_of(error)}'
     for path, part in parts[-1:]:
         expected += f' (in model.{path}, {type(part).__name__}({part.extra_repr()}))'
     return refusal('input_size', input_size, expected)

@@ -43,7 +43,7 @@ class ClassFolders(LabelledFolder):
         lower = {name.lower() for name in names['train']}
         if lower & {*IMAGE_DIRS} and lower & {*MASK_DIRS, *DEPTH_DIRS}:
             raise ValueError(
-                f'{self.root} has the folders {sorted(lower)}, which are no classes: '
+                f'{self.root} has the folders {sorted(lower)}, which are not classes: '
                 'expected a folder per class; images with masks are --task seg'
             )
         if other := sorted(names['train'] ^ names['val']):

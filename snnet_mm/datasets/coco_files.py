@@ -68,7 +68,7 @@ class CocoFiles(LabelledFolder):
                 )
             more = x.get('attributes')
             if isinstance(more, dict) and more.get('rotation'):
-                self.odd['boxes have a rotation, which is not read'].append(x.get('id'))
+                self.odd['boxes have a rotation, which is ignored'].append(x.get('id'))
             if _is_seen(x, facts.size):
                 kept.append(x | _changes(x))
             else:
@@ -94,7 +94,7 @@ class CocoFiles(LabelledFolder):
             try:
                 content = json.loads(path.read_text(encoding='utf-8-sig'))
             except ValueError as error:
-                raise ValueError(f'{path} is no JSON: {error}') from error
+                raise ValueError(f'{path} is not valid JSON: {error}') from error
             content = content if isinstance(content, dict) else {}
             lists = [content.get(key) for key in KEYS]
             right = all(isinstance(x, list) for x in lists) and all(lists[:2])

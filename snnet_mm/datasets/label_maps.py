@@ -95,9 +95,9 @@ class LabelMaps(LabelledFolder):
         if not partner or [len(images), len(labels)] != [len(part) for part in files]:
             raise ValueError(
                 f'images and labels of {self.root}, such as {min(images.values())} and '
-                f'{min(labels.values())}, have other names or one name more than once: '
-                'expected one label for every image, of an equal name, or of one with '
-                'words before or after it that all images or labels share'
+                f'{min(labels.values())}, have different or duplicate names: '
+                'expected one label for every image, with the same name, except for a '
+                'prefix or suffix that all images or labels share'
             )
         without = sorted(images.keys() - partner.keys())
         unused = sorted(labels.keys() - {*partner.values()})
@@ -158,7 +158,7 @@ class DepthMaps(LabelMaps):
     key = 'depth_map_path'
 
     def find(self) -> dict[str, list[Item]]:
-        check(not self.classes, '--classes', self.classes, 'none for depth maps')
+        check(not self.classes, '--classes', self.classes, 'no names for depth maps')
         return super().find()
 
     def read_label(

@@ -213,7 +213,7 @@ class Sensitivities:
             for n, (state, target) in enumerate(zip(states, self.targets, strict=True))
         ]
         value = float(np.mean(found))
-        expected = 'weights that give finite predictions that are not all equal'
+        expected = 'weights whose predictions are finite and not all equal'
         check(np.isfinite(value), 'checkpoint', value, expected)
         return value
 

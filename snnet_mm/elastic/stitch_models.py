@@ -99,13 +99,13 @@ def stitch_models(
     built.load_state_dict(weights, strict=False)
     weights = built.state_dict()  # mmengine warns of a checkpoint that lacks any
     costs = cost_table(built, slow.size)
-    later = type(built).init_weights is not BaseModule.init_weights
-    if not later:
+    own_init = type(built).init_weights is not BaseModule.init_weights
+    if not own_init:
         model['init_cfg'] = dict(type='Pretrained', checkpoint=str(file))
     changes = _changes(slow.cfg, model, costs, input_size)
     networks = [anchor.model['backbone'] for anchor in (fast, slow)]
     changes['weights_origin'] = [origin_of(network) for network in networks]
-    if later:
+    if own_init:
         changes['load_from'] = str(file)
     with atomic_path(file) as temporary:
         meta = dict(fast=fast.checkpoint, slow=slow.checkpoint)
@@ -208,7 +208,7 @@ def _changes(
 ) -> dict[str, Any]:
     """Return the changes to the slow model's config, by top-level key."""
     low, high = (costs[i].flops for i in (0, 1))
-    expected = 'two models of different FLOPs'
+    expected = 'two models with different FLOPs'
     check(low < high, 'model.backbone', f'{low} FLOPs twice', expected)
     sized = {} if input_size is None else dict(input_size=tuple(input_size))
     sampler = dict(type='ResourceConstrainedSampler')

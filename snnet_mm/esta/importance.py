@@ -60,7 +60,7 @@ class ImportanceSampler(StitchSampler):
         super().__init__(costs, **kwargs)
         check(is_whole(warm_up, 1), 'sampler.warm_up', warm_up, '1 step or more')
         right = is_number(momentum) and 0 <= momentum < 1
-        check(right, 'sampler.momentum', momentum, '0 to below 1')
+        check(right, 'sampler.momentum', momentum, 'a number in [0, 1)')
         check(not self.per_rank, 'sampler.per_rank', self.per_rank, 'False')
         self.warm_up, self.momentum, self.num_groups = warm_up, momentum, num_groups
         self.groups = split_cost_range(self.flops(), num_groups)
@@ -117,7 +117,7 @@ class ImportanceHook(Hook):
     def before_train(self, runner: Runner) -> None:
         wrapper, model = runner.optim_wrapper, runner.model
         single = not isinstance(wrapper, OptimWrapperDict)
-        one = 'one optimizer, whose steps score the importance of stitches'
+        one = 'a single optimizer, whose steps score the importance of stitches'
         check(single, 'optim_wrapper.type', type(wrapper).__name__, one)
         self._parameters = cache(lambda stitch: trained_parameters(model, stitch))
         self._listening = wrapper.optimizer.register_step_pre_hook(self._score)
@@ -164,7 +164,7 @@ def saliency(parameters: Iterable[nn.Parameter]) -> Tensor:
     """Return the sum of ``|g w|`` over parameters ``w`` with gradient ``g`` (SNIP)."""
     trained = [p for p in parameters if p.grad is not None]
     keys = 'backbone.anchors.frozen_stages, lora, stitching_layer'
-    some = 'settings that train a parameter of every stitch'
+    some = 'settings that leave every stitch a trainable parameter'
     check(trained, keys, 'no gradient', some)
     products = torch._foreach_mul([p.grad for p in trained], trained)
     return torch.stack(torch._foreach_norm(products, 1)).sum()

@@ -82,7 +82,8 @@ class ImageScores:
         """Join the statistics of several stitches on the same images."""
         first, ids = parts[0], tuple(i for part in parts for i in part.ids)
         metrics = {part.metric for part in parts}
-        check(len(metrics) == 1, '--metric', sorted(metrics), 'one metric for all')
+        expected = 'the same metric in all results'
+        check(len(metrics) == 1, '--metric', sorted(metrics), expected)
         images = {(part.names, part.numerators.shape[1]) for part in parts}
         expected = 'results of the same images (per_image.npz)'
         check(len(images) == 1, 'test_dataloader', f'{len(images)} data sets', expected)
@@ -105,7 +106,7 @@ class ImageScores:
             expected = f'per-image statistics, which tools/test.py writes ({error})'
             raise refusal('--results', str(path), expected) from error
         same = results is None or scores.digest == results.digest
-        expected = 'statistics of the same test as the results beside it'
+        expected = 'statistics from the same test as stitches.json'
         check(same, '--results', str(path), expected)
         return scores
 

@@ -48,7 +48,7 @@ def run_one_pass(
     """
     model, ids = runner.model, buffers.ids
     backbone = find_stitched_backbone(model)
-    expected = 'a model without a gallery of images, which each stitch sees differently'
+    expected = 'a model without an image gallery, whose features differ by stitch'
     alone = not hasattr(unwrapped(model), 'prototype') or len(ids) == 1
     check(alone, 'model.type', type(unwrapped(model)).__name__, expected)
     active, start = backbone.active_stitch.id, time.time()

@@ -77,7 +77,7 @@ def recalibrate_bn(
                             found = [getattr(norm, key) for key in KEYS]
                             found.append(found[0].new_ones(1))
                             totals[stitch.id, name] += torch.cat(found)
-    check(num_batches, 'train_dataloader', num_batches, 'images to recalibrate with')
+    check(num_batches, 'train_dataloader', num_batches, '1 batch or more')
     statistics: Statistics = {stitch.id: {} for stitch in stitches}
     for (stitch_id, name), total in totals.items():
         all_reduce(total)

@@ -117,8 +117,8 @@ def files_in(
             last = Path(record.read_text().strip())
             moved = folder / last.name  # it was written for another working directory
             weights = next((path for path in (moved, last) if path.is_file()), None)
-        expected = 'a folder of make_elastic, or a work directory with the config '
-        expected += '(*.py) and last_checkpoint of a training'
+        expected = 'a folder written by make_elastic, or a work directory with the '
+        expected += 'config (*.py) and last_checkpoint of a training'
         found = config and (checkpoint or weights)
         check(found, 'argument: folder_or_config', str(folder), expected)
         used = Path(checkpoint or weights).name

@@ -82,7 +82,7 @@ class HFDecoderAnchor(Anchor):
         length = ids.shape[1]
         check(length <= longest, 'data_preprocessor.length', length, f'up to {longest}')
         number, keys = self.config.vocab_size, 'model.vocab_size, dataset.tokenizer'
-        check(ids.max() < number, keys, number, 'as many as the tokenizer has')
+        check(ids.max() < number, keys, number, 'the vocabulary size of the tokenizer')
         real = ids >= 0
         mask, positions = None, torch.arange(length, device=ids.device)[None]
         if not real.all():
@@ -155,7 +155,7 @@ class HFDecoderAnchor(Anchor):
             weights = self.adapt_weights(loaded)
             check_shapes(weights, self.state_dict())
         except (OSError, ValueError) as error:
-            raise refusal(key, self.pretrained, f'a fitting model: {error}') from error
+            raise refusal(key, self.pretrained, f'a matching model: {error}') from error
         self.load_state_dict(weights, strict=False)
         self.is_init = True
 
@@ -168,5 +168,5 @@ def _read_config(model: str | Mapping, key: str = 'anchors.model') -> Pretrained
         expected = f'a folder or name of transformers, or a dict of a config: {error}'
         raise refusal(key, model, expected) from error
     kind = config.model_type
-    check(kind == 'llama', key, model, f'a llama; this is a {kind}')
+    check(kind == 'llama', key, model, f'a LLaMA model; this is a {kind}')
     return config

@@ -119,7 +119,7 @@ class AlpacaDataset(TextDataset):
 
     def load_data_list(self) -> list[dict]:
         key = 'dataset.ann_file'
-        expected = 'a json list of objects with instruction and output'
+        expected = 'a JSON list of objects with instruction and output'
         try:
             rows = json.loads(Path(self.ann_file).read_text(encoding='utf-8'))
             pairs = [(_prompt(**row), row['output'] + '') for row in rows]

@@ -63,7 +63,7 @@ class PartPerAnchor(BaseModule):
         for name in SHARED:
             found = [getattr(part, name, None) for part in self.parts]
             key = f'PartPerAnchor.parts.{name}'
-            check(len({*found}) == 1, key, found, 'one value for all parts')
+            check(len({*found}) == 1, key, found, 'the same value in all parts')
 
     def idle_parameters(self, stitch: Stitch) -> Iterator[nn.Parameter]:
         """Yield the parameters of the parts that a stitch does not run."""

@@ -45,7 +45,7 @@ SHARE = 'share'  # of the FLOPs of the largest stitch
 _COSTS = {unit.symbol: cost for cost, unit in UNITS.items()} | {'%': SHARE}
 BUDGET_TEXT = (
     "a positive number with a unit: '120G' (multiply-accumulates of one image), '60M' "
-    "(parameters), '25ms' (one forward of the batch), '300MB' (memory of it) or '50%' "
+    "(parameters), '25ms' (one forward of the batch), '300MB' (its memory) or '50%' "
     '(of the multiply-accumulates of the largest stitch)'
 )
 

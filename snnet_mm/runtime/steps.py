@@ -39,10 +39,10 @@ class Steps:
         fits = is_array and image.dtype in kinds and image.ndim == 3
         fits = fits and image.shape[2] == self.channels and image.size
         order = 'RGB' if self.channels == 3 else 'channels as mm loads them'
-        expected = f'a uint8 array (H, W, {self.channels}) of {order}, not empty'
+        expected = f'a non-empty uint8 array (H, W, {self.channels}) of {order}'
         check(fits, 'image', found, expected)
         steps = ', '.join(sorted(self.left))
-        expected = f'{self.size}, after steps that are left to the caller: {steps}'
+        expected = f'{self.size}, after the steps that the caller runs: {steps}'
         check(not steps or image.shape[:2] == self.size, 'image', found, expected)
 
     def predict(self, run: Run, images: Sequence[np.ndarray]) -> list:
@@ -102,7 +102,7 @@ class Steps:
         step, fitted = self.before.get('resize'), size
         if step and not self.left:  # otherwise the caller resizes
             fitted = fit_size(size, tuple(step['size']), step['keep_ratio'])
-            expected = f'an image that is not empty once resized, to {fitted}'
+            expected = f'an image that is not empty after resizing to {fitted}'
             check(min(fitted), 'image', size, expected)
         height, width = self._padded(fitted)
         if 'windows' in self.before:

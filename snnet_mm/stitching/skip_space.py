@@ -71,7 +71,7 @@ class SkipSpace(StitchingSpace):
             expected = 'a plan with fewer units than the network'
             check(plan != self.widths, place, text, expected)
             lost = sorted(self.blocks[i] for i in fixed if not plan[i])
-            expected = f'all of blocks {lost}, which change the width or the stride'
+            expected = f'units in all of blocks {lost}, which change width or stride'
             check(not lost, place, text, expected)
             segments, names, begin = [], [], 0
             for first, end, units in changes_of(plan, self.widths, read):

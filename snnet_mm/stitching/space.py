@@ -123,7 +123,7 @@ class StitchingSpace:
         expected = f"'end', as a {kind} gives no feature maps"
         check(self._substitutes, 'backbone.out', 'maps', expected)
         blocks = sorted(p.block for p in self._substitutes if p.anchor == last)
-        expected = f'{_ranges(blocks)}, whose maps all routes have'
+        expected = f'{_ranges(blocks)}, whose maps all routes provide'
         check(block in blocks, 'backbone.out_indices', block, expected)
         place = Position(last, block)
         if anchor != last:

@@ -83,7 +83,7 @@ class StitchRow:
     def joined(self, other: StitchRow) -> StitchRow:
         """Return this row with what the other row knows of the same stitch."""
         params = {self.params, other.params} - {None}
-        expected = f'tables of one model: stitch {self.id} has other parameters in each'
+        expected = f'tables of one model, as parameters of stitch {self.id} differ'
         check(len(params) < 2, '--results', sorted(params), expected)
         names = ('metrics', 'num_images') if other.metrics else ()
         names += ('latency', 'memory', 'setup') if other.setup else ()
@@ -239,9 +239,9 @@ class StitchTable:
         rows = []
         for i, found in metrics.items():
             expected = (
-                f"{names}, also of stitch {i}; mmdet's CocoMetric gives none where "
+                f"{names} for stitch {i}, too; mmdet's CocoMetric returns none if "
             )
-            expected += "nothing was detected, type='StitchCocoMetric' does"
+            expected += "nothing was detected; type='StitchCocoMetric' returns them"
             check(len(found) == len(names), 'test_evaluator', [*found], expected)
             # Metrics may be numpy scalars, which JSON cannot serialise.
             values = {name: float(value) for name, value in found.items()}
@@ -266,7 +266,7 @@ class StitchTable:
     def higher_is_better(self) -> bool:
         """Direction of the ranking metric; raises if it is unknown."""
         expected = (
-            f'{self.metric}, or {NONE} if more is better: its direction is not known'
+            f'{self.metric}, or {NONE} if higher is better: its direction is unknown'
         )
         check(self.metric in self.directions, '--lower-is-better', None, expected)
         return self.directions[self.metric] == HIGHER
@@ -324,7 +324,7 @@ class StitchTable:
         shared = {name: data[name] for name in SHARED if name in data}
         rows = [StitchRow.read(shared | row) for row in data['stitches']]
         once = 0 < len({row.key for row in rows}) == len(rows)
-        require(once, 'ids of stitches', [row.id for row in rows], 'each once')
+        require(once, 'ids of stitches', [row.id for row in rows], 'different ids')
         of_rows = {frozenset(row.metrics) for row in rows if row.metrics}
         names, metric = set().union(*of_rows), data.get('metric')
         require(len(of_rows) < 2, 'metrics', sorted(names), 'the same for all stitches')

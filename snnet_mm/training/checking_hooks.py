@@ -150,7 +150,7 @@ class TrainableParamsHook(Hook):
         counts = count_parameters(runner.model)
         trained, total = map(sum, zip(*counts.values(), strict=True))
         keys = 'backbone.anchors.frozen_stages, lora, stitching_layer'
-        some = f'trained parameters; all {total:,} of the model are frozen'
+        some = f'trainable parameters; all {total:,} of the model are frozen'
         check(trained, keys, trained, some)
         parts = ', '.join(f'{name} {n:,} of {m:,}' for name, (n, m) in counts.items())
         runner.logger.info(

@@ -54,7 +54,7 @@ class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
         self.rates = rates = self.paramwise_cfg['decay_rates']
         listed = rates if isinstance(rates, Sequence) else [rates]
         right = listed and all(isinstance(r, Real) and 0 < r <= 1 for r in listed)
-        check(right, f'{KEY}.decay_rates', rates, 'rates above 0 and up to 1')
+        check(right, f'{KEY}.decay_rates', rates, 'rates in (0, 1]')
         self.lr_mults = dict(self.paramwise_cfg.get('lr_mults', {}))
         right = all(isinstance(x, Real) and x >= 0 for x in self.lr_mults.values())
         check(right, f'{KEY}.lr_mults', self.lr_mults, 'factors of 0 or more')
@@ -68,7 +68,7 @@ class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
         parts = [name for name, _ in module.named_modules()]
         for part in self.lr_mults:
             there = any(_is_in(name, part) for name in parts)
-            check(there, f'{KEY}.lr_mults', part, 'names of parts of the model')
+            check(there, f'{KEY}.lr_mults', part, 'names of modules of the model')
         groups = defaultdict(list)
         for name, parameter in module.named_parameters():
             if parameter.requires_grad:

@@ -47,7 +47,7 @@ class StitchSampler(metaclass=ABCMeta):
         known = costs or space.ids
         self.ids = tuple(known if ids is None else ids)
         right = self.ids and {*self.ids} <= {*known}
-        check(right, 'sampler.ids', list(self.ids), f'some of the ids {sorted(known)}')
+        check(right, 'sampler.ids', list(self.ids), f'ids among {sorted(known)}')
 
     def hooks(self) -> list[Hook]:
         """Return the hooks to register before training, none by default."""
@@ -107,7 +107,7 @@ class ResourceConstrainedSampler(StitchSampler):
         check(low < high, 'sampler.type', type(self).__name__, expected)
         step = default_step(flops) if step is None else step
         self.groups = group_by_cost(flops, step)
-        expected = f'a step that makes groups of FLOPs from {low:g} to {high:g}'
+        expected = f'a step that splits {low:g} to {high:g} FLOPs into groups'
         check(len(self.groups) > 1, 'sampler.step', step, expected)
         words = f'Stitches are drawn from {len(self.groups)} cost groups '
         print_log(f'{words}(step: {step / 1e9:.4g} GFLOPs)', 'current')

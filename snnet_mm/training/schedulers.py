@@ -19,7 +19,7 @@ class _OneCycle(_ParamScheduler):
         self.num_steps = kwargs['end'] - kwargs.get('begin', 0)
         self.turn = pct_start * self.num_steps - 1
         inside = 0 < self.turn < self.num_steps - 1
-        expected = f'a share that turns inside the {self.num_steps} steps'
+        expected = f'a fraction whose peak is within the {self.num_steps} steps'
         check(inside, 'param_scheduler.pct_start', pct_start, expected)
         super().__init__(optimizer, param_name, **kwargs)
 

@@ -224,7 +224,7 @@ class StitchReportHook(Hook):
 
     def before_train(self, runner: Runner) -> None:
         self._sampling = sampling_hook(runner)
-        expected = 'a StitchSamplingHook, for a StitchReportHook to report on'
+        expected = 'a StitchSamplingHook, which a StitchReportHook reports on'
         check(self._sampling, 'default_hooks.stitch_sampling', None, expected)
         self._histogram = dict(runner.message_hub.runtime_info.get(HISTOGRAM, {}))
 

@@ -42,7 +42,7 @@ def try_test(cfg: Config, model: nn.Module) -> None:
         ValueError: If anything fails; the message names the config key.
     """
     for key in (LOADER, 'test_cfg', METRICS):
-        check(cfg.get(key) is not None, key, None, 'a value, as all budgets are tested')
+        check(cfg.get(key) is not None, key, None, 'a value, to test the budgets')
     check_data_folders(cfg.get(LOADER), LOADER)
     check_annotation_file(cfg.get(METRICS), METRICS)
     cfg = deepcopy(cfg)
@@ -65,7 +65,7 @@ def try_test(cfg: Config, model: nn.Module) -> None:
         evaluator.dataset_meta = getattr(loader.dataset, 'metainfo', {})
         for metric in evaluator.metrics:
             writes = getattr(metric, 'format_only', False)
-            expected = 'False, as results of budgets are compared'
+            expected = 'False, to compare the results of budgets'
             check(not writes, f'{METRICS}.format_only', writes, expected)
         check_saved(evaluator, METRICS, number=2)
         MetricBuffers(evaluator, [0])
@@ -142,7 +142,7 @@ def _predict(
             batch = loader.collate_fn(items)
             return batch, model.test_step(batch)
         except Exception:
-            one = f'1, or a pipeline that gives one size: images have {sizes}'
+            one = f'1, or a pipeline that resizes all images to one size, not {sizes}'
             check(len(sizes) < 2, f'{LOADER}.batch_size', len(items), one)
             raise
 
@@ -194,5 +194,5 @@ def _check_classes(model: nn.Module, meta: Mapping) -> None:
         check_heads(model, meta, 'test')
         trained = (getattr(model, 'dataset_meta', None) or {}).get('classes') or classes
         right = list(trained) == list(classes) or sorted(trained) != sorted(classes)
-        expected = f'the order of the training, {list(trained)}'
+        expected = f'the order used in training, {list(trained)}'
         check(right, f'{DATA}.metainfo.classes', list(classes), expected)

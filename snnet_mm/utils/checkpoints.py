@@ -64,7 +64,7 @@ def load_weights_only(path: str | os.PathLike, joined: bool = True) -> dict[str,
     """
     path = Path(path).expanduser()
     if not path.is_file():
-        what = 'is no file' if path.exists() else 'does not exist'
+        what = 'is not a file' if path.exists() else 'does not exist'
         raise ValueError(f'checkpoint {path} {what}')
     try:
         if path.suffix == '.safetensors':

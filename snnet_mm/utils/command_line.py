@@ -29,9 +29,9 @@ class ToolParser(argparse.ArgumentParser):
         # Docstrings of tools end in the command, which the usage already shows.
         super().__init__(description=description.partition(': ``')[0], **kwargs)
         group = self.add_argument_group('output')
-        what = "print mmengine's full log (always in the log file)"
+        what = "print mmengine's full log (always written to the log file)"
         group.add_argument(VERBOSE, action='store_true', help=what)
-        what = 'show where in the code an error was raised'
+        what = 'show the full traceback of an error'
         group.add_argument(TRACEBACK, action='store_true', help=what)
 
     def add_cfg_options(self) -> None:
@@ -115,7 +115,7 @@ def check_file(path: str | os.PathLike | None, key: str) -> None:
         return
     path = Path(path).expanduser()
     if path.exists():
-        raise ValueError(f'{path} is no file ({key})')
+        raise ValueError(f'{path} is not a file ({key})')
     folder = next(p for p in path.absolute().parents if p.is_dir())
     missing = path.absolute().relative_to(folder).parts[0]
     near = get_close_matches(missing, os.listdir(folder), 1, 0.8)

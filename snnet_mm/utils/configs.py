@@ -61,8 +61,8 @@ def load_config(
         inner = part.get('backbone')
         if part.get('pretrained') and isinstance(inner, Mapping):
             own = inner.get('pretrained') or 'anchors' in inner
-            twice = 'None, as mmseg would pass it on to the backbone, which names its '
-            twice += 'own weights (init_cfg of each anchor, or backbone.pretrained)'
+            twice = 'None: mmseg would pass it on to the backbone, whose weights are '
+            twice += 'set by init_cfg of each anchor, or backbone.pretrained'
             check(not own, 'model.pretrained', part.pretrained, twice)
         nested = part.get('backbone_cfg')
         if isinstance(nested, Mapping) and 'anchors' in nested:
@@ -214,7 +214,7 @@ def set_length(
             continue
         old = loop.get(f'max_{unit}')
         known = [f'--{key[4:]}' for key in loop if key in ('max_iters', 'max_epochs')]
-        expected = f'{" or ".join(known) or "none"}, which train_cfg counts'
+        expected = f'{" or ".join(known) or "no value"}, the unit of train_cfg'
         check(old, f'--{unit}', new, expected)
         check(is_whole(new, 1), f'--{unit}', new, 'a whole number from 1')
         _scale(cfg, old, new)
@@ -320,7 +320,7 @@ def train_in_half_precision(cfg: Config, asked: bool = True) -> None:
         wrapper.setdefault('loss_scale', 'dynamic')
         return
     scope = cfg.get('default_scope')
-    other = "another one than mmdet for bfloat16 on a CPU, as mmcv's NMS has none"
+    other = "not mmdet: on a CPU, mmcv's NMS does not support bfloat16"
     check(scope != 'mmdet', 'default_scope', scope, other)
     if not asked:
         print('AmpOptimWrapper needs an accelerator: training in bfloat16 on the CPU.')

@@ -98,7 +98,7 @@ def read_json(
         why = f'{error} is missing'
     except (AttributeError, OSError, RecursionError, TypeError, ValueError) as error:
         why = str(error)
-    raise ValueError(f'{path} is no {what}: {why}; {made_by} writes a {what}')
+    raise ValueError(f'{path} is not a {what}: {why}; {made_by} writes a {what}')
 
 
 def require(right: object, name: str, value: object, expected: str) -> None:

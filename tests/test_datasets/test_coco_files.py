@@ -176,7 +176,7 @@ def test_coco_files_wrong_content_raises(tmp_path, changes, message):
 def test_coco_files_damaged_file_raises(tmp_path):
     write_coco(tmp_path)
     (tmp_path / VAL).write_text('{"images": [')
-    with pytest.raises(ValueError, match='val.json is no JSON'):
+    with pytest.raises(ValueError, match='val.json is not valid JSON'):
         read(tmp_path)
 
 

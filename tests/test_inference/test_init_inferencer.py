@@ -124,16 +124,30 @@ def test_init_inferencer_several_packages_at_once(images):
         assert np.array_equal(found, right)
 
 
-def test_init_inferencer_visualizer_without_a_name(images):
-    """Those of mmpretrain's own configs have none."""
+@pytest.fixture
+def classifier():
     (config,) = (CONFIGS / 'imagenet/tiny').glob('snnetv1-resnet*')
     model = init_model(config, None, device='cpu')
     model.dataset_meta['classes'] = [f'class {i}' for i in range(20)]
+    return model
+
+
+def test_init_inferencer_shows_no_progress_bar(classifier, images, monkeypatch):
+    progress, shown = import_module('mmpretrain.utils.progress'), []
+    monkeypatch.setattr(progress.global_live, 'start', lambda: shown.append(True))
+    init_inferencer(classifier)(images / 'a.png')
+    assert not shown
+    assert not progress.disable_progress_bar  # a global, of others too
+    assert [*progress.track([3])] == [3]
+    assert shown
+
+
+def test_init_inferencer_visualizer_without_a_name(classifier, images):
+    """Those of mmpretrain's own configs have none."""
+    model = classifier
     model.cfg.visualizer = dict(type='UniversalVisualizer')
     inferencer, image = init_inferencer(model), np.full((300, 400, 3), 90, np.uint8)
-    progress = import_module('mmpretrain.utils.progress')
     (found,) = inferencer(images / 'a.png')
-    assert not progress.disable_progress_bar  # a global, of others too
     assert found['pred_class'] == f'class {found["pred_label"]}'
     assert (draw_prediction(inferencer, image)[:60, :150] != 90).any()
 

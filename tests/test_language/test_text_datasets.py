@@ -35,9 +35,10 @@ def texts(tmp_path):
 
 
 def test_text_files_are_cut_into_pieces(texts, tmp_path):
-    files, held_out = sorted(tmp_path.glob('*.txt')), [9, 19]
+    files, validation = sorted(tmp_path.glob('*.txt')), [9, 19]
     for split in ('train', 'val'):
-        names = [p for i, p in enumerate(files) if (i in held_out) == (split == 'val')]
+        val = split == 'val'
+        names = [p for i, p in enumerate(files) if (i in validation) == val]
         wanted = []
         for name in names:
             ids = [*name.read_bytes(), 256]

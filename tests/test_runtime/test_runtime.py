@@ -268,9 +268,9 @@ def test_switching_while_another_thread_predicts(measured):
 @pytest.mark.parametrize(
     ('image', 'words'),
     [
-        (np.zeros((7, 8, 3), np.uint8), 'left to the caller: CenterCrop'),
+        (np.zeros((7, 8, 3), np.uint8), 'steps that the caller runs: CenterCrop'),
         (np.zeros((8, 8, 3)), r'float64.*\(H, W, 3\)'),
-        (np.zeros((0, 8, 3), np.uint8), r'uint8 \(0, 8, 3\).*not empty'),
+        (np.zeros((0, 8, 3), np.uint8), r'uint8 \(0, 8, 3\).*non-empty'),
     ],
 )
 def test_images_that_are_not_taken(measured, image, words):

@@ -53,7 +53,7 @@ def test_stitch_table_with_metrics_keeps_costs_and_routes():
     assert table.rows[0] == StitchRow(7, 'SFS', route, 107, 17, (48, 64), metrics)
     assert table.scores() == {7: 4, 0: 5, 2: 6}
     assert table.input_size == (48, 64)
-    with pytest.raises(ValueError, match='stitch 0; .*: test_evaluator'):
+    with pytest.raises(ValueError, match='stitch 0, .*: test_evaluator'):
         COUNTED.with_metrics({1: {'coco/bbox_mAP': 0.1}, 0: {}})
 
 
@@ -161,7 +161,7 @@ def test_stitch_table_merge_joins_equal_keys():
         (replace(COUNTED, scope='neck alone'), 'neck alone.*--results'),
         (
             StitchTable.counted({5: Cost(105, 16)}, (48, 64), SPACE),
-            r'\[15, 16\] .*: stitch 5 .*--results',
+            r'\[15, 16\] .* stitch 5 .*--results',
         ),
         (evaluated(aAcc=[1, 2, 3]), 'ranked by one metric'),
         (replace(evaluated(mIoU=[1, 2, 3]), data_size=9), 'on the same images'),

@@ -78,7 +78,7 @@ def test_run_joined_other_images_metrics_and_directions_are_refused():
     for images, words in others:
         with pytest.raises(ValueError, match=words):
             Run.joined([run, replace(run, images=images)])
-    with pytest.raises(ValueError, match='one direction'):
+    with pytest.raises(ValueError, match='the same direction for all'):
         Run.joined([run, replace(run, sign=-1)])
 
 

@@ -43,13 +43,13 @@ def files(tmp_path, monkeypatch):
 
 def test_get_weights_downloads_once_and_checks(get, files):
     printed = get('good.pth', 'unkn*')
-    assert 'good.pth: checksum right' in printed
+    assert 'good.pth: checksum verified' in printed
     assert 'checksum unknown' in printed
     assert (files / 'good.pth').read_bytes() == CONTENT
     assert {p.name for p in files.iterdir()} == {'good.pth', 'unknown.pth'}
-    assert 'good.pth is there: checksum right' in get('good.pth')
+    assert 'good.pth exists: checksum verified' in get('good.pth')
     (files / 'good.pth').write_bytes(b'else')
-    with pytest.raises(ValueError, match='does not begin with'):
+    with pytest.raises(ValueError, match='^SHA-256 of .*; expected '):
         get('good.pth')
 
 

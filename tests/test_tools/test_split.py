@@ -68,7 +68,7 @@ def test_split_lists_of_both_kinds(split, images, tmp_path):
         'test/09/test_a_1.jpg': 'test a 1',
         'test/10/test_b_1.jpg': 'test b 1',
     }
-    with pytest.raises(ValueError, match='out is there'):
+    with pytest.raises(ValueError, match='out already exists'):
         split(images, tmp_path / 'out', '--lists', train, test)
     test.write_text('none.jpg 1\n')
     with pytest.raises(ValueError, match='none.jpg'):

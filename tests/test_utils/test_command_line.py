@@ -47,7 +47,7 @@ def test_check_file_names_the_nearest(tmp_path):
         check_file(path, 'option: --x')
     with pytest.raises(ValueError, match="mean 'iter_300.pth'"):
         check_file(tmp_path / 'iter_30.pth', 'option: --x')
-    with pytest.raises(ValueError, match=r'is no file \(option: --x\)'):
+    with pytest.raises(ValueError, match=r'is not a file \(option: --x\)'):
         check_file(tmp_path, 'option: --x')
 
 

@@ -33,16 +33,16 @@ NUM_BUDGETS = 13
 def parse_args() -> argparse.Namespace:
     parser = ToolParser(description=__doc__.split('\n\n')[0])
     add = parser.add_argument
-    add('models', nargs='+', metavar='NAME=RESULTS', help='see above')
-    what = 'model that is subtracted from all others (default: the first)'
+    add('models', nargs='+', metavar='NAME=RESULTS', help='models, see above')
+    what = 'model to subtract from all others (default: the first)'
     add('--baseline', help=what)
-    add('--cost', choices=UNITS, default='flops', help='what budgets are of')
-    what = 'a costs.json of stitch_table.py with measured costs, for all models'
+    add('--cost', choices=UNITS, default='flops', help='cost that budgets limit')
+    what = 'costs.json of stitch_table.py with measured costs of all models'
     add('--costs', help=what)
     what = 'metric to compare by (default: the metric of the results)'
     add('--metric', help=what)
     add('--resamples', type=int, default=1000, help='bootstrap resamples of the images')
-    what = 'files to write, the ending aside (default: fronts)'
+    what = 'output files, without an extension (default: fronts)'
     add('--out', type=Path, default=Path('fronts'), help=what)
     args = parser.parse_args()
     check(args.resamples >= 100, '--resamples', args.resamples, '100 or more')
@@ -93,7 +93,7 @@ class Run:
         """Merge runs on the same images into one set to choose from."""
         images = type(runs[0].images).stack([r.images for r in runs])
         one = len({run.sign for run in runs}) == 1
-        check(one, '--lower-is-better', images.metric, 'one direction for all')
+        check(one, '--lower-is-better', images.metric, 'the same direction for all')
         return cls(
             np.concatenate([r.costs for r in runs]),
             images,

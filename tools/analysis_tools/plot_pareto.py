@@ -16,26 +16,25 @@ if TYPE_CHECKING:
 def parse_args() -> argparse.Namespace:
     parser = ToolParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
-    what = """stitches.json of tools/test.py, of several sizes or precisions too, and
+    what = """stitches.json of tools/test.py, also of several sizes or precisions, and
         costs.json of stitch_table.py with measured costs"""
     add('results', nargs='+', help=what)
-    what = 'what to draw the metric over (default: flops)'
+    what = 'cost on the horizontal axis (default: flops)'
     add('--cost', choices=UNITS, default='flops', help=what)
     point = dict(nargs=3, metavar=('LABEL', 'COST', 'METRIC'))
-    what = """a point to draw besides, such as an anchor trained alone; its cost is in
-        the unit of the axis"""
+    what = 'extra point, such as an anchor trained alone; COST in the unit of the axis'
     add('--baseline', action='append', default=[], **point, help=what)
-    what = 'points of a test, such as the results.json of an anchor alone'
+    what = 'extra points from a test, such as results.json of an anchor alone'
     file = dict(nargs=2, metavar=('LABEL', 'FILE'))
     add('--baseline-results', action='append', default=[], **file, help=what)
     other = dict(nargs=2, metavar=('LABEL', 'FILE'))
-    what = 'results of another model, whose front is drawn'
+    what = 'also draw the front of the results of another model'
     add('--compare', action='append', default=[], **other, help=what)
-    add('--metric', help='the metric to draw (default: the metric of the results)')
-    what = """metrics that are better when lower, none if all are when higher; asked
-        for where that is not known of a metric"""
+    add('--metric', help='metric to draw (default: the metric of the results)')
+    what = """metrics where lower is better, or 'none'; required for metrics whose
+        direction is unknown"""
     add('--lower-is-better', nargs='+', metavar='METRIC', help=what)
-    add('--title', help='heading')
+    add('--title', help='title of the figure')
     what = 'PNG or SVG to write (default: pareto.png beside the results)'
     add('--out', type=Path, help=what)
     return parser.parse_args()

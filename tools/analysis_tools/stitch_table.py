@@ -42,7 +42,7 @@ def parse_args() -> argparse.Namespace:
     dtypes = ('float32', 'float16', 'bfloat16')
     add('--dtype', choices=dtypes, default='float32', help='(default: float32)')
     add('--rounds', type=int, default=20, help='rounds of timing (default: 20)')
-    what = f'stitches to time also end to end {SOME}'
+    what = f'stitches that are also timed end to end {SOME}'
     add('--check', nargs='+', type=int, metavar='ID', help=what)
     add('--sort', choices=('id', *UNITS), default='flops', help='(default: flops)')
     what = """also print the cost groups of the resource-constrained sampler with this
@@ -60,10 +60,10 @@ def parse_args() -> argparse.Namespace:
         check(getattr(args, name) > 0, f'--{name}', getattr(args, name), '1 or more')
     for cost in ('latency', 'memory'):
         measured = args.sort != cost or getattr(args, cost)
-        check(measured, '--sort', cost, f'--{cost} too: this cost is measured')
+        check(measured, '--sort', cost, f'--{cost} as well, to measure it')
     args.shape = [parse_size(size, '--shape') for size in args.shape or ()]
     on_gpu = args.device.startswith('cuda')
-    check(on_gpu or not args.memory, '--memory', True, '--device cuda, for memory')
+    check(on_gpu or not args.memory, '--memory', True, '--device cuda, a GPU')
     return args
 
 

@@ -15,7 +15,7 @@ UNLABELLED, VOID = 11, 255
 
 def parse_args() -> argparse.Namespace:
     parser = ToolParser(description=__doc__.splitlines()[0])
-    what = 'folder with train, trainannot, and the same of val and test'
+    what = 'folder with train, val and test, and with trainannot and so on'
     parser.add_argument('source', type=Path, help=what)
     parser.add_argument('target', type=Path, help='folder to write')
     return parser.parse_args()
@@ -35,7 +35,8 @@ def main() -> None:
         )
         for file in files:
             label = cv2.imread(str(args.source / f'{part}annot' / file.name), -1)
-            check(label is not None, 'source', file.name, f'one with a {part}annot')
+            expected = f'an image with a label in {part}annot'
+            check(label is not None, 'source', file.name, expected)
             label = np.where(label == UNLABELLED, VOID, label).astype(np.uint8)
             cv2.imwrite(str(labels / file.name), label)
             cv2.imwrite(str(images / f'{file.stem}.jpg'), cv2.imread(str(file)))

@@ -1,4 +1,4 @@
-"""Make class folders of listed images, of few per class, or of validation images.
+"""Make class folders from lists, with few images per class, or for validation.
 
 Lists have the format of visual prompt tuning for fine-grained sets (JSON, image to
 class) or of VTAB-1k (image and class per line). Folders contain links and ``ids.txt``.
@@ -16,15 +16,15 @@ from snnet_mm.utils import ToolParser, run_command
 
 def parse_args() -> argparse.Namespace:
     parser = ToolParser(description=__doc__.splitlines()[0])
-    parser.add_argument('images', type=Path, help='folder of images, of classes if few')
-    parser.add_argument('out', type=Path, help='folder to make, which is not there')
+    parser.add_argument('images', type=Path, help='folder of images')
+    parser.add_argument('out', type=Path, help='output folder, which must not exist')
     chosen = parser.add_mutually_exclusive_group(required=True)
     what = 'lists of the training and test images'
     chosen.add_argument('--lists', nargs=2, type=Path, help=what)
-    what = 'training images to draw of each class; IMAGES holds train and test'
+    what = 'training images to draw per class; IMAGES contains train and test'
     chosen.add_argument('--shots', type=int, help=what)
-    what = """part of the training images of each class to hold out: a folder of
-        IMAGES/train alone, whose test images they are, to choose settings with"""
+    what = """fraction of each class of IMAGES/train to use for validation: OUT/test
+        contains these images, OUT/train the others"""
     chosen.add_argument('--val-part', type=float, metavar='PART', help=what)
     parser.add_argument('--seed', type=int, default=0, help='seed of the draw')
     return parser.parse_args()
@@ -51,7 +51,7 @@ def draw(
         images = sorted(p.name for p in label.iterdir())
         number = number_of(len(images))
         if not 0 < number <= len(images):
-            raise ValueError(f'{option} of {len(images)} images in {label}')
+            raise ValueError(f'cannot draw {option} of {len(images)} images in {label}')
         drawn = {*draws.sample(images, number)}
         for name in images:
             parts[name not in drawn][f'{label.name}/{name}'] = label.name
@@ -76,7 +76,7 @@ def link(root: Path, out: Path, classes: dict[str, str]) -> None:
 def main() -> None:
     args = parse_args()
     if args.out.exists():
-        raise ValueError(f'{args.out} is there')
+        raise ValueError(f'{args.out} already exists')
     if args.lists is not None:
         for split, path in zip(('train', 'test'), args.lists, strict=True):
             link(args.images, args.out / split, read_list(path))
@@ -90,11 +90,11 @@ def main() -> None:
         (args.out / 'test').symlink_to(os.path.relpath(test, args.out.resolve()))
         return
 
-    def held_out(number: int) -> int:
-        held = max(1, round(part * number))
-        return held if part > 0 and held < number else 0
+    def num_validation(number: int) -> int:
+        chosen = max(1, round(part * number))
+        return chosen if part > 0 and chosen < number else 0
 
-    splits = draw(train, held_out, args.seed, f'--val-part={part}')
+    splits = draw(train, num_validation, args.seed, f'--val-part={part}')
     for split, classes in zip(('test', 'train'), splits, strict=True):
         link(train, args.out / split, classes)
 

@@ -63,8 +63,8 @@ class SNNetv1(StitchedBackbone):
         of_stages = dict(stages=stages, share_layers=share_layers)
         default = dict(kernel=2, stride=1, nearest=True, direction='FS')
         fits = given == default if staged else stages is None and not share_layers
-        expected = 'stages for anchors that have some or are of unequal depth, and the '
-        expected += 'others for plain anchors'
+        expected = 'stages and share_layers for anchors with stages or unequal depths, '
+        expected += 'the other settings for plain anchors'
         check(fits, 'backbone.stages', given | of_stages, expected)
         if staged:
             stage_depths = [[len(stage) for stage in a.stages] for a in anchors]

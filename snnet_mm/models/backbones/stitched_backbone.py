@@ -245,7 +245,7 @@ class StitchedBackbone(BaseModule):
     def _build_layers(self, config: dict) -> nn.ModuleDict:
         for name, joints in self.space.joints.items():
             widths = {tuple(map(self.width_at, joint)) for joint in joints}
-            expected = f'False, as {name} would join blocks of several widths'
+            expected = f'False, as {name} would connect blocks of several widths'
             check(len(widths) == 1, 'backbone.share_layers', sorted(widths), expected)
         kind = config.get('type') if isinstance(config, dict) else None
         kind = MODELS.get(kind) if isinstance(kind, str) else kind

@@ -100,7 +100,7 @@ class LoRAStitchingLayer(LowRankUpdate, StitchingLayer):
         if isinstance(rank, float):
             width = min(in_dim, out_dim)
             whole = 0 < rank <= 1 and (rank * width).is_integer()
-            expected = f'a share up to 1 that makes a whole number of the width {width}'
+            expected = f'a fraction up to 1 that gives a whole rank at width {width}'
             check(whole, 'stitching_layer.rank', rank, expected)
             rank = int(rank * width)
         self.add_update(rank, rank if alpha is None else alpha, 'stitching_layer.rank')

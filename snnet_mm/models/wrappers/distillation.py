@@ -188,7 +188,7 @@ def renormalise(
     mean, std, reverses = _normalisation(source)
     target_mean, target_std, target_reverses = _normalisation(target)
     numbers = {len(x) for x in (images[0], mean, target_mean)} - {1}
-    expected = 'a teacher of as many channels as the images have'
+    expected = 'a teacher with as many input channels as the images'
     check(len(numbers) < 2, 'model.teacher', sorted(numbers), expected)
     if reverses != target_reverses:
         images, mean, std = images.flip(1), mean.flip(0), std.flip(0)

@@ -56,7 +56,7 @@ class SandwichWrapper(ModelWrapper):
         anchors = find_stitched_backbone(self).space.anchor_ids
         drawn = {s.id: s for s in stitches}
         present = [i for i in anchors if i in drawn]
-        expected = f"one of the anchors {anchors} and others, as in 'SandwichSampler'"
+        expected = f"one of the anchors {anchors} and others, see 'SandwichSampler'"
         fits = present and len(drawn) > 1
         check(fits, 'default_hooks.stitch_sampling.sampler', sorted(drawn), expected)
         self.roles = {SLOWEST: drawn.pop(present[-1])}

@@ -1,8 +1,7 @@
 """The registry of the papers' results, ``configs/papers.yml``: its runs and pages.
 
-``python tools/papers.py`` writes what is generated from it: the tables of the READMEs
-of ``configs/`` between their marks, and the page about reproducing. A test compares
-both.
+``python tools/papers.py`` generates from it the tables of the READMEs of ``configs/``,
+between their marks, and the page about reproducing. A test compares both.
 """
 
 from __future__ import annotations

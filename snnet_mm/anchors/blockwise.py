@@ -215,9 +215,9 @@ def family_of(net: nn.Module) -> NetworkFamily:
 def image_channels(model: nn.Module) -> int:
     """Return the number of channels of the images that a model takes.
 
-    It is that of the first convolution of the anchors, or of a backbone that
-    :func:`family_of` supports. Other networks take as many as the data preprocessor has
-    means, or 3.
+    The first convolution of the anchors, or of a backbone that :func:`family_of`
+    supports, determines it. Other networks take as many channels as the data
+    preprocessor has means, or 3.
     """
     parts = [m for m in model.modules() if isinstance(m, Anchor) and m.has_embedding]
     backbone = getattr(model, 'backbone', None)

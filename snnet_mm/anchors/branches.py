@@ -3,7 +3,7 @@
 A block is one or two residual branches ``x + W h(x)``: attention, whose hidden units
 are heads, and an MLP, whose hidden units are neurons. A *narrow* branch runs some of
 its units, with another output projection ``W``. :data:`FAMILIES` lists the branches of
-each class of blocks; a family says where their weights are.
+each class of blocks; a family specifies where their weights are.
 """
 
 from collections.abc import Iterable, Mapping
@@ -54,7 +54,7 @@ class Branch:
         self._kept = TensorCache()
 
     def fits(self) -> bool:
-        """Return whether this block computes what the family says."""
+        """Return whether this block computes what the family specifies."""
         return True
 
     def run(self, x: Tensor, grid: Grid) -> Tensor:

@@ -50,7 +50,7 @@ def _held_by(model: nn.Module) -> list[Tensor | ProcessGroup]:
 
 
 def _without_offsets(conv: nn.Module, x: Tensor, *_: Tensor) -> Tensor:
-    """Run a deformable convolution as one that FLOPs are counted of, and on meta."""
+    """Let a deformable convolution run on meta, with FLOPs that torch counts."""
     if hasattr(conv, 'conv_offset'):
         conv.conv_offset(x)
     settings = conv.stride, conv.padding, conv.dilation, conv.groups

@@ -53,9 +53,9 @@ def cost_table(
 
     Every embedding, block and stitching layer runs once, and so does the rest of the
     model, or once per end anchor if it depends on that. A stitch costs the sum of its
-    parts. They run on meta tensors. Parts that need content, such as that of boxes,
-    really predict one image of noise, on the model's device: their cost may depend on
-    that image. Two-stage detectors keep as many boxes as they may.
+    parts. They run on meta tensors. Parts that depend on the content of images, such as
+    boxes, predict one image of noise on the model's device: their cost may depend on
+    that image. Two-stage detectors keep the maximum number of boxes.
 
     The count covers maps computed in eval mode and all that prediction runs. Low-rank
     updates count as merged. Auxiliary heads and test-time augmentation are not counted.
@@ -107,7 +107,7 @@ def _count(
         more = size, forward_of(model, scope)
         try:
             return count(copy_on_meta(model, model), torch.device('meta'), *more)
-        except Exception:  # some heads need content; faults are raised again
+        except Exception:  # some heads need content; errors are raised again
             with suppress(RuntimeError):  # so do some backbones
                 return count(copy_on_meta(model, backbone), device, *more)
         return count(copy_on_meta(model, nn.Module()), device, *more)
@@ -196,7 +196,8 @@ def _counted(run: Callable[[], T]) -> tuple[T, int, set[int]]:
 class _Counter(TorchDispatchMode):
     """Counts FLOPs by torch's formulas, and records the ids of all tensors read.
 
-    Most of the time would go into shapes of results on meta, so these are remembered.
+    Computing the shapes of results on meta would take most of the time, so they are
+    cached.
     """
 
     results: ClassVar[dict[tuple, tuple]] = {}
@@ -236,7 +237,7 @@ class _Counter(TorchDispatchMode):
 
 
 def _described(argument: object) -> object:
-    """Return what decides the result of an operation, to be compared and hashed."""
+    """Return a hashable key that determines the result of an operation."""
     if isinstance(argument, Tensor):
         on_meta = argument.shape, argument.stride(), argument.dtype
         return on_meta if argument.is_meta else id(argument)

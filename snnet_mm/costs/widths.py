@@ -27,7 +27,7 @@ def check_auxiliary_heads(model: nn.Module, input_size: tuple[int, int]) -> None
     Costs are counted on all other heads, which raises the same error.
 
     Raises:
-        ValueError: With the channels of the maps and the config key of the head's.
+        ValueError: Contains the channels of the maps and the head's config key.
     """
     model = unwrapped(model)
     backbone = getattr(model, 'backbone', None)

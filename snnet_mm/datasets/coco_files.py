@@ -113,7 +113,7 @@ class CocoFiles(LabelledFolder):
         return {split: file for split, (file,) in found.items()}
 
     def _split_of(self, path: Path) -> str:
-        """Return the split that a file's name, or else its folder's, has as a word."""
+        """Return the split that is a word of a file's name, or else of its folder's."""
         for name in (path.stem, *path.relative_to(self.root).parts[:-1]):
             words = re.findall('[a-z]+', name.lower())
             if splits := [SPLIT_OF[word] for word in words if word in SPLIT_OF]:
@@ -149,8 +149,9 @@ class CocoFiles(LabelledFolder):
     def _locate(self, path: Path, split: str, names: Sequence[str]) -> Sequence[Path]:
         """Return the images that a file names.
 
-        They are in its folder, in one named by the split, by the file or for images, or
-        in the root. Folders that all names begin with may be those of another machine.
+        They are in the folder of the file, in a folder named after the split or the
+        file, in one named ``images``, or in the root. Folders that all names begin with
+        may be those of another machine.
         """
         parts = [PurePosixPath(name.replace('\\', '/')).parts for name in names]
         shared = len(os.path.commonprefix([p[:-1] for p in parts]))
@@ -215,7 +216,7 @@ class CocoFiles(LabelledFolder):
         return with_mask
 
     def _convert(self, split: str, samples: Sequence[Sample]) -> Split:
-        """Return COCO's dict of some images; refuse boxes in another form."""
+        """Return COCO's dict of some images; raise if their boxes are invalid."""
         folder, names = self.parts_of([s.image for s in samples])
         images, annotations, beyond = [], [], []
         for i, (name, (_, objects, facts)) in enumerate(
@@ -270,7 +271,7 @@ def _changes(x: dict) -> dict[str, Any]:
 
 
 def _are_runs(outline: dict, size: tuple[int, int]) -> bool:
-    """Return whether run lengths, compressed or not, are those of an image size."""
+    """Return whether run lengths, compressed or not, fit an image size."""
     counts, right = outline.get('counts'), outline.get('size') == [*size]
     if isinstance(counts, str):
         return right

@@ -23,9 +23,9 @@ def innermost(dataset: Any) -> Iterator[Any]:
 
 
 def check_objects(dataset: Any, key: str) -> None:
-    """Raise if class names are no list or not in a COCO file, or no object is kept.
+    """Raise if class names are not a list of a COCO file's, or no object is kept.
 
-    mmdet ignores objects of other names without a word.
+    mmdet silently ignores objects of other classes.
 
     Args:
         dataset: Any data set, or wrapper of some.

@@ -32,7 +32,7 @@ DEPTH_DIRS = 'depth', 'depths', 'depth_maps', 'sync_depth', 'labels', 'gt', 'mas
 IGNORED = 255  # label of pixels without a class
 MASK_MODES = {'1', 'L', 'P', 'I', 'I;16', 'I;16B', 'I;16L', 'I;16N'}
 FULL = 2**16 - 1  # often marks missing depth
-SHALLOW = 100  # units of depth maps, in millimetres, that cannot be all
+SHALLOW = 100  # depth maps whose values are all lower are not in millimetres
 # Words, numbers and separators of a name; leftImg8bit is one word, img1 is two.
 WORD = re.compile(r'[^\W\d_]+(?:\d+[^\W\d_]+)*|\d+|[\W_]')
 
@@ -71,7 +71,7 @@ class LabelMaps(LabelledFolder):
                 stems = {Path(n).stem for n in re.findall(r'^\s*(\S+)', text, re.M)}
                 found[split] = [names[stem] for stem in sorted(stems & names.keys())]
                 missing = sorted(stems - names.keys())
-                self.odd[f'names in {file} are of no image with a label'] += missing
+                self.odd[f'names in {file} match no image with a label'] += missing
                 check(found[split], str(file), missing[:3], 'images with labels')
             break
         return found
@@ -85,7 +85,7 @@ class LabelMaps(LabelledFolder):
             self.splits[split] = Split(len(lines), prefix, lines)
 
     def _match(self, *files: list[tuple[str, Path]]) -> list[Item]:
-        """Return images with their labels, of equal names or cores of names."""
+        """Pair images with their labels by name, or by the core of the name."""
         images, labels = map(dict, files)
         equal = {name: name for name in images.keys() & labels.keys()}
         image_cores, label_cores = _cores(images), _cores(labels)
@@ -189,10 +189,10 @@ class DepthMaps(LabelMaps):
 
 
 def _cores(names: Iterable[str]) -> dict[tuple[str, str], str]:
-    """Return names by their folder and what is left without the words that all share.
+    """Return names by folder and core, which lacks a prefix and suffix of all names.
 
-    Shared are words at the beginning or end, such as of ``img_1`` or ``1_mask``. From a
-    number on they belong to the core.
+    Prefix and suffix consist of words, as in ``img_1`` and ``1_mask``. Numbers belong
+    to the core.
     """
     words = {name: WORD.findall(name.rpartition('/')[2]) for name in names}
     begin, end = (

@@ -135,9 +135,9 @@ class LabelledFolder(ABC):
         return os.path.relpath(folder, self.root), names
 
     def _choose(self, found: dict[str, T]) -> dict[str, T]:
-        """Return training and validation parts; a test part serves if no other does.
+        """Return training and validation parts; validate on a test part if necessary.
 
-        What has no split is for training, unless there is a part of this name.
+        Images without a split are for training, unless there is a training part.
         """
         names = dict(
             train='train' if 'train' in found else '',
@@ -152,7 +152,7 @@ class LabelledFolder(ABC):
         return Sample(image, self.read_label(image, label, facts), facts)
 
     def _check_images(self, samples: dict[str, list[Sample]]) -> None:
-        """Note or refuse images that training would read otherwise than meant."""
+        """Note images that training may misread; raise if all are too dark."""
         facts = {s.image: s.facts for part in samples.values() for s in part}
         self.sizes.update(fact.size for fact in facts.values())
         if max(fact.highest for fact in facts.values()) < DARK:

@@ -1,4 +1,4 @@
-"""From budgets to plans: what each branch costs and does, weighed in a knapsack."""
+"""Plans for budgets: a knapsack of the cost and the sensitivity of each branch."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -20,9 +20,9 @@ KNOWN = 'flops', 'params', 'latency'
 def reachable(
     costs: StepCosts, budgets: Sequence[Budget], say: Callable[[str], None]
 ) -> list[tuple[Budget, Budget]]:
-    """Return the budgets that a plan can meet, and what each of them bounds.
+    """Return the budgets that a plan can meet, each with the cost that it bounds.
 
-    Nothing of the network needs to be measured for this.
+    This requires no measurement of sensitivities.
 
     Args:
         costs: Costs of every step.

@@ -33,8 +33,8 @@ class ImageBatches:
         num_images: Number of images, or all if there are fewer.
         folder: Folder of images, searched recursively. Default: the training set.
         seed: Seed of the draw.
-        skip: Images of the draw to leave out, for sets that share none. If too few
-            remain, the same images are drawn as with 0.
+        skip: Number of drawn images to skip, for disjoint sets. If too few remain, the
+            same images are drawn as with 0.
 
     Raises:
         ValueError: If there is no image or no test pipeline.

@@ -23,9 +23,9 @@ def choose_plan(
 ) -> Plan | None:
     """Return the plan of least harm whose cost is within a limit, or None.
 
-    Harms and costs of steps are taken to add up. Lagrange multipliers, prices of a unit
-    of cost, give plans that no other plan beats in both; the best of these is then
-    filled up by the options that reduce harm most per cost.
+    Harms and costs of steps are assumed to be additive. Lagrange multipliers, which are
+    prices of a unit of cost, yield Pareto-optimal plans. The rest of the budget of the
+    best one is spent on the options that reduce harm most per cost.
 
     Args:
         steps: Options of every step, the whole step among them.
@@ -87,7 +87,7 @@ def _filled(
     limit: float,
     cost: Callable[[Plan], float],
 ) -> Plan:
-    """Spend what is left of a budget."""
+    """Spend the rest of a budget."""
     while True:
         gains = []
         for i, options in enumerate(steps):

@@ -12,7 +12,7 @@ RIDGE = 1e-4  # of the mean diagonal
 
 
 class UnitRanking(NamedTuple):
-    """The order of the units of a branch, and what leaving out the last ones costs.
+    """The order of the units of a branch, and the error without the last ones.
 
     ``order`` lists units from the last to be left out to the first. ``errors`` has the
     squared error per token of a refitted output projection, by number of units.
@@ -69,7 +69,7 @@ def rank_units(sums: tuple[Tensor, Tensor, Tensor], group: int = 1) -> UnitRanki
 
 
 def _losses(inverse: Tensor, weights: Tensor, group: int) -> Tensor:
-    """Return what the error grows by without each unit."""
+    """Return the increase of the error without each unit."""
     if group == 1:
         return weights.square().sum(1) / inverse.diagonal()
     units = len(inverse) // group

@@ -26,7 +26,7 @@ TOKENS = 10  # per unknown of a fit
 
 @dataclass
 class StepRecord:
-    """What is known of a step.
+    """Measurements of a step.
 
     Args:
         order: Nested order of its hidden units; empty if it cannot be narrow.

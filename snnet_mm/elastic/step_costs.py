@@ -12,8 +12,8 @@ from snnet_mm.costs.parts import Part
 from snnet_mm.models import find_stitched_backbone
 from snnet_mm.stitching import Cost, Plan, Position, StitchTable, changes_of, write_plan
 
-# Shares of the units at which costs are taken: from all but one to a single one, as a
-# branch of all its units is not a narrow one and has other layers.
+# Fractions of the units at which costs are measured, from all units but one to a single
+# one: a branch with all its units is not narrow and has other layers.
 SHARES = 1, 1 / 2, 1 / 4, 1 / 8, 0
 ROUNDS = 9  # of latencies
 # The cost of the whole network, and costs by step and number of units.
@@ -52,7 +52,7 @@ class StepCosts:
 
     @property
     def scope(self) -> str | None:
-        """What the costs are of; see :class:`StitchTable`."""
+        """Scope of the costs; see :class:`StitchTable`."""
         return self._counted[0].scope
 
     def write(self, plan: Plan) -> str:
@@ -99,7 +99,7 @@ class StepCosts:
 
 
 def probe_chains(view: BranchView) -> list[str]:
-    """Return plans of chains whose parts are all that a plan may have."""
+    """Return plans of chains that together have every part of any plan."""
     plans = [
         tuple(max(1, min(round(share * width), width - 1)) for width in view.widths)
         for share in SHARES

@@ -16,7 +16,7 @@ class RareClassWeights:
 
     Most pixels belong to a few classes, but mIoU weighs all classes alike. The weight
     of a token is proportional to ``share ** -0.5`` of the class that the network
-    predicts there, where ``share`` is the part of all pixels with this class. Weights
+    predicts there, where ``share`` is the fraction of pixels with this class. Weights
     of pixels average to 1. Labels are not read.
 
     Args:

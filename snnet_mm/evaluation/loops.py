@@ -34,10 +34,10 @@ class StitchValLoop(ValLoop):
 
     Metrics are named ``stitch_<id>/<metric>``. Settings that name a metric, such as
     ``save_best``, ``EarlyStoppingHook.monitor`` and the ``monitor`` of schedulers, need
-    no stitch: those of one stitch have plain names, too, with the metric that ranks
-    stitches first, which is what ``save_best='auto'`` takes. It is the slowest anchor,
-    in an elastic model the network itself; or the first of ``stitches`` if that is not
-    validated.
+    no stitch, because the metrics of one stitch also have plain names. This is the
+    slowest anchor, in an elastic model the network itself, or the first of ``stitches``
+    if that is not validated. The metric that ranks stitches comes first, because
+    ``save_best='auto'`` uses the first metric.
 
     Args:
         *args, **kwargs: See mmengine's ``ValLoop``.
@@ -71,7 +71,7 @@ class StitchValLoop(ValLoop):
         return metrics
 
     def _plainly_named(self, scores: Mapping[int, StitchScores]) -> dict[str, float]:
-        """Return the metrics of the stitch that settings without a stitch mean."""
+        """Return the metrics of the stitch that settings without a stitch refer to."""
         space = find_stitched_backbone(self.runner.model).space
         slowest, first = space.anchor_ids[-1], self.selection.select(space)[0]
         metrics = scores[slowest if slowest in scores else first].metrics

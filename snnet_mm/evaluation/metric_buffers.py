@@ -105,9 +105,10 @@ class MetricBuffers:
 
 
 def prefixes_of(evaluator: Evaluator) -> list[str]:
-    """Return what an evaluator adds to the names of each of its metrics.
+    """Return the prefix of an evaluator's names for each of its metrics.
 
-    mmdet's ``MultiDatasetsEvaluator`` adds the name of a data set to the own prefix.
+    mmdet's ``MultiDatasetsEvaluator`` puts the name of a data set before a metric's own
+    prefix.
     """
     sets = getattr(evaluator, 'dataset_prefixes', [''] * len(evaluator.metrics))
     pairs = zip(sets, evaluator.metrics, strict=True)
@@ -117,7 +118,7 @@ def prefixes_of(evaluator: Evaluator) -> list[str]:
 def numbers_of(evaluator: Evaluator, values: Mapping[str, object]) -> dict[str, float]:
     """Return the scalar values of an evaluator; undefined values are NaN.
 
-    Values that a metric omitted are added, unless they are there with another prefix.
+    Values that a metric omitted are added, unless they exist under another prefix.
     """
     values = dict(values)
     for metric, prefix in zip(evaluator.metrics, prefixes_of(evaluator), strict=True):

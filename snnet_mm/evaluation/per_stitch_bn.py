@@ -162,7 +162,7 @@ class StitchStatisticsHook(Hook):
             EMAHook.after_val_epoch(hook, runner)
 
     def prepare(self, runner: Runner, ids: Sequence[int]) -> None:
-        """Estimate missing statistics during training; say which ones there are."""
+        """Estimate missing statistics during training; log which ones exist."""
         if not self.num_images or not batch_norms(runner.model):
             return
         if self.trains and not known_stitches(runner.model) >= {*ids}:

@@ -58,9 +58,9 @@ class WrittenResults:
         self._images: list[ImageScores] = []
 
     def resume(self, work_dir: Path) -> None:
-        """Take over the newest results of the same test, perhaps of other stitches.
+        """Load the newest results of the same test, possibly of other stitches.
 
-        They are searched in the folder and in those of a work directory.
+        They may be in the folder, or in the folders of a work directory.
         """
         if is_main_process():
             files = {self.folder / RESULTS, *work_dir.glob(f'*/{RESULTS}')}

@@ -263,7 +263,8 @@ def list_images(inputs: Any, channels: int = 3) -> list[str | np.ndarray]:
 def as_bgr(array: np.ndarray, channels: int = 3) -> np.ndarray:
     """Convert an array to a BGR image ``(H, W, 3)`` of values from 0 to 255.
 
-    Images of another number of channels must have it, and keep type and values.
+    If ``channels`` is not 3, images must have this number of channels, and keep type
+    and values.
 
     Grey becomes three equal channels; the alpha of BGRA is dropped. Integers become
     uint8, floats float32. 16-bit integers, and floats from 0 to 1, raise an error: only

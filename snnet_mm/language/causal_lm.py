@@ -16,7 +16,7 @@ from snnet_mm.utils import check, is_whole
 
 from .hf_decoder_anchor import HFDecoderAnchor
 
-IGNORED = -100  # the label of tokens that are no target, as in transformers
+IGNORED = -100  # the label of tokens that are not targets, as in transformers
 
 
 @MODELS.register_module()
@@ -77,7 +77,7 @@ class CausalLM(BaseModel):
         Args:
             inputs: Token ids ``(B, 1, L)``, negative where padded.
             data_samples: Samples with ``labels``: the target tokens, or -100 if a token
-                is no target.
+                is not a target.
             mode: ``'tensor'`` for logits ``(B, L, V)``, ``'loss'`` for the mean cross
                 entropy of all targets, ``'predict'`` for samples with the summed cross
                 entropy ``nll`` and the number of targets ``num_targets`` of each text.

@@ -37,7 +37,7 @@ class TextDataset(BaseDataset):
     """Base class of data sets of token ids ``(1, L)`` and labels of the same shape.
 
     Items of :meth:`load_data_list` have the ``ids`` of a text, and the length of its
-    ``prompt``, which is no target.
+    ``prompt``, which is not a target.
 
     Args:
         tokenizer: ``'bytes'``, or a folder or name of a tokenizer of transformers.

@@ -15,7 +15,8 @@ class Deadline:
     """Switches a runtime to the best stitch that finishes all images in time.
 
     Stitches are expected to take :meth:`StitchRuntime.front`, times the median load of
-    the last batches: the time measured, with reading and writing, over that expected.
+    the last batches. The load is the measured time, including reading and writing, over
+    the expected time.
     """
 
     def __init__(self, runtime: StitchRuntime, seconds: float) -> None:

@@ -87,7 +87,7 @@ class Folder:
         return reasons
 
     def finish(self, reasons: Mapping[str, str]) -> Summary:
-        """Write what is about all images, after those left were predicted."""
+        """Write the files about all images, after all are predicted."""
         listed = self.out / 'unreadable.txt'
         listed.unlink(missing_ok=True)
         if reasons:

@@ -81,7 +81,7 @@ class StitchRow:
         return self.setup.dtype if self.setup else 'fp32'
 
     def joined(self, other: StitchRow) -> StitchRow:
-        """Return this row with what the other row knows of the same stitch."""
+        """Return this row joined with another row of the same stitch."""
         params = {self.params, other.params} - {None}
         expected = f'tables of one model, as parameters of stitch {self.id} differ'
         check(len(params) < 2, '--results', sorted(params), expected)

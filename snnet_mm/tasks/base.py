@@ -45,8 +45,8 @@ class Task:
         higher, lower: Lower-case names of metrics that are better when higher or lower.
         ranking: Metrics that rank stitches by default; the first available one is used.
         saving_keys: Attributes of metrics with the path where predictions are saved.
-        exact_metric: The only metric that does not count images that are left out as
-            missed, or None if all are so.
+        exact_metric: The only metric that does not count omitted images as missed, or
+            None if no metric does.
         inferencer: Module and class name of mm's inferencer.
     """
 

@@ -56,7 +56,7 @@ class Detection(Task):
     def run(self, model: nn.Module, images: Tensor) -> object:
         """Run all that prediction runs, but do not paste masks into images.
 
-        Two-stage heads keep as many boxes as they may, whatever the image.
+        Two-stage heads keep the maximum number of boxes, whatever the image.
         """
         with _keeping_all_boxes(model):
             return model.predict(images, samples_of(images), rescale=False)

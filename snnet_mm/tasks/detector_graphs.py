@@ -38,7 +38,7 @@ DENSE = dict(
 DEFORMABLE = {'DeformConv2d', 'ModulatedDeformConv2d'}
 NMS_KEYS = {'type', 'iou_threshold', 'class_agnostic', 'split_thr'}
 OTHERWISE = 'it chooses objects in a way of its own'
-NEARLY_ZERO = 1e-4  # no pixel is as near to a mean, which is no whole number
+NEARLY_ZERO = 1e-4  # no pixel is as near to a mean, as means are not integers
 MAX_OBJECTS = 1000  # of a head that sets no limit, such as YOLOX
 
 

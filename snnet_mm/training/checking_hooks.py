@@ -27,10 +27,10 @@ COLORS = 'tools/dataset_converters/color_masks.py converts masks of colours'
 
 
 class LaunchReportHook(Hook):
-    """Logs the batch of a training; warns if the config is made for another one.
+    """Logs the batch size of a training; warns if the config is made for another one.
 
-    Another number of processes than that of the config gives another batch size
-    (``auto_scale_lr.base_batch_size``). Also warns if nothing is left to train.
+    The batch size depends on the number of processes; that of the config is
+    ``auto_scale_lr.base_batch_size``. Also warns if nothing is left to train.
     """
 
     priority = 'VERY_HIGH'

@@ -41,8 +41,8 @@ SHOWN = str(Path(__file__).parents[1]), logger_hook.__file__
 # In mm's warnings of every frozen parameter, metric without a prefix, and saving.
 HIDDEN = 'requires_grad=False', 'prefix is not set', 'will be deprecated in future'
 INSTEAD = (
-    'a network, which tools/make_elastic.py makes elastic once it is trained, or a '
-    'chain alone, as tools/export_stitch.py --format mm writes it'
+    'a plain network, which tools/make_elastic.py makes elastic after training, or a '
+    'single chain, exported by tools/export_stitch.py --format mm'
 )
 
 
@@ -75,7 +75,7 @@ def train(
         amp: Whether to train in mixed precision; on a CPU in bfloat16.
         scale_lr: Whether to scale the learning rate to the batch.
         launcher: Launcher of the processes, as in mmengine.
-        plain_hooks: Whether to do without :func:`~snnet_mm.utils.configs.make_safe`.
+        plain_hooks: Whether to skip :func:`~snnet_mm.utils.configs.make_safe`.
         verbose: Whether the terminal shows mmengine's whole log.
         trust: See :func:`~snnet_mm.utils.checkpoint_guard.guard_checkpoints`.
 
@@ -96,7 +96,7 @@ def train(
         check(base, key, base, 'the batch size of the config, for --auto-scale-lr')
         cfg.auto_scale_lr = dict(base_batch_size=base, enable=True)
     if not plain_hooks and (parts := configs.make_safe(cfg)) and first:
-        print(f'Safe training (--plain-hooks leaves it out): {", ".join(parts)}.')
+        print(f'Safe training (--plain-hooks disables it): {", ".join(parts)}.')
     with _runner(cfg, 'train', verbose, trust) as runner:
         runner.register_hook(LaunchReportHook())
         runner.train()
@@ -169,8 +169,8 @@ def results_of(runner: Runner) -> StitchTable:
 def _runner(cfg: Config, mode: str, verbose: bool, trust: bool) -> Iterator[Runner]:
     """Check the paths in a config, then yield its runner, to be run in this context.
 
-    The context reads checkpoints as data, and ends the process group. That of a
-    training locks the work directory.
+    The context reads checkpoints as data, and ends the process group. For a training,
+    it locks the work directory.
     """
     phases = ('train', 'val') if mode == 'train' else ('test',)
     check_file(cfg.get('load_from'), 'config key: load_from')

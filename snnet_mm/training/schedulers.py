@@ -11,7 +11,7 @@ from snnet_mm.utils import check
 
 
 class _OneCycle(_ParamScheduler):
-    """Cosine annealing from start to turn to finish, the ``_levels`` of each group."""
+    """Cosine annealing from start to turn to finish: the ``_levels`` of each group."""
 
     def __init__(
         self, optimizer, param_name: str, pct_start: float = 0.3, **kwargs

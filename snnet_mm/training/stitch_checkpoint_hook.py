@@ -93,8 +93,8 @@ class StitchCheckpointHook(CheckpointHook):
         if resumed:
             check_resumable(checkpoint, name)
             runner.logger.info(
-                'Rates, schedule and seed go on as in the checkpoint, whatever the '
-                'config says; its other settings apply.'
+                'Learning rates, schedule and seed continue from the checkpoint, '
+                'whatever the config says; its other settings apply.'
             )
 
     def _save_checkpoint_with_step(self, runner: Runner, step: int, meta: dict) -> None:

@@ -59,13 +59,13 @@ class StitchInitHook(Hook):
     def before_train(self, runner: Runner) -> None:
         backbone = find_stitched_backbone(runner.model)
         if backbone.stitching_initialized:
-            runner.logger.info('The weights hold stitching layers: these are kept.')
+            runner.logger.info('The weights contain stitching layers, which are kept.')
             return
         if self.method == 'least-squares':
             self._fit(runner, backbone)
         else:  # They are already random and, like all weights, equal on all ranks.
             backbone.stitching_initialized.fill_(True)
-            runner.logger.info('The stitching layers start random: no least squares.')
+            runner.logger.info('Stitching layers start random, without least squares.')
         for hook in runner.hooks:
             if isinstance(hook, EMAHook):
                 average = find_stitched_backbone(hook.ema_model)

@@ -35,8 +35,7 @@ CLASSES = 'gt_sem_seg', 'gt_label', 'gt_instances', 'pred_sem_seg', 'pred_label'
 def try_test(cfg: Config, model: nn.Module) -> None:
     """Try the test that a config describes on a model; see :func:`try_images`.
 
-    Results of several stitches are to be ranked: metrics must measure, and save no
-    predictions.
+    Metrics must compute values, by which stitches are ranked, and save no predictions.
 
     Raises:
         ValueError: If anything fails; the message names the config key.
@@ -51,7 +50,7 @@ def try_test(cfg: Config, model: nn.Module) -> None:
         *(cfg.get('custom_hooks') or ()),
     ]
     visualizer = dict(cfg.get('visualizer') or dict(type='Visualizer'))
-    # A name of its own, as mmengine gives later runners a visualizer of their name.
+    # A unique name, as mmengine gives later runners a visualizer of their name.
     visualizer.update(name=f'trial_{time.time_ns()}', vis_backends=None)
     scope = cfg.get('default_scope') or 'mmengine'
     with isolated_rng(0), DefaultScope.overwrite_default_scope(scope):

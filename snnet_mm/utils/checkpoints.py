@@ -207,7 +207,7 @@ def check_weights_fit(
         except ValueError as error:
             fail(f'does not fit: {error}')
         if not says:
-            print_log(f'checkpoint {name} does not name its stitching space', 'current')
+            print_log(f'checkpoint {name} has no record of its space', 'current')
     shapes, wanted = _shapes(weights), _shapes(model.state_dict())
     known = [key for key in shapes if key in wanted]
     if not known:

@@ -200,8 +200,8 @@ def set_length(
 ) -> None:
     """Set the length of a training, and scale its schedulers and warm-ups.
 
-    The warm-ups are those of samplers and losses. A shorter training is validated no
-    more often than before.
+    The warm-ups of samplers and losses are scaled, too. A shorter training is not
+    validated more often than before.
 
     Args:
         cfg: Config of the training, changed in place.
@@ -257,9 +257,9 @@ def set_resume(
 ) -> None:
     """Make a training resume if ``asked``, or for None if its config says so.
 
-    A checkpoint of the config only initialises the first run, so an asked resumption
-    goes on from the latest checkpoint in the work directory, if there is one.
-    ``options`` are the overridden settings: a ``load_from`` among them is kept.
+    A checkpoint of the config only initialises the first run, so a requested
+    resumption continues from the latest checkpoint in the work directory, if there is
+    one. ``options`` are the overridden settings: a ``load_from`` among them is kept.
     """
     resumes, named = cfg.get('resume', False), 'load_from' in (options or {})
     cfg.resume = resumes if asked is None else asked

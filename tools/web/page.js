@@ -68,7 +68,7 @@ function setUp() {
   const done = ['resize', 'channels', 'batch'], steps = manifest.caller.before.map((s) => s.step);
   const left = steps.filter((name) => !done.includes(name));
   if (left.length) $('notes').textContent =
-    `The whole image is one call here; left out of the model's own test: ${left.join(', ')}.`;
+    `The whole image runs in one call here, without these steps of the model's own test: ${left.join(', ')}.`;
   for (const name of settings.images) {
     const button = document.createElement('button'), image = new Image();
     Object.assign(image, { src: `images/${name}`, alt: name });

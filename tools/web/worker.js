@@ -106,7 +106,7 @@ function sentence(error) {
     return 'The browser ran out of memory: take a cheaper stitch or a smaller bundle.';
   if (/^The .*\.$/.test(text)) return text;
   if (/WebAssembly|wasm/i.test(text))
-    return 'WebAssembly cannot run here, which this page needs: try another browser.';
+    return 'This page needs WebAssembly, which cannot run here: try another browser.';
   return `The model cannot be run: ${text}`;
 }
 

@@ -15,7 +15,7 @@ from .elastic_backbone import space_of_chains
 
 @MODELS.register_module()
 class ChainAnchor(Anchor):
-    """A network without what one chain of its branches does not run.
+    """A network reduced to what one chain of its branches runs.
 
     It computes what an :class:`ElasticBackbone` computes with this chain, is trained
     like any backbone, and can be an anchor of a stitched backbone. If a gap ends after

@@ -172,7 +172,7 @@ class LayerFit:
 
 
 def _add_triangle(total: Tensor, a: Tensor, b: Tensor) -> None:
-    """Add the symmetric ``a' b``, but for most of what is below the diagonal."""
+    """Add the symmetric ``a' b``, without most of the part below the diagonal."""
     for begin in range(0, len(total), ROWS):
         rows = slice(begin, begin + ROWS)
         total[rows, begin:] += a[:, rows].T @ b[:, begin:]

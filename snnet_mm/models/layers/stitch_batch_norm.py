@@ -24,8 +24,9 @@ class StitchBatchNorm(_BatchNorm):
 
     Training averages ``running_mean`` and ``running_var`` over all stitches;
     :func:`snnet_mm.evaluation.recalibrate_bn` estimates those of each stitch, which
-    evaluation uses. They are in the state dict, but are no buffers, which averages of
-    models and DDP would read. :func:`convert_batch_norms` changes the class of norms.
+    evaluation uses. They are in the state dict, but not buffers, because averages
+    of models and DDP would read those. :func:`convert_batch_norms` changes the class of
+    norms.
 
     Attributes:
         statistics: Mean and variance ``(2, C)`` by stitch id.
@@ -51,7 +52,7 @@ class StitchBatchNorm(_BatchNorm):
 
     @property
     def shares_prefixes(self) -> bool:
-        """Whether stitches that begin alike have equal states."""
+        """Whether stitches with the same first steps have equal states."""
         return not self.statistics
 
     def merged(self) -> _BatchNorm:

@@ -61,7 +61,7 @@ class PrefixStitchingLayer(StitchingLayer):
         more: Tensor | float = 0,
         offset: Tensor | float = 0,
     ) -> None:
-        """Set both maps; that of prefix tokens is ``more`` and ``offset`` apart."""
+        """Set both maps; that of prefix tokens adds ``more`` and ``offset``."""
         super().set_map(weight, bias)
         self.prefix.weight.copy_(weight + more)
         self.prefix.bias.copy_(bias + offset)

@@ -68,7 +68,7 @@ class DistillationWrapper(ModelWrapper):
     """A classifier or segmentor that also learns from a teacher (SN-Netv1, 3.2).
 
     The frozen teacher sees the student's augmented images, normalised by its own data
-    preprocessor if it has one. It is no submodule: checkpoints and the optimizer
+    preprocessor if it has one. It is not a submodule: checkpoints and the optimizer
     exclude it, and it is built only for training.
 
     Args:

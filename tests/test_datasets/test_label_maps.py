@@ -163,5 +163,5 @@ def test_label_maps_lists_of_splits(tmp_path):
     names = {split: part.annotations for split, part in found.splits.items()}
     assert names == dict(train=['0.jpg\t0.png', '4.jpg\t4.png'], val=['7.jpg\t7.png'])
     (note,) = found.notes
-    assert f'names in {folder}/train.txt are of no image with a label' in note
+    assert f'names in {folder}/train.txt match no image with a label' in note
     assert '77' in note

@@ -68,8 +68,8 @@ def write_page(args: argparse.Namespace, scripts: Path) -> None:
     """Write the page with its bundle, images and scripts to the output folder."""
     manifest = read_manifest(args.bundle)
     channels = manifest['input']['shape'][1]
-    three = 'a bundle for images of three channels'
-    check(channels == 3, 'bundle', f'{args.bundle}, of {channels} channels', three)
+    found = f'{args.bundle}, of {channels} channels'
+    check(channels == 3, 'bundle', found, 'a bundle for images of three channels')
     found = f'{args.bundle}, of {manifest["task"]}'
     expected = 'a bundle of a segmentation model'
     check(manifest['task'] == 'segmentation', 'bundle', found, expected)

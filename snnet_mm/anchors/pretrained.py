@@ -37,8 +37,8 @@ def pretrained_options(
     (init_cfg,) = parts
     options = {k: v for k, v in init_cfg.items() if k != 'type'}
     known = {'checkpoint'} <= set(options) <= {'checkpoint', 'prefix', *allowed}
-    words = f'a dict with checkpoint and, optionally, {("prefix", *allowed)}'
-    check(known, 'init_cfg', options, words)
+    expected = f'a dict with checkpoint and, optionally, {("prefix", *allowed)}'
+    check(known, 'init_cfg', options, expected)
     return options
 
 

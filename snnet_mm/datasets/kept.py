@@ -58,8 +58,8 @@ def _check_categories(leaf: Any, classes: list[str], key: str) -> None:
         unknown = [name for name in classes if name not in order]
         raise refusal(key, unknown, [*by_id.values()], misspelt=(unknown or [None])[0])
     twice = [name for name, n in Counter(order).items() if n > 1]
-    one = f'names that each belong to one category of {leaf.ann_file}'
-    check(not twice or len(order) == len(classes), key, twice, one)
+    expected = f'names that each belong to one category of {leaf.ann_file}'
+    check(not twice or len(order) == len(classes), key, twice, expected)
     if order != classes:
         print_log(
             f'{leaf.ann_file} has the order of classes {order[:10]}, which is that of '

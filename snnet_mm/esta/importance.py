@@ -117,8 +117,8 @@ class ImportanceHook(Hook):
     def before_train(self, runner: Runner) -> None:
         wrapper, model = runner.optim_wrapper, runner.model
         single = not isinstance(wrapper, OptimWrapperDict)
-        one = 'a single optimizer, whose steps score the importance of stitches'
-        check(single, 'optim_wrapper.type', type(wrapper).__name__, one)
+        expected = 'a single optimizer, whose steps score the importance of stitches'
+        check(single, 'optim_wrapper.type', type(wrapper).__name__, expected)
         self._parameters = cache(lambda stitch: trained_parameters(model, stitch))
         self._listening = wrapper.optimizer.register_step_pre_hook(self._score)
         state = runner.message_hub.runtime_info.get(SCORES)
@@ -164,8 +164,8 @@ def saliency(parameters: Iterable[nn.Parameter]) -> Tensor:
     """Return the sum of ``|g w|`` over parameters ``w`` with gradient ``g`` (SNIP)."""
     trained = [p for p in parameters if p.grad is not None]
     keys = 'backbone.anchors.frozen_stages, lora, stitching_layer'
-    some = 'settings that leave every stitch a trainable parameter'
-    check(trained, keys, 'no gradient', some)
+    expected = 'settings that leave every stitch a trainable parameter'
+    check(trained, keys, 'no gradient', expected)
     products = torch._foreach_mul([p.grad for p in trained], trained)
     return torch.stack(torch._foreach_norm(products, 1)).sum()
 

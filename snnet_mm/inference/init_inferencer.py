@@ -235,8 +235,8 @@ def _read(loader: Any, file: str) -> np.ndarray:
     try:
         image = loader(dict(img_path=file))['img']
     except (AssertionError, OSError) as error:
-        can = f'files that {type(loader).__name__} can read ({error})'
-        raise refusal('inputs', file, can) from error
+        expected = f'files that {type(loader).__name__} can read ({error})'
+        raise refusal('inputs', file, expected) from error
     return image[..., None] if image.ndim == 2 else image
 
 

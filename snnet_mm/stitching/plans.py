@@ -52,14 +52,14 @@ def read_plan(
     for step, block in enumerate(blocks):
         if block is not None:
             steps.setdefault(block, []).append(step)
-    known = f'blocks 0 to {max(steps)}, each once'
+    blocks_once = f'blocks 0 to {max(steps)}, each once'
     expected = "words such as '0:3/768': a block, and the units of its branches"
     words = text.split() if isinstance(text, str) else ()
     check(words, key, text, f'{expected} (tools/make_elastic.py writes them)')
     for word in words:
         check(re.fullmatch(r'\d+:\d+(/\d+)*', word), key, word, expected)
         block, *units = map(int, re.split('[:/]', word))
-        check(block in steps, key, word, known)
+        check(block in steps, key, word, blocks_once)
         own = steps.pop(block)
         whole = [widths[step] for step in own]
         fits = [0 <= n <= m for n, m in zip(units, whole, strict=False)]

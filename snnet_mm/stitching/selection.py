@@ -98,8 +98,8 @@ class Selection:
         return tuple(dict.fromkeys(choice.id for choice in found))
 
     def _table_for_budgets(self, counted: StitchTable | None) -> StitchTable:
-        needed = 'results or a cost table, which a budget needs'
-        check(self.table or counted, '--results', None, needed)
+        expected = 'results or a cost table, which a budget needs'
+        check(self.table or counted, '--results', None, expected)
         if None in (self.table, counted):
             return self.table or counted
         # Results may lack the largest stitch, of which budgets may be shares.

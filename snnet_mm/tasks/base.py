@@ -268,12 +268,12 @@ def import_parts_for(cfg: Mapping) -> None:
 
 def check_saved(evaluator: Evaluator, key: str, number: int) -> None:
     """Raise if metrics save predictions that several stitches would overwrite."""
-    what = f'None: {number} stitches would overwrite each other'
+    expected = f'None: {number} stitches would overwrite each other'
     for metric in evaluator.metrics:
         for name in sorted(known('saving_keys')):
             folder = getattr(metric, name, None)
             # mm names files by image at most, not by stitch.
-            check(number == 1 or not folder, f'{key}.{name}', folder, what)
+            check(number == 1 or not folder, f'{key}.{name}', folder, expected)
 
 
 def check_partial(evaluator: Evaluator, options: str) -> None:

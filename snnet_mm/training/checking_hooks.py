@@ -150,8 +150,8 @@ class TrainableParamsHook(Hook):
         counts = count_parameters(runner.model)
         trained, total = map(sum, zip(*counts.values(), strict=True))
         keys = 'backbone.anchors.frozen_stages, lora, stitching_layer'
-        some = f'trainable parameters; all {total:,} of the model are frozen'
-        check(trained, keys, trained, some)
+        expected = f'trainable parameters; all {total:,} of the model are frozen'
+        check(trained, keys, trained, expected)
         parts = ', '.join(f'{name} {n:,} of {m:,}' for name, (n, m) in counts.items())
         runner.logger.info(
             f'Trained parameters: {trained:,} of {total:,} '

@@ -49,8 +49,8 @@ class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
         self.num_layers = number = self.paramwise_cfg.get('num_layers')
         right = number is None or is_whole(number, 1)
         check(right, f'{KEY}.num_layers', number, '1 or more')
-        lr = 'a learning rate'
-        check(self.base_lr is not None, 'optim_wrapper.optimizer.lr', None, lr)
+        has_lr = self.base_lr is not None
+        check(has_lr, 'optim_wrapper.optimizer.lr', None, 'a learning rate')
         self.rates = rates = self.paramwise_cfg['decay_rates']
         listed = rates if isinstance(rates, Sequence) else [rates]
         right = listed and all(isinstance(r, Real) and 0 < r <= 1 for r in listed)

@@ -83,8 +83,8 @@ class UniformSampler(StitchSampler):
         super().__init__(costs, **kwargs)
         left_out = () if anchors else self.space.anchor_ids
         self._drawn = [i for i in self.ids if i not in left_out]
-        other = f'True, as the stitches {list(self.ids)} are all anchors'
-        check(self._drawn, 'sampler.anchors', anchors, other)
+        expected = f'True, as the stitches {list(self.ids)} are all anchors'
+        check(self._drawn, 'sampler.anchors', anchors, expected)
 
     def draw(self, rng: np.random.Generator) -> tuple[int, ...]:
         return (self._drawn[rng.integers(len(self._drawn))],)

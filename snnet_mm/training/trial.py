@@ -110,9 +110,10 @@ def _try_images(
     check(len(dataset), DATA, 0, '1 image or more')
     for leaf in innermost(dataset):
         if hasattr(leaf, 'cat_ids') and (names := leaf.metainfo.get('classes')):
-            found = f'names in {leaf.ann_file}, which has {len(leaf.cat_ids)} of them'
-            right = len(leaf.cat_ids) == len(names)
-            check(right, f'{DATA}.metainfo.classes', list(names), found)
+            number = len(leaf.cat_ids)
+            expected = f'names in {leaf.ann_file}, which has {number} of them'
+            right = number == len(names)
+            check(right, f'{DATA}.metainfo.classes', list(names), expected)
         if not isinstance(getattr(leaf, 'pipeline', None), NamingPipeline | None):
             leaf.pipeline = NamingPipeline(leaf.pipeline)
     training = model.training
@@ -141,8 +142,8 @@ def _predict(
             batch = loader.collate_fn(items)
             return batch, model.test_step(batch)
         except Exception:
-            one = f'1, or a pipeline that resizes all images to one size, not {sizes}'
-            check(len(sizes) < 2, f'{LOADER}.batch_size', len(items), one)
+            expected = f'1, or a pipeline that resizes images to one size, not {sizes}'
+            check(len(sizes) < 2, f'{LOADER}.batch_size', len(items), expected)
             raise
 
 

@@ -61,9 +61,9 @@ def load_config(
         inner = part.get('backbone')
         if part.get('pretrained') and isinstance(inner, Mapping):
             own = inner.get('pretrained') or 'anchors' in inner
-            twice = 'None: mmseg would pass it on to the backbone, whose weights are '
-            twice += 'set by init_cfg of each anchor, or backbone.pretrained'
-            check(not own, 'model.pretrained', part.pretrained, twice)
+            expected = 'None: mmseg would pass it on to the backbone, whose weights '
+            expected += 'are set by init_cfg of each anchor, or backbone.pretrained'
+            check(not own, 'model.pretrained', part.pretrained, expected)
         nested = part.get('backbone_cfg')
         if isinstance(nested, Mapping) and 'anchors' in nested:
             expected = f'a plain network, as {part.get("type")} builds its own '
@@ -107,8 +107,8 @@ def merge_options(cfg: Config, options: Mapping[str, Any]) -> None:
     try:
         cfg.merge_from_dict(dict(options))
     except Exception as error:
-        fitting = f'settings of {cfg.filename} ({error})'
-        raise refusal('--cfg-options', options, fitting) from error
+        expected = f'settings of {cfg.filename} ({error})'
+        raise refusal('--cfg-options', options, expected) from error
 
 
 def _path_of(name: str) -> Path:
@@ -320,8 +320,8 @@ def train_in_half_precision(cfg: Config, asked: bool = True) -> None:
         wrapper.setdefault('loss_scale', 'dynamic')
         return
     scope = cfg.get('default_scope')
-    other = "not mmdet: on a CPU, mmcv's NMS does not support bfloat16"
-    check(scope != 'mmdet', 'default_scope', scope, other)
+    expected = "not mmdet: on a CPU, mmcv's NMS does not support bfloat16"
+    check(scope != 'mmdet', 'default_scope', scope, expected)
     if not asked:
         print('AmpOptimWrapper needs an accelerator: training in bfloat16 on the CPU.')
     wrapper.type = 'BF16OptimWrapper'

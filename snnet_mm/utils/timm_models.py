@@ -67,8 +67,8 @@ def timm_family(name: str, families: Iterable[str]) -> tuple[str, bool]:
     """
     models, name = _import_timm(name).models, name.split('.')[0]
     found = [f for f in families if models.is_model_in_modules(name, [f])]
-    kinds = f"a network of timm's families {sorted(families)}"
-    check(found, 'model', name, kinds)
+    expected = f"a network of timm's families {sorted(families)}"
+    check(found, 'model', name, expected)
     cfg = models.get_pretrained_cfg(name)
     return found[0], getattr(cfg, 'fixed_input_size', False)
 

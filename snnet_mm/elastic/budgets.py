@@ -54,8 +54,8 @@ def reachable(
         expected = f'at least {unit.budget(cost(cheapest))}, the cheapest plan: '
         check(not given, '--budgets', str(budget), expected + costs.write(cheapest))
         say(f'  {unit.budget(bound.limit)}: below the cheapest plan, left out')
-    given = [str(budget) for budget in budgets]
-    check(found, '--budgets', given, 'budgets above the cheapest plan')
+    tried = [str(budget) for budget in budgets]
+    check(found, '--budgets', tried, 'budgets above the cheapest plan')
     return found
 
 

@@ -57,8 +57,8 @@ def test_get_weights_downloads_once_and_checks(get, files):
     ('name', 'message'),
     [
         ('wrong.pth', '00000000'),
-        ('missing.pth', 'at checkpoints/missing.pth'),
-        ('other.pth', "'other.pth' is no file of"),
+        ('missing.pth', 'as checkpoints/missing.pth'),
+        ('other.pth', "'other.pth' matches no file of"),
     ],
 )
 def test_get_weights_failure_leaves_nothing(get, files, name, message):

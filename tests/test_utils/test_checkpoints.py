@@ -100,7 +100,7 @@ def test_load_weights_only_truncated_files_are_refused(path, kept, zipped):
 
 
 def test_load_weights_only_what_is_no_checkpoint(path):
-    for file, words in ((path, 'does not exist'), (path.parent, 'is no file')):
+    for file, words in ((path, 'does not exist'), (path.parent, 'is not a file')):
         with pytest.raises(ValueError, match=f'{file} {words}'):
             load_weights_only(file)
     torch.save([1], path)

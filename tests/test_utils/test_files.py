@@ -71,7 +71,7 @@ def test_read_json_says_what_is_wrong(text, message, tmp_path):
     path = tmp_path / 'a.json'
     if text is not None:
         path.write_bytes(text)
-    with pytest.raises(ValueError, match=f'{path} is no table: .*{message}'):
+    with pytest.raises(ValueError, match=f'{path} is not a table: .*{message}'):
         read_json(path, lambda data: data['a'], 'table', 'a tool')
 
 

@@ -13,7 +13,7 @@ from torch import nn
 
 from snnet_mm.models import find_stitched_backbone, set_stitch, unwrapped
 from snnet_mm.runtime.device import processor
-from snnet_mm.stitching import Setup, middle_stitches
+from snnet_mm.stitching import Setup, StitchTable, middle_stitches
 from snnet_mm.utils import check
 
 from .counting import cost_table
@@ -70,6 +70,7 @@ def measure_latency(
     rounds: int = 20,
     check: Collection[int] | None = None,
     progress: bool = False,
+    costs: StitchTable | None = None,
 ) -> Latencies:
     """Time the parts of a model and sum them along the route of every stitch.
 
@@ -88,11 +89,13 @@ def measure_latency(
         check: Ids of stitches to time end to end. Default: the anchors and the middle
             stitch of every other kind.
         progress: Whether to show a progress bar.
+        costs: The model's cost table. Default: it is counted.
     """
     model = unwrapped(model)
     backbone = find_stitched_backbone(model)
     space = backbone.space
-    forward = forward_of(model, cost_table(model, input_size).scope)
+    costs = cost_table(model, input_size) if costs is None else costs
+    forward = forward_of(model, costs.scope)
     ids = middle_stitches(space) if check is None else [space[i].id for i in check]
     images = empty_images(model, input_size, batch)
     if images.is_floating_point():

@@ -11,11 +11,11 @@ from pathlib import Path
 import torch
 from mmengine.config import Config
 from mmengine.runner import Runner
+from torch import nn
 
 from snnet_mm.anchors import BranchView
-from snnet_mm.costs import measure_latency, window_of
-from snnet_mm.costs.measure import measuring_setup
-from snnet_mm.evaluation import plot_pareto, wide_console
+from snnet_mm.costs import cost_table, measure_latency, measuring_setup, window_of
+from snnet_mm.evaluation import wide_console
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import ElasticBackbone, fit_in_turn
 from snnet_mm.models.backbones.elastic_backbone import space_of_chains
@@ -166,8 +166,9 @@ class _Job:
         try_test(cfg, network)
         self.meta = dict(dataset_meta=network.dataset_meta)
         self.conversion: Conversion = convert_model(cfg, network)
-        base = with_prefixes(weights_of(loaded), self.conversion.renames)
-        self.names, self.digest = {*base}, weights_digest(weights_of(loaded))
+        weights = weights_of(loaded)
+        self.names = {*with_prefixes(weights, self.conversion.renames)}
+        self.digest = weights_digest(weights)
         sample = next(iter(ImageBatches(cfg, network, 1, images, seed)))
         self.size = window_of(network) or tuple(sample.shape[-2:])
         self.model = self.conversion.build(cfg, [], network)
@@ -323,21 +324,23 @@ class _Job:
         cfg = copy.deepcopy(self.config)
         keep_local_backends(cfg)
         self.say(f'Testing the network and {len(self.chains)} chains in one pass')
-        files = self.folder / 'elastic.pth', self.folder / 'test'
-        runner = run.test(cfg, *files, out_dir=str(self.folder), quiet=True)
-        self.say('Measuring milliseconds')
-        times = measure_latency(runner.model, self.size, check=()).by_stitch
-        setup = measuring_setup(runner.model, 1)
-        results = run.results_of(runner).measured(setup, times)
-        results.save(self.folder / 'stitches.json')
+        settings = dict(costs=self._measured, out_dir=str(self.folder), quiet=True)
+        runner = run.test(cfg, self.model, self.folder / 'test', **settings)
+        results = run.results_of(runner)
         self._report(runner, results)
         return results
+
+    def _measured(self, model: nn.Module, size: tuple[int, int]) -> StitchTable:
+        """Return the costs of the network and all chains, including milliseconds."""
+        self.say('Measuring milliseconds')
+        costs = cost_table(model, size)
+        times = measure_latency(model, size, check=(), costs=costs).by_stitch
+        return costs.measured(measuring_setup(model, 1), times)
 
     def _report(self, runner: Runner, results: StitchTable) -> None:
         wide_console().print(elastic_table(results))
         for line in left_out(results):
             self.say(line)
-        plot_pareto(results, self.folder / 'pareto.png', cost='latency')
         titles = {
             i: f'{"network" if i == 0 else f"stitch {i}"}, {results[i].latency:.3g} ms'
             for i in drawn_budgets(results)

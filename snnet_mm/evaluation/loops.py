@@ -110,6 +110,7 @@ class StitchTestLoop(TestLoop):
         show_dir: Folder for pictures of all predictions, with a subfolder per stitch.
 
     Attributes:
+        costs_of: Returns the costs of a model at an input size, see :func:`cost_table`.
         table: Costs and metrics of the last test; None without metrics.
         seen_sizes: Sizes of the images that the backbone has seen.
     """
@@ -143,6 +144,7 @@ class StitchTestLoop(TestLoop):
         self.out_dir = Path(self.runner.log_dir if out_dir is None else out_dir)
         self.quiet, self.resume, self.show_dir = quiet, resume, show_dir
         self.stitches_per_pass, self.limit = stitches_per_pass, limit
+        self.costs_of = cost_table
         self.table: StitchTable | None = None
         self.seen_sizes: set[tuple[int, int]] = set()
 
@@ -178,7 +180,8 @@ class StitchTestLoop(TestLoop):
             (size,) = check_sizes(model, [self.resize], 'test_cfg.resize')
             set_input_size(model, size)
         seed = self.runner.seed
-        return cost_table(model, size or size_of_images(model, self.dataloader, seed))
+        size = size or size_of_images(model, self.dataloader, seed)
+        return self.costs_of(model, size)
 
     def _tested(self, costs: StitchTable) -> StitchTable | None:
         """Test the stitches, except those that a resumed test has."""

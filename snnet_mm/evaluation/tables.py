@@ -78,7 +78,10 @@ def _title(table: StitchTable) -> str:
 def report_stitches(
     table: StitchTable, out_dir: str | os.PathLike, quiet: bool = False
 ) -> None:
-    """Print results by FLOPs unless ``quiet``, and draw ``pareto.png``."""
+    """Print results by FLOPs unless ``quiet``, and draw ``pareto.png``.
+
+    Its cost is milliseconds, or FLOPs if these are not measured.
+    """
     console, out_dir = wide_console(), Path(out_dir)
     console.quiet = quiet
     ordered = sorted(table.rows, key=lambda row: (row.flops, row.id))
@@ -93,5 +96,7 @@ def report_stitches(
         legend = f'* on the Pareto front, {len(front)} of {len(table)} stitches: no '
         legend += f'cheaper stitch has an equal or {better} {table.metric}.'
         console.print(legend, soft_wrap=True)
-    plot_pareto(table, out_dir / 'pareto.png')
+    measured = all(row.latency is not None for row in table.rows)
+    cost = 'latency' if measured else 'flops'
+    plot_pareto(table, out_dir / 'pareto.png', cost)
     console.print(f'Wrote stitches.json and pareto.png to {out_dir}', soft_wrap=True)

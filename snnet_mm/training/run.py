@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from mmengine.hooks import logger_hook
 from mmengine.logging import MMLogger
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
+from torch import nn
 
 from snnet_mm.anchors.pretrained import SOURCES
 from snnet_mm.datasets import check_annotation_file, check_data_folders
@@ -105,7 +106,7 @@ def train(
 
 def test(
     config: str | os.PathLike | Config,
-    checkpoint: str | os.PathLike,
+    checkpoint: str | os.PathLike | nn.Module,
     work_dir: str | os.PathLike | None = None,
     cfg_options: Mapping[str, Any] | None = None,
     *,
@@ -114,6 +115,7 @@ def test(
     launcher: str = 'none',
     verbose: bool = False,
     trust: bool = False,
+    costs: Callable[[nn.Module, tuple[int, int]], StitchTable] | None = None,
     **settings: Any,
 ) -> Runner:
     """Test stitches of a model, or a model without stitches, as ``tools/test.py`` does.
@@ -122,7 +124,7 @@ def test(
 
     Args:
         config: A config, or its file.
-        checkpoint: Checkpoint file.
+        checkpoint: Checkpoint file, or the model of the config with its weights.
         work_dir: Output folder. Default: ``work_dir`` of the config.
         cfg_options: Settings to override in the config, as ``'a.b'`` to value.
         show_dir: Folder for painted images.
@@ -130,6 +132,7 @@ def test(
         launcher: See :func:`train`.
         verbose: See :func:`train`.
         trust: See :func:`train`.
+        costs: Replaces :func:`~snnet_mm.costs.cost_table` as the source of costs.
         **settings: Settings of :class:`~snnet_mm.evaluation.StitchTestLoop`; None skips
             a setting. Without any, the config's own test runs.
 
@@ -140,18 +143,23 @@ def test(
     Raises:
         ValueError: If a setting, the checkpoint or the data is invalid.
     """
-    check_file(checkpoint, 'argument: checkpoint')
+    model = checkpoint if isinstance(checkpoint, nn.Module) else None
+    if model is None:
+        check_file(checkpoint, 'argument: checkpoint')
     cfg = configs.runner_config(config, work_dir, cfg_options)
-    cfg.launcher, cfg.load_from = launcher, str(checkpoint)
+    cfg.launcher = launcher
+    cfg.load_from = str(checkpoint) if model is None else None
     configs.set_test(cfg, **settings)
     if show_dir is not None:
         configs.set_visualization(cfg, show_dir)
     if tta:
         configs.set_augmentation(cfg)
-    with _runner(cfg, 'test', verbose, trust) as runner:
+    with _runner(cfg, 'test', verbose, trust, model) as runner:
         runner.register_hook(WeightCheckHook())
         try_images(runner)
         if configs.tests_stitches(cfg):
+            if costs is not None:
+                runner.test_loop.costs_of = costs
             runner.test()
         else:
             evaluate_whole_model(runner)
@@ -166,11 +174,14 @@ def results_of(runner: Runner) -> StitchTable:
 
 
 @contextmanager
-def _runner(cfg: Config, mode: str, verbose: bool, trust: bool) -> Iterator[Runner]:
+def _runner(
+    cfg: Config, mode: str, verbose: bool, trust: bool, model: nn.Module | None = None
+) -> Iterator[Runner]:
     """Check the paths in a config, then yield its runner, to be run in this context.
 
-    The context reads checkpoints as data, and ends the process group. For a training,
-    it locks the work directory.
+    The runner builds the model of the config unless one is given. The context reads
+    checkpoints as data, and ends the process group. For a training, it locks the work
+    directory.
     """
     phases = ('train', 'val') if mode == 'train' else ('test',)
     check_file(cfg.get('load_from'), 'config key: load_from')
@@ -188,12 +199,11 @@ def _runner(cfg: Config, mode: str, verbose: bool, trust: bool) -> Iterator[Runn
     _keep_config(cfg, mode)
     with lock, guard_checkpoints(trust), closing_process_group(), explain_builds():
         kind = cfg.get('runner_type')
-        if kind or verbose:
-            runner = RUNNERS.get(kind or 'Runner').from_cfg(cfg)
-        else:
-            runner = _ShortLogRunner.from_cfg(cfg)
-            if is_main_process():
-                print(f'Long log: {runner.log_dir}', flush=True)
+        short = not (kind or verbose)
+        cls = _ShortLogRunner if short else RUNNERS.get(kind or 'Runner')
+        runner = (cls if model is None else _runner_of(cls, model)).from_cfg(cfg)
+        if short and is_main_process():
+            print(f'Long log: {runner.log_dir}', flush=True)
         yield runner
 
 
@@ -207,6 +217,19 @@ def _check_model(model: Mapping) -> None:
         check_file(part.get('checkpoint'), key)
         kind = configs.step_name(part)
         check(kind != 'ElasticBackbone', 'model.backbone.type', kind, INSTEAD)
+
+
+def _runner_of(cls: type[Runner], model: nn.Module) -> type[Runner]:
+    """Return a class whose runners run a model, and build none from the config.
+
+    A model in the config itself would be copied by ``from_cfg``.
+    """
+
+    class ModelRunner(cls):
+        def __init__(self, *args, **kwargs) -> None:
+            super().__init__(*args, **dict(kwargs, model=model))
+
+    return ModelRunner
 
 
 class _ShortLogRunner(Runner):

@@ -3,6 +3,8 @@
 import json
 import re
 import sys
+from collections import Counter
+from dataclasses import replace
 from types import SimpleNamespace
 
 import cv2
@@ -10,13 +12,16 @@ import numpy as np
 import pytest
 import torch
 from mmengine.config import Config
+from mmseg.models import EncoderDecoder
 from torch.utils._pytree import tree_leaves
 from trained_toys import DEPTH, write_trained
 
 from snnet_mm.elastic import make_elastic
+from snnet_mm.evaluation import tables
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.stitching import StitchTable
+from snnet_mm.training import run
 from snnet_mm.utils import load_weights_only
 
 MODULE = sys.modules[make_elastic.__module__]
@@ -92,6 +97,42 @@ def test_make_elastic_every_task_unchanged_at_largest_budget(trained, tmp_path, 
     assert not all_equal(features(elastic, 1), features(network))
     assert find_stitched_backbone(elastic).stitching_initialized
     assert elastic.dataset_meta == network.dataset_meta
+    # The files hold what was tested, and the results what a test of the files finds.
+    paths = (tmp_path / f'elastic.{end}' for end in ('py', 'pth'))
+    tested = run.results_of(run.test(*paths, tmp_path / 'again', verbose=True))
+    assert tested.digest == results.digest
+    assert [
+        replace(row, latency=None, setup=None) for row in results.rows
+    ] == tested.rows
+
+
+def test_the_checkpoint_is_read_once_and_results_are_written_once(
+    trained, tmp_path, monkeypatch
+):
+    calls = []
+
+    def record(owner, name):
+        real = getattr(owner, name)
+
+        def recorded(*args, **kwargs):
+            calls.append((name, *args))
+            return real(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, recorded)
+
+    record(torch, 'load')
+    record(EncoderDecoder, '__init__')
+    record(StitchTable, 'save')
+    record(tables, 'plot_pareto')
+    files, results = trained(), tmp_path / 'stitches.json'
+    make_elastic(*files, tmp_path, plans=PLANS, say=lambda line: None, **OPTIONS)
+    read = [args[0] for name, *args in calls if name == 'load']
+    assert [p for p in read if p in (files[1], tmp_path / 'elastic.pth')] == [files[1]]
+    # One model of the given config, and one of elastic.py.
+    assert Counter(name for name, *_ in calls)['__init__'] == 2
+    assert [args[1] for name, *args in calls if name == 'save'] == [results]
+    drawn = [args[1:] for name, *args in calls if name == 'plot_pareto']
+    assert drawn == [[tmp_path / 'pareto.png', 'latency']]
 
 
 @pytest.mark.slow

@@ -1,10 +1,10 @@
 """Write a config that trains a plain ViT on a folder of labelled images."""
 
-import ast
 import colorsys
 import json
 import math
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
@@ -21,6 +21,9 @@ from snnet_mm.utils.timm_models import create_timm_model
 
 PACKAGE = 'snnet_mm'
 TEMPLATES = Path(__file__).parents[1] / '.mim' / 'configs' / '_base_' / 'own_data'
+# The line of a template after its variables. Configs get all that follows, because
+# settings of a `_base_` would not follow variables that the user changes.
+MARK = '# These settings depend on the variables.\n'
 BATCH_SIZES = dict(seg=4, depth=4, det=2, cls=32)
 # At the rate of the other heads, depth saturates and detection does not learn.
 HEAD_RATES = dict(seg=1e-3, depth=3e-4, det=3e-4, cls=1e-3)
@@ -68,26 +71,22 @@ def write_project(
     numbers = ' and '.join(f'{s.number} {name}' for name, s in data.splits.items())
     top = f'# {backbone} for {numbers} images in {data.root.name}, by\n'
     top += '# tools/new_project.py. Change what is needed; size is in whole patches.\n'
-    bases, body = _template(data.task, values)
+    bases, body = _template(data.task)
     top += f'_base_ = {bases}\n'
     top += ''.join(f'{name} = {as_code(value)}\n' for name, value in values.items())
     top, _ = FormatCode(top, style_config='{based_on_style: pep8, column_limit: 88}')
     with atomic_path(out) as temporary:
-        temporary.write_text('\n'.join([top, body, _template('schedule', values)[1]]))
+        temporary.write_text('\n'.join([top, body, _template('schedule')[1]]))
     return values
 
 
-def _template(name: str, values: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the bases of a template, as code, and what follows the given variables."""
-    text = (TEMPLATES / f'{name}.py').read_text()
-    found = [node for node in ast.parse(text).body if isinstance(node, ast.Assign)]
-    lines = {node.targets[0].id: node.end_lineno for node in found}
-    begin = max(line for name, line in lines.items() if name in values)
-    bases = next((n.value for n in found if n.targets[0].id == '_base_'), None)
-    names = [base.removeprefix('../') for base in ast.literal_eval(bases or '[]')]
+def _template(name: str) -> tuple[str, str]:
+    """Return the bases of a template, as code, and what depends on its variables."""
+    head, _, body = (TEMPLATES / f'{name}.py').read_text().partition(MARK)
     root = f'{{__import__({PACKAGE!r}).CONFIGS}}/_base_'  # where it is installed
+    names = re.findall(r"'\.\./(.+)'", head)
     code = ', '.join(f'f"{root}/{name}"' for name in names)
-    return f'[{code}]', ''.join(text.splitlines(keepends=True)[begin:])
+    return f'[{code}]', body
 
 
 def as_code(value: Any) -> str:

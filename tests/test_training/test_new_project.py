@@ -1,3 +1,4 @@
+import re
 from collections import Counter
 
 import numpy as np
@@ -85,6 +86,8 @@ def test_write_project_config_trains_and_is_evaluated(
     data = read_folder(tmp_path / 'data', task)
     values = write_project(data, out, TINY, narrow)
     assert (values['iters'], values['head_rate']) == (600, rate)
+    assigned = Counter(re.findall(r'^(\w+) = ', out.read_text(), re.MULTILINE))
+    assert {assigned[name] for name in values} == {1}  # not again by the template
     out.write_text(out.read_text().replace('\niters = 600', '\niters = 2'))
     cfg = load_config(out)
     assert cfg.val_evaluator.to_dict() == cfg.val_evaluator.to_dict() | evaluator

@@ -32,6 +32,7 @@ backbone = dict(
 mean = [123.675, 116.28, 103.53]
 std = [58.395, 57.12, 57.375]
 batch_size = 4
+# These settings depend on the variables.
 custom_imports = dict(
     imports=['snnet_mm', 'snnet_mm.tasks.depth_parts'], allow_failed_imports=False
 )

@@ -26,6 +26,7 @@ backbone = dict(
 mean = [123.675, 116.28, 103.53]
 std = [58.395, 57.12, 57.375]
 batch_size = 2
+# These settings depend on the variables.
 # 64 channels suit small data on a CPU; ViTDet's paper uses 256.
 channels = 64
 strides = [patch / 4, patch / 2, patch, patch * 2]

@@ -4,6 +4,7 @@ iters = 600
 batch_size = 4
 head_rate = 1e-3
 backbone_rate = 3e-5
+# These settings depend on the variables.
 # Neck and head learn from scratch; at their rate a pretrained backbone would forget.
 optim_wrapper = dict(
     optimizer=dict(lr=head_rate),

@@ -29,6 +29,7 @@ backbone = dict(
 mean = [123.675, 116.28, 103.53]
 std = [58.395, 57.12, 57.375]
 batch_size = 4
+# These settings depend on the variables.
 model = dict(
     data_preprocessor=dict(mean=mean, std=std, size=size),
     backbone=dict(backbone, _delete_=True, img_size=size),

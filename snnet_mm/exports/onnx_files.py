@@ -104,11 +104,13 @@ def _to_int8(model: onnx_ir.Model, network: nn.Module) -> onnx_ir.Model:
     from onnxruntime.quantization import QuantType, quantize_dynamic
     from onnxruntime.quantization.quant_utils import add_pre_process_metadata
 
-    linear = [node for node in model.graph if node.op_type in ('MatMul', 'Gemm')]
-    for node in linear:  # the quantiser selects nodes by name
-        node.name = node.name or node.outputs[0].name
     vits = [n for n, m in network.named_modules() if isinstance(m, PlainViT)]
     places = tuple(f'{name}.' for name in ('backbone', *vits))
+    _fold_weights(model, places)
+    _split_gemms(model, places)
+    linear = [node for node in model.graph if node.op_type == 'MatMul']
+    for node in linear:  # the quantiser selects nodes by name
+        node.name = node.name or node.outputs[0].name
     chosen = [n.name for n in linear if n.inputs[1].name.startswith(places)]
     check(chosen, '--precision', 'int8', 'fp32, as the backbone has no linear layers')
     _keep_identities(model, [node for node in linear if node.name in {*chosen}])
@@ -127,6 +129,65 @@ def _to_int8(model: onnx_ir.Model, network: nn.Module) -> onnx_ir.Model:
         quantised = ir.load(path)
     quantised.metadata_props.clear()
     return quantised
+
+
+def _fold_weights(model: onnx_ir.Model, places: tuple[str, ...]) -> None:
+    """Give layers whose weight is a part of another weight one of their own.
+
+    The attention of MiT, whose keys are not its queries, splits one weight.
+    """
+    import onnx_ir as ir
+    from onnx.reference import ReferenceEvaluator
+    from onnx_ir.passes.common import RemoveUnusedNodesPass
+
+    parts: dict[ir.Value, tuple[str, np.ndarray]] = {}  # whose, and content
+    for node in model.graph:
+        for i in (1,) if node.op_type in ('MatMul', 'Gemm') else ():
+            if node.inputs[i] in parts:
+                whole, array = parts[node.inputs[i]]
+                name = f'{whole}.{node.inputs[i].name}'
+                value = ir.Value(name=name, const_value=ir.tensor(array, name=name))
+                value = model.graph.initializers.setdefault(name, value)
+                node.replace_input_with(i, value)
+        known = [
+            parts.get(v) or (v.const_value and (v.name, v.const_value.numpy()))
+            for v in node.inputs
+            if v is not None
+        ]
+        if not known or not all(known) or not known[0][0].startswith(places):
+            continue
+        feeds = {v.name: a for v, (_, a) in zip(node.inputs, known, strict=True)}
+        arrays = ReferenceEvaluator(ir.to_proto(node)).run(None, feeds)
+        found = ((known[0][0], array) for array in arrays)
+        parts |= zip(node.outputs, found, strict=True)
+    RemoveUnusedNodesPass()(model)
+
+
+def _split_gemms(model: onnx_ir.Model, places: tuple[str, ...]) -> None:
+    """Replace layers of matrices by a product and a sum: the quantiser skips them."""
+    import onnx_ir as ir
+    from onnx_ir.convenience import replace_nodes_and_values
+
+    for node in [n for n in model.graph if n.op_type == 'Gemm']:
+        x, weight, *bias = node.inputs
+        if not weight.name.startswith(places):
+            continue
+        scales = {name: node.attributes.get(name) for name in ('alpha', 'beta')}
+        assert all(a is None or a.value == 1 for a in scales.values()), scales
+        turned = node.attributes.get('transB')
+        if turned and turned.value:
+            name, array = f'{weight.name}.T', weight.const_value.numpy().T
+            weight = ir.Value(name=name, const_value=ir.tensor(array.copy(), name=name))
+            weight = model.graph.initializers.setdefault(name, weight)
+        nodes = [ir.node('MatMul', [x, weight], name=node.name)]
+        if bias:
+            nodes.append(ir.node('Add', [nodes[0].outputs[0], *bias]))
+            nodes[0].outputs[0].name = f'{node.outputs[0].name}_product'
+            nodes[0].outputs[0].type = node.outputs[0].type
+            nodes[0].outputs[0].shape = node.outputs[0].shape
+        replace_nodes_and_values(
+            model.graph, node, [node], nodes, node.outputs, nodes[-1].outputs
+        )
 
 
 def _keep_identities(model: onnx_ir.Model, nodes: Sequence[onnx_ir.Node]) -> None:

@@ -59,3 +59,45 @@ def test_to_int8_quantises_the_backbone_and_vits_of_heads():
         assert 'MatMulInteger' in [node.op_type for node in quantised.graph], name
     with pytest.raises(ValueError, match='--precision'):
         _to_int8(layer(x, matrix, 'head.fc.weight'), network)
+
+
+@pytest.mark.parametrize('biased', [True, False])
+def test_to_int8_quantises_parts_of_weights_and_gemms(biased, tmp_path):
+    """Two layers, as in the attention of MiT: a half of a weight, and a Gemm."""
+    rng = np.random.default_rng(0)
+    x, whole, last, bias = (
+        rng.normal(size=size).astype('f4') for size in ((5, 8), (16, 8), (8, 8), (8,))
+    )
+    # Most of the rounded values are in the middle: without VNNI, sums saturate.
+    x[:2, 0] = 20, -20
+    value = ir.Value(name='x', shape=ir.Shape(x.shape), type=FLOAT)
+    weights = [
+        ir.Value(name=name, const_value=ir.tensor(array, name=name))
+        for name, array in (
+            ('backbone.in_proj', whole),
+            ('backbone.out_proj', last),
+            ('backbone.bias', bias),
+            ('halves', np.array([8, 8])),
+        )
+    ]
+    split = ir.node('Split', [weights[0], weights[3]], num_outputs=2)
+    turned = ir.node('Transpose', [split.outputs[1]], dict(perm=[1, 0]))
+    product = ir.node('MatMul', [value, turned.outputs[0]])
+    inputs = [product.outputs[0], weights[1], *weights[2:3][:biased]]
+    gemm = ir.node('Gemm', inputs, dict(transB=1))
+    nodes = [split, turned, product, gemm]
+    for i, output in enumerate(o for node in nodes for o in node.outputs):
+        output.name = f'value{i}'
+    gemm.outputs[0].shape, gemm.outputs[0].type = value.shape, FLOAT
+    about = dict(nodes=nodes, initializers=weights, opset_imports={'': 20})
+    model = ir.Model(ir.Graph([value], [gemm.outputs[0]], **about), ir_version=10)
+    wanted = outputs(model, x, tmp_path / 'fp32.onnx')
+    np.testing.assert_allclose(
+        wanted, x @ whole[8:].T @ last.T + biased * bias, rtol=1e-5, atol=1e-5
+    )
+    quantised = _to_int8(model, nn.Identity())
+    kinds = [node.op_type for node in quantised.graph]
+    assert (kinds.count('MatMulInteger'), kinds.count('Gemm')) == (2, 0)
+    assert not {'Split', 'Transpose', 'MatMul'} & {*kinds}
+    off = np.abs(outputs(quantised, x, tmp_path / 'int8.onnx') - wanted)
+    assert 1e-4 < off.mean() < 0.1 * np.abs(wanted).mean()

@@ -12,7 +12,7 @@ def test_train_adds_what_is_safe_unless_asked_otherwise(run_here, tmp_path, safe
     cfg.dump(tmp_path / 'config.py')
     folder, options = tmp_path / 'work', [] if safe else ['--plain-hooks']
     said = run_here('train.py', tmp_path / 'config.py', '--work-dir', folder, *options)
-    assert ('Safe training (--plain-hooks leaves it out): StitchCheck' in said) is safe
+    assert ('Safe training (--plain-hooks disables it): StitchCheck' in said) is safe
     last, test = said.splitlines()[-2:]
     assert last == f'Checkpoint: {folder}/iter_1.pth'
     arguments = f'{tmp_path}/config.py {folder}/iter_1.pth'

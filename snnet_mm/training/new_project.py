@@ -29,7 +29,7 @@ BATCH_SIZES = dict(seg=4, depth=4, det=2, cls=32)
 HEAD_RATES = dict(seg=1e-3, depth=3e-4, det=3e-4, cls=1e-3)
 AREA = 224 * 224  # maximum pixels of an image, in dense tasks
 SIDES = dict(det=448, cls=224)  # maximum side of a square image
-EPOCHS, LEAST, MOST = 10, 600, 20000  # epochs; bounds of iterations
+EPOCHS, MIN_ITERS, MAX_ITERS = 10, 600, 20000
 
 
 def write_project(
@@ -65,7 +65,7 @@ def write_project(
     values = dict(data_root=str(data.root)) | _data_values(data, files)
     values |= _model_values(data, vit, backbone, weights)
     epoch = data.splits['train'].number / BATCH_SIZES[data.task]
-    iters = min(max(LEAST, round(EPOCHS * epoch, -2)), MOST)
+    iters = min(max(MIN_ITERS, round(EPOCHS * epoch, -2)), MAX_ITERS)
     values |= dict(batch_size=BATCH_SIZES[data.task], iters=int(iters))
     values |= dict(head_rate=HEAD_RATES[data.task], backbone_rate=3e-5)
     numbers = ' and '.join(f'{s.number} {name}' for name, s in data.splits.items())

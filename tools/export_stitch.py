@@ -34,7 +34,7 @@ def parse_args() -> argparse.Namespace:
         or both"""
     add('--format', nargs='+', help=what)
     what = """fp32 (default), int8, or both; int8 quantises the linear layers of the
-        backbone"""
+        backbone, and of a ViT in the head (EoMT)"""
     add('--precision', nargs='+', default=['fp32'], help=what)
     what = """evaluate every file and its stitch in PyTorch on this data, and write the
         metric and milliseconds of both to the manifest"""

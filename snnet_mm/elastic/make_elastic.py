@@ -183,8 +183,8 @@ class _Job:
         """Return the plan of a chain that keeps some blocks and skips all others."""
         depth = self.view.anchor.depth
         known = {*kept} <= {*range(depth)} and len({*kept}) == len(kept) < depth
-        wanted = f'fewer than all of the blocks 0 to {depth - 1}, each once'
-        check(known, '--blocks', [*kept], wanted)
+        expected = f'fewer than all of the blocks 0 to {depth - 1}, each once'
+        check(known, '--blocks', [*kept], expected)
         steps = zip(self.view.units, self.view.widths, strict=True)
         plan = tuple(w if u.branch is None or u.block in kept else 0 for u, w in steps)
         return write_plan(plan, self.view.blocks)
@@ -320,10 +320,9 @@ class _Job:
             self.say(f'Warning: --num-images={number}; better {words}')
 
     def evaluate(self) -> StitchTable:
-        """Test the network and all chains in one pass; measure milliseconds."""
+        """Measure milliseconds of the network and all chains; test them in one pass."""
         cfg = copy.deepcopy(self.config)
         keep_local_backends(cfg)
-        self.say(f'Testing the network and {len(self.chains)} chains in one pass')
         settings = dict(costs=self._measured, out_dir=str(self.folder), quiet=True)
         runner = run.test(cfg, self.model, self.folder / 'test', **settings)
         results = run.results_of(runner)
@@ -335,6 +334,7 @@ class _Job:
         self.say('Measuring milliseconds')
         costs = cost_table(model, size)
         times = measure_latency(model, size, check=(), costs=costs).by_stitch
+        self.say(f'Testing the network and {len(self.chains)} chains in one pass')
         return costs.measured(measuring_setup(model, 1), times)
 
     def _report(self, runner: Runner, results: StitchTable) -> None:

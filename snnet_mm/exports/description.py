@@ -140,8 +140,8 @@ def _passes(model: nn.Module, size: tuple[int, int]) -> list[dict]:
 def check_windows(model: nn.Module, size: tuple[int, int]) -> None:
     """Raise if the model slides windows of another size than graphs take."""
     if (window := window_of(model)) is not None:
-        allowed = f'{size_name(window)}, the window size (model.test_cfg.crop_size)'
-        check(tuple(size) == window, '--shape', size_name(size), allowed)
+        expected = f'{size_name(window)}, the window size (model.test_cfg.crop_size)'
+        check(tuple(size) == window, '--shape', size_name(size), expected)
 
 
 def _steps_after(task: str, model: nn.Module) -> list[dict]:

@@ -44,8 +44,8 @@ from .verification import evaluate, finite, loses
 
 NUM_IMAGES = 2  # of a comparison; tracing any batch size needs two or more
 UNFINISHED = '.export-'  # prefix of folders of unfinished exports
-GRAPH_FILE = re.compile(  # graphs and their weights
-    rf'(stitch|weights)\w*-[0-9a-f]{{{DIGITS}}}\.(onnx|safetensors)'
+GRAPH_FILE = re.compile(  # graphs and their weights; xml and bin of old versions
+    rf'(stitch|weights)\w*-[0-9a-f]{{{DIGITS}}}\.(onnx|safetensors|xml|bin)'
 )
 
 
@@ -86,9 +86,9 @@ class StitchExporter:
         check(min(self.size) > 0, '--shape', size_name(self.size), '1x1 or more')
         check_windows(model, self.size)
         self.costs = cost_table(model, self.size)
-        name, wanted = type(model).__name__, 'an image model: docs/how_to/anchors.md'
+        name, expected = type(model).__name__, 'an image model: docs/how_to/anchors.md'
         of_images = empty_images(model, self.size, batch=1).ndim == 4
-        check(of_images, 'model.type', name, wanted)
+        check(of_images, 'model.type', name, expected)
         if results is not None:
             results.check_space(self.space)
             self.results = results.for_size(self.size)
@@ -132,14 +132,14 @@ class StitchExporter:
         """
         graphs = any(FORMATS[name].is_graph for name in request.formats)
         right = self.has_size or not graphs
-        allowed = 'height and width, or the config key model.data_preprocessor.size'
-        check(right, '--shape', None, allowed)
+        expected = 'height and width, or the config key model.data_preprocessor.size'
+        check(right, '--shape', None, expected)
         say = partial(print_log, logger='current')
         ids = request.stitches.select(self.space, self.costs, say)
         if graphs:
             lacks = task_of(self.model).without_heads(self.model)
-            allowed = f'mm alone: {lacks}'
-            check(lacks is None, '--format', request.formats, allowed)
+            expected = f'mm alone: {lacks}'
+            check(lacks is None, '--format', request.formats, expected)
         with folder_lock(self.out_dir, '--out', 'exporting'):
             for folder in self.out_dir.glob(f'{UNFINISHED}*'):  # of a killed export
                 shutil.rmtree(folder, ignore_errors=True)

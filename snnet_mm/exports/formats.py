@@ -104,12 +104,12 @@ class ExportRequest:
         known = self.precisions and {*self.precisions} <= {*PRECISIONS}
         check(known, '--precision', tuple(self.precisions), PRECISIONS)
         right = 'mm' not in self.formats or 'int8' not in self.precisions
-        allowed = 'fp32 for mm, which casts checkpoints when they run (--amp)'
-        check(right, '--precision', 'int8', allowed)
+        expected = 'fp32 for mm, which casts checkpoints when they run (--amp)'
+        check(right, '--precision', 'int8', expected)
         missing = [name for name in ONNX_PACKAGES if find_spec(name) is None]
-        allowed = f"mm, or pip install -e '.[onnx]' for {', '.join(missing)}"
+        expected = f"mm, or pip install -e '.[onnx]' for {', '.join(missing)}"
         right = 'onnx' not in self.formats or not missing
-        check(right, '--format', 'onnx', allowed)
+        check(right, '--format', 'onnx', expected)
 
 
 @dataclass(eq=False)

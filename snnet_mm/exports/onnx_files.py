@@ -24,6 +24,9 @@ from .graph import StitchBuild
 if TYPE_CHECKING:
     import onnx_ir
 
+# Operators that take parts of weights.
+PARTS = {'Gather', 'Reshape', 'Slice', 'Split', 'Squeeze', 'Transpose', 'Unsqueeze'}
+
 
 def write_onnx(build: StitchBuild, path: Path, precision: str) -> None:
     """Write an ONNX file in a precision.
@@ -61,7 +64,7 @@ def _convert(build: StitchBuild) -> onnx_ir.Model:
             )
         except torch.onnx.OnnxExporterError as error:
             # For example, torch 2.6 cannot export batch norm.
-            other = 'another format, or the torch version of '
+            other = 'mm, or the torch version of '
             other += 'requirements/constraints.txt'
             raise refusal('--format', 'onnx', other) from error
     model = ClearMetadataAndDocStringPass()(exported.model).model
@@ -112,7 +115,12 @@ def _to_int8(model: onnx_ir.Model, network: nn.Module) -> onnx_ir.Model:
     for node in linear:  # the quantiser selects nodes by name
         node.name = node.name or node.outputs[0].name
     chosen = [n.name for n in linear if n.inputs[1].name.startswith(places)]
-    check(chosen, '--precision', 'int8', 'fp32, as the backbone has no linear layers')
+    check(
+        chosen,
+        '--precision',
+        'int8',
+        'fp32, as no ViT and no backbone has linear layers',
+    )
     _keep_identities(model, [node for node in linear if node.name in {*chosen}])
     settings = dict(per_channel=True, weight_type=QuantType.QInt8)
     with TemporaryDirectory() as folder:
@@ -137,30 +145,38 @@ def _fold_weights(model: onnx_ir.Model, places: tuple[str, ...]) -> None:
     The attention of MiT, whose keys are not its queries, splits one weight.
     """
     import onnx_ir as ir
-    from onnx.reference import ReferenceEvaluator
     from onnx_ir.passes.common import RemoveUnusedNodesPass
 
-    parts: dict[ir.Value, tuple[str, np.ndarray]] = {}  # whose, and content
-    for node in model.graph:
-        for i in (1,) if node.op_type in ('MatMul', 'Gemm') else ():
-            if node.inputs[i] in parts:
-                whole, array = parts[node.inputs[i]]
-                name = f'{whole}.{node.inputs[i].name}'
-                value = ir.Value(name=name, const_value=ir.tensor(array, name=name))
-                value = model.graph.initializers.setdefault(name, value)
-                node.replace_input_with(i, value)
-        known = [
-            parts.get(v) or (v.const_value and (v.name, v.const_value.numpy()))
-            for v in node.inputs
-            if v is not None
-        ]
-        if not known or not all(known) or not known[0][0].startswith(places):
+    for node in [n for n in model.graph if n.op_type in ('MatMul', 'Gemm')]:
+        part = node.inputs[1]
+        if part.producer() is None or (found := _part_of_weight(part)) is None:
             continue
-        feeds = {v.name: a for v, (_, a) in zip(node.inputs, known, strict=True)}
-        arrays = ReferenceEvaluator(ir.to_proto(node)).run(None, feeds)
-        found = ((known[0][0], array) for array in arrays)
-        parts |= zip(node.outputs, found, strict=True)
+        whole, array = found
+        if whole.startswith(places) and array.ndim == 2:
+            name = f'{whole}.{part.name}'
+            value = ir.Value(name=name, const_value=ir.tensor(array, name=name))
+            value = model.graph.initializers.setdefault(name, value)
+            node.replace_input_with(1, value)
     RemoveUnusedNodesPass()(model)
+
+
+def _part_of_weight(value: onnx_ir.Value) -> tuple[str, np.ndarray] | None:
+    """Return the name of the weight that a value is a part of, and the part."""
+    import onnx_ir as ir
+    from onnx.reference import ReferenceEvaluator
+
+    if value.const_value is not None:
+        return value.name, value.const_value.numpy()
+    node = value.producer()
+    if node is None or node.op_type not in PARTS:
+        return None
+    given = [v for v in node.inputs if v is not None]
+    found = [_part_of_weight(v) for v in given]
+    if any(part is None for part in found):
+        return None
+    feeds = {v.name: array for v, (_, array) in zip(given, found, strict=True)}
+    arrays = ReferenceEvaluator(ir.to_proto(node)).run(None, feeds)
+    return found[0][0], arrays[value.index()]
 
 
 def _split_gemms(model: onnx_ir.Model, places: tuple[str, ...]) -> None:
@@ -169,11 +185,12 @@ def _split_gemms(model: onnx_ir.Model, places: tuple[str, ...]) -> None:
     from onnx_ir.convenience import replace_nodes_and_values
 
     for node in [n for n in model.graph if n.op_type == 'Gemm']:
-        x, weight, *bias = node.inputs
+        x, weight, *bias = [v for v in node.inputs if v is not None]
         if not weight.name.startswith(places):
             continue
-        scales = {name: node.attributes.get(name) for name in ('alpha', 'beta')}
-        assert all(a is None or a.value == 1 for a in scales.values()), scales
+        plain = dict(alpha=1, beta=1, transA=0)  # as torch exports layers
+        given = {k: a.value for k, a in node.attributes.items() if k in plain}
+        assert plain | given == plain, given
         turned = node.attributes.get('transB')
         if turned and turned.value:
             name, array = f'{weight.name}.T', weight.const_value.numpy().T

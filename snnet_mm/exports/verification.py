@@ -124,9 +124,9 @@ class _Network:
     ) -> Callable[..., Predictions]:
         def run(images: Tensor, *args) -> Predictions:
             graph, found = self.runs.get(self.active), tuple(images.shape[2:])
-            allowed = f'{size_name(found)}, the size of the images'
+            expected = f'{size_name(found)}, the size of the images'
             fits = graph is None or found == self.size
-            check(fits, '--shape', size_name(self.size), allowed)
+            check(fits, '--shape', size_name(self.size), expected)
             if graph is not None and 'mean' in self._norm:
                 # Undo the normalisation, which graphs repeat: padding is zero again.
                 images = images * self._norm['std'] + self._norm['mean']

@@ -82,9 +82,10 @@ def write_project(
 
 def _template(name: str) -> tuple[str, str]:
     """Return the bases of a template, as code, and what depends on its variables."""
-    head, _, body = (TEMPLATES / f'{name}.py').read_text().partition(MARK)
+    head, mark, body = (TEMPLATES / f'{name}.py').read_text().partition(MARK)
+    assert mark, name
     root = f'{{__import__({PACKAGE!r}).CONFIGS}}/_base_'  # where it is installed
-    names = re.findall(r"'\.\./(.+)'", head)
+    names = re.findall(r"'\.\./([^']+)'", head)
     code = ', '.join(f'f"{root}/{name}"' for name in names)
     return f'[{code}]', body
 

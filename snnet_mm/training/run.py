@@ -124,7 +124,8 @@ def test(
 
     Args:
         config: A config, or its file.
-        checkpoint: Checkpoint file, or the model of the config with its weights.
+        checkpoint: Checkpoint file, or the model of the config with its weights. It
+            stays on the device of the runner, in evaluation mode.
         work_dir: Output folder. Default: ``work_dir`` of the config.
         cfg_options: Settings to override in the config, as ``'a.b'`` to value.
         show_dir: Folder for painted images.
@@ -148,7 +149,12 @@ def test(
         check_file(checkpoint, 'argument: checkpoint')
     cfg = configs.runner_config(config, work_dir, cfg_options)
     cfg.launcher = launcher
-    cfg.load_from = str(checkpoint) if model is None else None
+    if model is None:
+        cfg.load_from = str(checkpoint)
+    else:
+        cfg.load_from, cfg.resume = None, False
+        expected = 'False for a model that is built: it is wrapped by its config'
+        check(not tta, 'tta', tta, expected)
     configs.set_test(cfg, **settings)
     if show_dir is not None:
         configs.set_visualization(cfg, show_dir)

@@ -78,14 +78,19 @@ def test_to_int8_quantises_parts_of_weights_and_gemms(biased, tmp_path):
             ('backbone.out_proj', last),
             ('backbone.bias', bias),
             ('halves', np.array([8, 8])),
+            ('zeros', np.array([0, 0])),
+            ('ones', np.array([1, 1])),
         )
     ]
     split = ir.node('Split', [weights[0], weights[3]], num_outputs=2)
     turned = ir.node('Transpose', [split.outputs[1]], dict(perm=[1, 0]))
-    product = ir.node('MatMul', [value, turned.outputs[0]])
+    halves, zeros, ones = weights[3:]
+    # Optional inputs may be left out: here the axes.
+    cut = ir.node('Slice', [turned.outputs[0], zeros, halves, None, ones])
+    product = ir.node('MatMul', [value, cut.outputs[0]])
     inputs = [product.outputs[0], weights[1], *weights[2:3][:biased]]
     gemm = ir.node('Gemm', inputs, dict(transB=1))
-    nodes = [split, turned, product, gemm]
+    nodes = [split, turned, cut, product, gemm]
     for i, output in enumerate(o for node in nodes for o in node.outputs):
         output.name = f'value{i}'
     gemm.outputs[0].shape, gemm.outputs[0].type = value.shape, FLOAT
@@ -98,6 +103,6 @@ def test_to_int8_quantises_parts_of_weights_and_gemms(biased, tmp_path):
     quantised = _to_int8(model, nn.Identity())
     kinds = [node.op_type for node in quantised.graph]
     assert (kinds.count('MatMulInteger'), kinds.count('Gemm')) == (2, 0)
-    assert not {'Split', 'Transpose', 'MatMul'} & {*kinds}
+    assert not {'Split', 'Transpose', 'Slice', 'MatMul'} & {*kinds}
     off = np.abs(outputs(quantised, x, tmp_path / 'int8.onnx') - wanted)
     assert 1e-4 < off.mean() < 0.1 * np.abs(wanted).mean()

@@ -6,6 +6,7 @@ import pytest
 import torch
 from mmengine.config import Config
 from tiny import tiny_config
+from torch import nn
 from trained_toys import write_trained
 
 from snnet_mm.training import run
@@ -111,3 +112,8 @@ def test_train_save_best_unknown_metric_is_refused(cfg):
     cfg.default_hooks.checkpoint.save_best = ['mIoU', 'mIou']
     with pytest.raises(ValueError, match=r"'mIou' is invalid.*save_best"):
         run.train(cfg)
+
+
+def test_test_built_model_has_no_augmentation(cfg):
+    with pytest.raises(ValueError, match='tta=True'):
+        run.test(cfg, nn.Identity(), tta=True)

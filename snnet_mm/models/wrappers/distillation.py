@@ -67,6 +67,8 @@ class Distillation:
 class DistillationWrapper(ModelWrapper):
     """A classifier or segmentor that also learns from a teacher (SN-Netv1, 3.2).
 
+    Without a teacher it is the model alone.
+
     The frozen teacher sees the student's augmented images, normalised by its own data
     preprocessor if it has one. It is not a submodule: checkpoints and the optimizer
     exclude it, and it is built only for training.

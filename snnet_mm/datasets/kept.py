@@ -23,7 +23,7 @@ def innermost(dataset: Any) -> Iterator[Any]:
 
 
 def check_objects(dataset: Any, key: str) -> None:
-    """Raise if class names are no list, not in a COCO file, or if no object is kept.
+    """Raise if class names are no list or not in a COCO file, or no object is kept.
 
     mmdet silently ignores objects of other classes.
 

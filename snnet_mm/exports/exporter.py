@@ -269,7 +269,6 @@ class StitchExporter:
             precision=file.precision,
             **about,
             max_difference=apart,
-            shares_weights=weights is not None,
             weights=weights,
             verified=file.verified,
         )

@@ -1,6 +1,5 @@
-"""Formats and options of exports, and one loader for files of all formats."""
+"""Formats and options of exports."""
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -9,8 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from snnet_mm.runtime import read_manifest
-from snnet_mm.runtime.bundle import check_whole, open_onnx
+from snnet_mm.runtime.bundle import open_onnx
 from snnet_mm.stitching import Selection
 from snnet_mm.tasks.base import Predictions
 from snnet_mm.utils import check, is_number, is_whole
@@ -125,14 +123,3 @@ class Written:
     def open(self) -> Run:
         """Open the file in its runtime."""
         return FORMATS[self.format].load(self.path)
-
-
-def load_export(path: str | os.PathLike) -> Run:
-    """Open an exported file of any format, after a check of its digest."""
-    path = Path(path)
-    stitches = read_manifest(path.parent)['stitches']
-    files = {f['name']: f for stitch in stitches for f in stitch['files']}
-    check(path.name in files, '--out', path.name, files)
-    file = files[path.name]
-    check_whole(path.parent, file)
-    return FORMATS[file['format']].load(path)

@@ -115,12 +115,7 @@ def _to_int8(model: onnx_ir.Model, network: nn.Module) -> onnx_ir.Model:
     for node in linear:  # the quantiser selects nodes by name
         node.name = node.name or node.outputs[0].name
     chosen = [n.name for n in linear if n.inputs[1].name.startswith(places)]
-    check(
-        chosen,
-        '--precision',
-        'int8',
-        'fp32, as no ViT and no backbone has linear layers',
-    )
+    check(chosen, '--precision', 'int8', 'fp32, as there are no linear layers')
     _keep_identities(model, [node for node in linear if node.name in {*chosen}])
     settings = dict(per_channel=True, weight_type=QuantType.QInt8)
     with TemporaryDirectory() as folder:

@@ -23,9 +23,16 @@ def path_of(folder, name):
     return path
 
 
+def open_exported(folder, file):
+    """Open an exported file of the manifest in its runtime."""
+    from snnet_mm.exports import FORMATS  # with torch, which bundles do not need
+
+    return FORMATS[file['format']].load(folder / file['name'])
+
+
 def file_of(stitch):
     about = dict(WEIGHTS, name=f'stitch_{stitch}_32x64_fp32.onnx', format='onnx')
-    about |= dict(precision='fp32', max_difference=1e-6, shares_weights=True)
+    about |= dict(precision='fp32', max_difference=1e-6)
     return about | dict(weights=WEIGHTS, verified=VERIFIED)
 
 

@@ -106,9 +106,7 @@ def test_make_elastic_every_task_unchanged_at_largest_budget(trained, tmp_path, 
     ] == tested.rows
 
 
-def test_the_checkpoint_is_read_once_and_results_are_written_once(
-    trained, tmp_path, monkeypatch
-):
+def test_make_elastic_reads_base_once_and_writes_once(trained, tmp_path, monkeypatch):
     calls = []
 
     def record(owner, name):

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from manifests import open_exported
 from mmengine.config import Config, ConfigDict
 from mmengine.registry import MODELS, init_default_scope
 from old_torch import writes_onnx
@@ -16,7 +17,7 @@ pytest.importorskip('mmpretrain')
 
 import snnet_mm  # noqa: E402
 import snnet_mm.tasks.classification_parts  # noqa: E402
-from snnet_mm.exports import StitchExporter, load_export  # noqa: E402
+from snnet_mm.exports import StitchExporter  # noqa: E402
 from snnet_mm.exports.single import load_single  # noqa: E402
 from snnet_mm.models import set_stitch  # noqa: E402
 
@@ -74,7 +75,7 @@ def assert_graph_predicts(exporter, stitch, predict):
     """Assert that any number of images are predicted; return the manifest."""
     model, manifest = exporter.model, exporter.export_stitch(stitch, ['onnx'])
     (file,) = manifest['stitches'][0]['files']
-    run, normalise = load_export(exporter.out_dir / file['name']), IMAGENET
+    run, normalise = open_exported(exporter.out_dir, file), IMAGENET
     mean, std = (torch.tensor(normalise[k]).view(3, 1, 1) for k in ('mean', 'std'))
     set_stitch(model, stitch)
     for number in (1, 3):

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from manifests import open_exported
 from mmengine.registry import DATASETS
 from narrowing import write_data
 from old_torch import writes_onnx
@@ -9,7 +10,7 @@ from staged_anchors import disturb
 from stock_networks import CASES, chains_of, read_stock
 
 from snnet_mm.elastic import convert_model
-from snnet_mm.exports import StitchExporter, load_export
+from snnet_mm.exports import StitchExporter
 from snnet_mm.exports.comparison import check_parity, predict_loaded
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import find_stitched_backbone, fit_in_turn, set_stitch
@@ -67,7 +68,7 @@ def test_graphs_of_an_elastic_stock_model(
     task = task_of(elastic)
     set_stitch(elastic, 1)
     for file in stitch['files']:
-        run = load_export(exporter.out_dir / file['name'])
+        run = open_exported(exporter.out_dir, file)
         for number in (1, 2):
             images = 255 * torch.rand(number, 3, *SIZE)
             graph_images = images.flip(1) if takes_rgb(cfg) else images

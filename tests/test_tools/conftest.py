@@ -62,7 +62,7 @@ def bundle(tmp_path_factory):
         versions = dict(opset_imports=[onnx.helper.make_opsetid('', 17)], ir_version=8)
         path = folder / f'stitch_{i}.onnx'
         onnx.save(onnx.helper.make_model(graph, **versions), path)
-        own = dict(weights=None, shares_weights=False, verified=None)
+        own = dict(weights=None, verified=None)
         file = entry['files'][0] | describe_file(path) | own
         about = dict(id=i, flops=(1 + i) * 10**9, metrics=dict(mIoU=40 + i))
         stitches.append(entry | about | dict(files=[file]))

@@ -39,7 +39,7 @@ async function sessionOf(file) {
       sessions.delete(oldest);
       await other.release();
     }
-    const externalData = file.shares_weights ? [{ path: manifest.weights.name, data: weights }] : [];
+    const externalData = file.weights ? [{ path: manifest.weights.name, data: weights }] : [];
     const options = { executionProviders: [backend], externalData };
     session = await ort.InferenceSession.create(await read(file), options);
   }

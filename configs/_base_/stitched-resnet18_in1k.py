@@ -1,5 +1,10 @@
 # SN-Netv1 of ResNet-18 and a slower network on ImageNet-1K, stitched in the second and
-# the third stage; the slower network is added by the configs that inherit it.
+# the third stage, 30 epochs; configs that inherit this add the slower network.
+_base_ = [
+    './datasets/imagenet_224x224_deit.py',
+    './schedules/sgd_cosine_30e.py',
+    './stitched_cls_runtime.py',
+]
 r18_checkpoint = 'timm://resnet18.tv_in1k'
 model = dict(
     type='ImageClassifier',
@@ -36,4 +41,19 @@ model = dict(
             )
         ],
     ),
+)
+# timm's augmentation: as DeiT's without repeats, and random erasing of any image with
+# half the probability of 0.6 with which timm erases in the second half of every batch.
+_base_.train_pipeline[4].erase_prob = 0.6 / 2
+train_dataloader = dict(
+    sampler=dict(_delete_=True, type='SeededSampler', shuffle=True),
+    dataset=dict(pipeline=_base_.train_pipeline),
+)
+# As in the authors' code: every GPU draws its own stitch uniformly, and all are tested
+# with the batch norm statistics of training.
+default_hooks = dict(
+    stitch_sampling=dict(
+        sampler=dict(_delete_=True, type='UniformSampler', per_rank=True)
+    ),
+    stitch_statistics=dict(num_images=0),
 )

@@ -107,6 +107,7 @@ def test_make_elastic_every_task_unchanged_at_largest_budget(trained, tmp_path, 
 
 
 def test_make_elastic_reads_base_once_and_writes_once(trained, tmp_path, monkeypatch):
+    files, results = trained(), tmp_path / 'stitches.json'
     calls = []
 
     def record(owner, name):
@@ -122,7 +123,6 @@ def test_make_elastic_reads_base_once_and_writes_once(trained, tmp_path, monkeyp
     record(EncoderDecoder, '__init__')
     record(StitchTable, 'save')
     record(tables, 'plot_pareto')
-    files, results = trained(), tmp_path / 'stitches.json'
     make_elastic(*files, tmp_path, plans=PLANS, say=lambda line: None, **OPTIONS)
     read = [args[0] for name, *args in calls if name == 'load']
     assert [p for p in read if p in (files[1], tmp_path / 'elastic.pth')] == [files[1]]

@@ -237,7 +237,7 @@ class _Job:
             return known
         self.say(f'Measuring {len(units)} steps of the network on {len(fitted)} images')
         search = Sensitivities(self.model, [*fitted], [*compared], self.costs.scope)
-        clock, first = _Clock(), len(known)
+        clock, first, depth = _Clock(), len(known), len(units)
         for record in search.run(known):
             unit = units[len(known)]
             known.append(record)
@@ -245,7 +245,8 @@ class _Job:
             write_json(path, dict(identity=identity, steps=steps))
             divergence = record.divergence.items() if record else ()
             found = [f'divergence {v:.4f} with {n} units' for n, v in divergence]
-            left = clock.left(len(known) - first, len(units) - first)
+            total = _steps_to_run(depth - first)
+            left = clock.left(total - _steps_to_run(depth - len(known)), total)
             self.say(
                 f'  {len(known)}/{len(units)}, block {unit.block} {unit.kind}: '
                 f'{", ".join(found) or "always runs"}; {left}'
@@ -362,6 +363,11 @@ class _Clock:
         """Return the estimate as text."""
         seconds = int((time.monotonic() - self.begin) / done * (total - done))
         return f'ETA {seconds // 60}:{seconds % 60:02}'
+
+
+def _steps_to_run(steps: int) -> int:
+    """Return how many steps run if each of the last ones is followed by all others."""
+    return steps * (steps + 1) // 2
 
 
 @torch.no_grad()

@@ -5,6 +5,7 @@ import re
 import sys
 from collections import Counter
 from dataclasses import replace
+from itertools import count
 from types import SimpleNamespace
 
 import cv2
@@ -104,6 +105,20 @@ def test_make_elastic_every_task_unchanged_at_largest_budget(trained, tmp_path, 
     assert [
         replace(row, latency=None, setup=None) for row in results.rows
     ] == tested.rows
+
+
+def test_make_elastic_estimates_time_from_steps_that_still_run(
+    trained, tmp_path, quick, monkeypatch
+):
+    steps, clock = 2 * DEPTH, count(step=60)
+    monkeypatch.setattr(MODULE, 'time', SimpleNamespace(monotonic=clock.__next__))
+    lines = quick(*trained(), tmp_path, budgets='50%')
+    found = [line for line in lines if re.match(f' +[0-9]+/{steps}, ', line)]
+    # Each step took a minute. All steps follow the first one, none the last.
+    left = [sum(range(n)) / sum(range(n, steps + 1)) for n in range(steps, 0, -1)]
+    minutes = [int(60 * n * (i + 1)) // 60 for i, n in enumerate(left)]
+    assert [int(re.search(r'ETA (\d+):', line)[1]) for line in found] == minutes
+    assert minutes[0] < steps - 1 and minutes[-1] == 0
 
 
 def test_make_elastic_reads_base_once_and_writes_once(trained, tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 
 import numpy as np
+import torch
 from mmengine.dist import get_world_size
 from mmengine.hooks import Hook
 from mmengine.registry import HOOKS
@@ -180,6 +181,22 @@ class LossCheckHook(Hook):
     def __init__(self, patience: int = 5) -> None:
         check(is_whole(patience, 1), 'patience', patience, 'a whole number from 1')
         self.patience, self.count = patience, 0
+
+    def before_train(self, runner: Runner) -> None:
+        """Raise if a loss would be divided by a number that float16 cannot hold.
+
+        It would be 0 or NaN: mmdet divides the mask losses of MaskFormer and
+        Mask2Former by the number of points of all masks.
+        """
+        # mmengine's AmpOptimWrapper leaves float16, torch's default on GPUs, as None.
+        dtype = getattr(runner.optim_wrapper, 'cast_dtype', torch.bfloat16)
+        for part in runner.model.modules():
+            kinds = {kind.__name__ for kind in type(part).__mro__}
+            if 'MaskFormerHead' in kinds and 'EoMTHead' not in kinds:
+                expected = f"'bfloat16' for {type(part).__name__}, whose mask loss "
+                expected += 'exceeds float16; or train without --amp'
+                key, wide = 'optim_wrapper.dtype', dtype is torch.bfloat16
+                check(wide, key, str(dtype or torch.float16), expected)
 
     def after_train_iter(
         self,

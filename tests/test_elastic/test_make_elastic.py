@@ -114,11 +114,11 @@ def test_make_elastic_estimates_time_from_steps_that_still_run(
     monkeypatch.setattr(MODULE, 'time', SimpleNamespace(monotonic=clock.__next__))
     lines = quick(*trained(), tmp_path, budgets='50%')
     found = [line for line in lines if re.match(f' +[0-9]+/{steps}, ', line)]
-    # Each step took a minute. All steps follow the first one, none the last.
-    left = [sum(range(n)) / sum(range(n, steps + 1)) for n in range(steps, 0, -1)]
-    minutes = [int(60 * n * (i + 1)) // 60 for i, n in enumerate(left)]
-    assert [int(re.search(r'ETA (\d+):', line)[1]) for line in found] == minutes
-    assert minutes[0] < steps - 1 and minutes[-1] == 0
+    # Each line took a minute. After step i, all later ones run for the predictions.
+    runs = [steps - i for i in range(steps)]
+    left = [(i + 1) * sum(runs[i + 1 :]) / sum(runs[: i + 1]) for i in range(steps)]
+    found = [int(re.search(r'ETA (\d+):', line)[1]) for line in found]
+    assert found == [int(minutes) for minutes in left]
 
 
 def test_make_elastic_reads_base_once_and_writes_once(trained, tmp_path, monkeypatch):

@@ -5,15 +5,18 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from mmdet.models.dense_heads import Mask2FormerHead, MaskFormerHead
 from mmengine.hooks import RuntimeInfoHook
 from mmengine.logging import MessageHub, MMLogger
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.structures import BaseDataElement
+from mmseg.models.decode_heads import Mask2FormerHead as MMSegHead
 from tiny import tiny_config
 from torch import nn
 from torch.utils.data import ConcatDataset
 
 from snnet_mm.datasets.kept import check_objects
+from snnet_mm.tasks.detection_parts.eomt import EoMTHead
 from snnet_mm.training import LabelCheckHook, LossCheckHook, TrainableParamsHook
 from snnet_mm.training.checking_hooks import LaunchReportHook
 
@@ -148,6 +151,20 @@ def test_loss_check_hook_losses_not_finite_stop_training(losses, stops):
             hook.after_train_iter(runner, 0, outputs=outputs)
     first = [losses.index('n') + 1, losses.rindex('1n') + 2]
     assert warned == [f'loss=nan at iteration {i}.' for i in first]
+
+
+@pytest.mark.parametrize('kind', [MaskFormerHead, Mask2FormerHead, MMSegHead, EoMTHead])
+@pytest.mark.parametrize('dtype', ['none', None, torch.float16, torch.bfloat16])
+def test_loss_check_hook_mask_losses_float16_rejected(kind, dtype):
+    head = kind.__new__(kind)
+    nn.Module.__init__(head)
+    options = {} if dtype == 'none' else dict(cast_dtype=dtype)  # without --amp
+    wrapper = SimpleNamespace(**options)
+    runner = SimpleNamespace(model=nn.ModuleList([head]), optim_wrapper=wrapper)
+    wrong = dtype in (None, torch.float16) and kind is not EoMTHead
+    stop = pytest.raises(ValueError, match=r'optim_wrapper\.dtype')
+    with stop if wrong else nullcontext():
+        LossCheckHook().before_train(runner)
 
 
 @pytest.mark.parametrize(

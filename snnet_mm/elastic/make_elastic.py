@@ -33,8 +33,8 @@ from snnet_mm.utils import (
     work_dir_lock,
     write_json,
 )
-from snnet_mm.utils.base_checkpoint import save_added, weights_digest, with_prefixes
-from snnet_mm.utils.checkpoints import check_local, weights_of
+from snnet_mm.utils.base_checkpoint import BaseCheckpoint
+from snnet_mm.utils.checkpoints import weights_of
 from snnet_mm.utils.configs import keep_local_backends
 from snnet_mm.utils.registered_names import name_types
 
@@ -123,12 +123,11 @@ def make_elastic(
         >>> results = make_elastic('segformer.py', 'segformer.pth', 'work_dirs/elastic')
         >>> model = load('work_dirs/elastic', stitch=3)
     """
-    check_local(checkpoint)
     given = isinstance(config, Config)
     cfg = name_types(config) if given else load_config(config, cfg_options)
     folder = check_writable(work_dir, 'option: --work-dir')
     with guard_checkpoints(), work_dir_lock(folder):
-        job = _Job(cfg, Path(checkpoint), folder, images, seed, device, say)
+        job = _Job(cfg, checkpoint, folder, images, seed, device, say)
         plans = [*plans, *map(job.plan_of, blocks)]
         chains = job.choose(budgets, plans, num_images)
         job.fit(chains, num_images, whole)
@@ -140,8 +139,7 @@ class _Job:
 
     Attributes:
         model: The elastic model. Each step gives it other chains.
-        names: Names of the base checkpoint's weights in the elastic model.
-        digest: Digest of these weights.
+        base: The given checkpoint, without its weights.
         tokens: Numbers of tokens of one image after every step.
         classifies: Whether the task is classification.
     """
@@ -149,26 +147,25 @@ class _Job:
     def __init__(
         self,
         cfg: Config,
-        checkpoint: Path,
+        checkpoint: str | os.PathLike,
         folder: Path,
         images: str | os.PathLike | None,
         seed: int,
         device: str | None,
         say: Callable[[str], None],
     ) -> None:
-        self.cfg, self.checkpoint, self.folder = cfg, checkpoint, folder
+        self.cfg, self.folder = cfg, folder
         self.images, self.seed, self.say = images, seed, say
+        loaded = load_weights_only(checkpoint)
         written = folder / 'elastic.pth'
         other = not written.exists() or not written.samefile(checkpoint)
         check(other, '--work-dir', folder, f'a folder without {checkpoint}')
-        loaded = load_weights_only(checkpoint)
         network = init_model(cfg, checkpoint, device=device, loaded=loaded)
         try_test(cfg, network)
         self.meta = dict(dataset_meta=network.dataset_meta)
         self.conversion: Conversion = convert_model(cfg, network)
-        weights = weights_of(loaded)
-        self.names = {*with_prefixes(weights, self.conversion.renames)}
-        self.digest = weights_digest(weights)
+        renames = self.conversion.renames
+        self.base = BaseCheckpoint(checkpoint, weights_of(loaded), renames)
         sample = next(iter(ImageBatches(cfg, network, 1, images, seed)))
         self.size = window_of(network) or tuple(sample.shape[-2:])
         self.model = self.conversion.build(cfg, [], network)
@@ -222,7 +219,7 @@ class _Job:
         fitted = self._images(enough if num_images is None else min(enough, num_images))
         compared = self._images(self._num_compared(), skip=len(fitted))
         identity = dict(
-            network=self.digest,
+            network=self.base.digest,
             images=fitted.digest,
             num_images=len(fitted),
             size=list(self.size),
@@ -298,9 +295,7 @@ class _Job:
             with atomic_path(path) as temporary:
                 torch.save(dict(meta=self.meta, state_dict=dict(state)), temporary)
         else:
-            added = {k: v for k, v in state.items() if k not in self.names}
-            base = self.checkpoint, self.digest, self.conversion.renames
-            save_added(path, added, *base, self.meta)
+            self.base.save_added(path, state, self.meta)
 
     def _check_tokens(self, backbone: ElasticBackbone, batches: ImageBatches) -> None:
         """Warn if the images have few tokens for the widths; raise if others remain."""

@@ -36,33 +36,52 @@ def with_prefixes(
     return named
 
 
-def save_added(
-    path: str | os.PathLike,
-    added: Mapping[str, Tensor],
-    base: str | os.PathLike,
-    sha256: str,
-    renames: Mapping[str, str],
-    meta: Mapping[str, Any],
-) -> None:
-    """Write a checkpoint of added weights that refers to its base by path and digest.
+class BaseCheckpoint:
+    """The checkpoint of a network, to which others add weights.
 
     Args:
-        path: Checkpoint to write, atomically.
-        added: The weights that the base lacks.
-        base: File of the base checkpoint.
-        sha256: :func:`weights_digest` the weights of the base checkpoint.
-        renames: New name prefixes by prefixes of names in the base.
-        meta: Other entries of the checkpoint's meta.
+        path: Its file.
+        weights: What it holds; read and hashed once.
+        renames: New name prefixes by prefixes of names in it.
+
+    Attributes:
+        names: Names of its weights in the model that has more.
+        digest: :func:`weights_digest` of its weights.
     """
-    path = Path(path)
-    record = dict(
-        path=os.path.relpath(Path(base).resolve(), path.parent.resolve()),
-        sha256=sha256,
-        renames=dict(renames),
-    )
-    content = dict(meta=dict(meta, **{KEY: record}), state_dict=dict(added))
-    with atomic_path(path) as temporary:
-        torch.save(content, temporary)
+
+    def __init__(
+        self,
+        path: str | os.PathLike,
+        weights: Mapping[str, Tensor],
+        renames: Mapping[str, str],
+    ) -> None:
+        self.path, self.renames = Path(path), dict(renames)
+        self.names = {*with_prefixes(weights, renames)}
+        self.digest = weights_digest(weights)
+
+    def save_added(
+        self,
+        path: str | os.PathLike,
+        state: Mapping[str, Tensor],
+        meta: Mapping[str, Any],
+    ) -> None:
+        """Write what a state dict adds, with a reference by path and digest.
+
+        Args:
+            path: Checkpoint to write, atomically.
+            state: State dict of the model that has more weights.
+            meta: Other entries of the checkpoint's meta.
+        """
+        path = Path(path)
+        record = dict(
+            path=os.path.relpath(self.path.resolve(), path.parent.resolve()),
+            sha256=self.digest,
+            renames=self.renames,
+        )
+        added = {k: v for k, v in state.items() if k not in self.names}
+        content = dict(meta=dict(meta, **{KEY: record}), state_dict=added)
+        with atomic_path(path) as temporary:
+            torch.save(content, temporary)
 
 
 def joined_with_base(

@@ -38,20 +38,12 @@ class UntrustedCheckpointError(ValueError):
     """Raised if a checkpoint contains more than weights, log history and plain data."""
 
 
-def check_local(checkpoint: str | os.PathLike) -> None:
-    """Raise if a checkpoint is a URL, for functions that read a file more than once."""
-    if '://' in str(checkpoint):
-        raise ValueError(
-            f'checkpoint {checkpoint} is a URL: download it first, and give the file '
-            '(argument: checkpoint)'
-        )
-
-
 def load_weights_only(path: str | os.PathLike, joined: bool = True) -> dict[str, Any]:
     """Load a checkpoint to the CPU without running any code in it.
 
     A checkpoint that adds to a base checkpoint is returned with the weights of both
-    unless ``joined`` is False; see :func:`snnet_mm.utils.base_checkpoint.save_added`.
+    unless ``joined`` is False; see
+    :class:`snnet_mm.utils.base_checkpoint.BaseCheckpoint`.
     Besides the types that torch allows, ``HistoryBuffer`` and numpy arrays and scalars
     of plain data are allowed, because mmengine's checkpoints contain them, and
     ``argparse.Namespace``, in which published files keep their options. Inside
@@ -60,8 +52,13 @@ def load_weights_only(path: str | os.PathLike, joined: bool = True) -> dict[str,
 
     Raises:
         UntrustedCheckpointError: If the file contains anything else.
-        ValueError: If there is no such file, or it is damaged.
+        ValueError: If it is a URL, there is no such file, or it is damaged.
     """
+    if '://' in str(path):
+        raise ValueError(
+            f'checkpoint {path} is a URL: download it first, and give the file '
+            '(argument: checkpoint)'
+        )
     path = Path(path).expanduser()
     if not path.is_file():
         what = 'is not a file' if path.exists() else 'does not exist'

@@ -294,7 +294,7 @@ def test_make_elastic_wrong_checkpoints_raise(trained, quick, tmp_path):
     url, path = 'https://download.openmmlab.com/x/y.pth', tmp_path / 'elastic.pth'
     with pytest.raises(ValueError, match=f'{url} .*argument: checkpoint'):
         quick(config, url, tmp_path / 'out')
-    assert not (tmp_path / 'out').exists()
+    assert not (tmp_path / 'out' / 'elastic.py').exists()
     loaded = torch.load(network)
     weights = loaded['state_dict']
     weights[key].view(-1)[3] = torch.nan

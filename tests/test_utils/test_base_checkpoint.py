@@ -5,7 +5,7 @@ import torch
 from mmengine.runner import load_checkpoint
 
 from snnet_mm.utils import guard_checkpoints, load_weights_only
-from snnet_mm.utils.base_checkpoint import save_added, weights_digest
+from snnet_mm.utils.base_checkpoint import BaseCheckpoint, weights_digest
 
 RENAMES = {'backbone.': 'backbone.anchors.0.', 'head.': 'head.parts.0.'}
 
@@ -28,7 +28,7 @@ def base(tmp_path):
 def save(path, base, meta=None, added=None):
     added = added or {'backbone.stitching_layers.x': torch.ones(2)}
     path.parent.mkdir(exist_ok=True)
-    save_added(path, added, base[0], weights_digest(base[1]), RENAMES, meta or {})
+    BaseCheckpoint(*base, RENAMES).save_added(path, added, meta or {})
     return path
 
 
@@ -53,10 +53,13 @@ def test_save_added_both_files_are_read_as_one(base, tmp_path, monkeypatch):
     )
 
 
-def test_save_added_goes_over_the_base(base, tmp_path):
-    name = 'head.parts.0.c'
-    path = save(tmp_path / 'first' / '1.pth', base, added={name: torch.ones(1)})
-    assert load_weights_only(path)['state_dict'][name].tolist() == [1]
+def test_save_added_leaves_out_weights_of_the_base(base, tmp_path):
+    new, known = torch.ones(1), torch.zeros(2)
+    added = {'head.parts.0.c': known, 'head.c': new}  # of the base before and after
+    path = save(tmp_path / 'first' / '1.pth', base, added=added)
+    assert torch.load(path, weights_only=True)['state_dict'] == {'head.c': new}
+    kept = load_weights_only(path)['state_dict']['head.parts.0.c']
+    assert torch.equal(kept, base[1]['head.c'])
 
 
 @pytest.mark.parametrize(

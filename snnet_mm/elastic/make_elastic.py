@@ -157,6 +157,7 @@ class _Job:
         self.cfg, self.folder = cfg, folder
         self.images, self.seed, self.say = images, seed, say
         loaded = load_weights_only(checkpoint)
+        weights = weights_of(loaded)
         written = folder / 'elastic.pth'
         other = not written.exists() or not written.samefile(checkpoint)
         check(other, '--work-dir', folder, f'a folder without {checkpoint}')
@@ -164,8 +165,7 @@ class _Job:
         try_test(cfg, network)
         self.meta = dict(dataset_meta=network.dataset_meta)
         self.conversion: Conversion = convert_model(cfg, network)
-        renames = self.conversion.renames
-        self.base = BaseCheckpoint(checkpoint, weights_of(loaded), renames)
+        self.base = BaseCheckpoint(checkpoint, weights, self.conversion.renames)
         sample = next(iter(ImageBatches(cfg, network, 1, images, seed)))
         self.size = window_of(network) or tuple(sample.shape[-2:])
         self.model = self.conversion.build(cfg, [], network)

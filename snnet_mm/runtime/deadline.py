@@ -4,7 +4,7 @@ import time
 from collections import deque
 from statistics import median
 
-from .budgets import best_in_time
+from .budgets import best_within
 from .runtime import StitchRuntime
 
 RECENT = 5  # batches whose median load is the recent one
@@ -27,7 +27,7 @@ class Deadline:
         """Select a stitch for the ``left`` images: the fastest if none is in time."""
         self._begin = time.monotonic()
         slack = 1000 * (1 - RESERVE) * (self._end - self._begin) / median(self._loads)
-        self.stitch = best_in_time(self._front, slack, left) or next(iter(self._front))
+        self.stitch = best_within(self._front, slack / left) or next(iter(self._front))
         self._runtime.set_stitch(*self.stitch[::-1])
 
     def end(self, number: int) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from .checks import check, is_whole
 from .deadline import Deadline
-from .image_io import ImageFile, as_png, describe, list_image_files, read_image
+from .image_io import ImageFile, encode, list_image_files, read_image
 
 STATE = '.predict'  # folder of unfinished files, and of boxes and classes by image
 Predict = Callable[[list[np.ndarray]], Sequence]
@@ -76,13 +76,9 @@ class Folder:
                 reasons |= self.predict(predict, [image])
             return reasons
         for (image, array), prediction in zip(arrays.items(), found, strict=True):
-            if self._maps:
-                content = as_png(prediction)
-            else:
-                height, width = array.shape[:2]
-                about = dict(image=image.name, height=height, width=width)
-                about |= describe(prediction, len(self.classes))
-                content = json.dumps(about).encode()
+            height, width = array.shape[:2]
+            about = dict(image=image.name, height=height, width=width)
+            content = encode(prediction, len(self.classes), **about)
             self._write(self._path(image), content)
         return reasons
 

@@ -1,6 +1,7 @@
 """Image files: listing, reading, and predictions as PNG and JSON."""
 
 import io
+import json
 import os
 from collections import Counter
 from pathlib import Path
@@ -71,6 +72,15 @@ def read_image(path: Path | BinaryIO, channels: int = 3) -> np.ndarray:
             return np.asarray(image)[..., [2, 1, 0, 3]]
         pixels = np.asarray(image.convert('RGB' if channels == 3 else 'L'))
         return pixels.reshape(*pixels.shape[:2], channels)
+
+
+def encode(
+    found: np.ndarray | Detections | Panoptic, num_classes: int, **about: object
+) -> bytes:
+    """Encode a map as PNG, another prediction as JSON together with other facts."""
+    if isinstance(found, np.ndarray) and found.ndim == 2:
+        return as_png(found)
+    return json.dumps(about | describe(found, num_classes)).encode()
 
 
 def as_png(found: np.ndarray) -> bytes:

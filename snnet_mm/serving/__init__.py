@@ -17,11 +17,8 @@ def start_ray(cpus: int, address: str | None = None, **settings: object) -> None
         address: Address of a cluster, such as ``'10.0.0.1:6379'``.
         **settings: More settings of ``ray.init`` on this machine.
     """
-    common = dict(log_to_driver=False, logging_level='warning')
-    if address is not None:
-        ray.init(address, **common)
-        return
+    settings |= dict(object_store_memory=2**28, include_dashboard=False, num_cpus=cpus)
     # By default Ray gives up after 15 s, which its processes need on busy machines.
-    patient = dict(agent_register_timeout_ms=100_000)
-    common |= dict(object_store_memory=2**28, include_dashboard=False)
-    ray.init('local', num_cpus=cpus, _system_config=patient, **common, **settings)
+    settings['_system_config'] = dict(agent_register_timeout_ms=100_000)
+    here = {} if address else settings
+    ray.init(address or 'local', log_to_driver=False, logging_level='warning', **here)

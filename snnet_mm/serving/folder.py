@@ -1,11 +1,9 @@
 """Prediction of image folders by several processes, fed by Ray Data."""
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+import json
+from collections.abc import Callable, Iterable, Mapping
 
 from snnet_mm.runtime.folder import Folder, Predict, Summary
-from snnet_mm.runtime.image_io import ImageFile
 
 BLOCKS = 4  # per worker, so that all workers finish at a similar time
 
@@ -16,12 +14,9 @@ class _Worker:
     def __init__(self, build: Callable[[], Predict], folder: Folder) -> None:
         self._predict, self._folder = build(), folder
 
-    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        columns = map(Path, batch['path']), batch['name'], batch['stem']
-        images = [ImageFile(*row) for row in zip(*columns, strict=True)]
-        reasons = self._folder.predict(self._predict, images)
-        why = [reasons.get(image.name, '') for image in images]
-        return dict(name=batch['name'], why=why)
+    def __call__(self, batch: Mapping[str, Iterable[int]]) -> dict[str, list[str]]:
+        images = [self._folder.left[i] for i in batch['id']]
+        return dict(why=[json.dumps(self._folder.predict(self._predict, images))])
 
 
 def predict_folder_on_ray(
@@ -40,12 +35,13 @@ def predict_folder_on_ray(
     """
     import ray.data
 
-    rows = [image._asdict() | dict(path=str(image.path)) for image in folder.left]
-    if not rows:
-        return folder.finish({})
-    blocks = min(BLOCKS * workers, len(rows))
-    done = ray.data.from_items(rows, override_num_blocks=blocks).map_batches(
-        _Worker, fn_constructor_args=(build, folder), batch_size=batch_size,
-        compute=ray.data.ActorPoolStrategy(size=workers), num_cpus=1,
-    )  # fmt: skip
-    return folder.finish({r['name']: r['why'] for r in done.iter_rows() if r['why']})
+    reasons, number = {}, len(folder.left)
+    if number:
+        blocks = min(BLOCKS * workers, number)
+        done = ray.data.range(number, override_num_blocks=blocks).map_batches(
+            _Worker, fn_constructor_args=(build, folder), batch_size=batch_size,
+            compute=ray.data.ActorPoolStrategy(size=workers), num_cpus=1,
+        )  # fmt: skip
+        for row in done.iter_rows():
+            reasons |= json.loads(row['why'])
+    return folder.finish(reasons)

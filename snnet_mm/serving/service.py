@@ -1,14 +1,14 @@
-"""HTTP service on Ray Serve that chooses stitches by queue and deadline."""
+"""HTTP service on Ray Serve that chooses stitches by deadlines."""
 
 import asyncio
 import io
 import itertools
-import json
 import math
 import time
-from collections import deque
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from concurrent.futures import Future, ThreadPoolExecutor
+from queue import PriorityQueue
+from typing import Any
 
 from fastapi import FastAPI, HTTPException, Query, Request, Response
 from PIL import Image
@@ -16,30 +16,19 @@ from ray import serve
 from ray.serve import metrics
 
 from snnet_mm.runtime import StitchRuntime
-from snnet_mm.runtime.budgets import best_in_time
+from snnet_mm.runtime.budgets import best_within
 from snnet_mm.runtime.checks import check
-from snnet_mm.runtime.image_io import as_png, describe, read_image
+from snnet_mm.runtime.image_io import encode, read_image
 
 MAX_BYTES = MAX_PIXELS = 20_000_000  # of a body, and of its image
-RECENT = 10  # requests from which the arrival rate is estimated
 MARGIN = 2  # safety margin, in mean errors of the expected times
 RATE = 0.2  # of updates of the load, and of the error of expected times
 QUEUE = dict(max_ongoing_requests=32, max_queued_requests=32)
 app = FastAPI(title='snnet_mm')
 
 
-class Work(NamedTuple):
-    """A request in the queue of a replica, ordered by deadline in ms."""
-
-    deadline: float
-    number: int
-    body: bytes
-    budget: str | None
-    answer: asyncio.Future
-
-
 class StitchService:
-    """A replica: one runtime, one thread, and a queue ordered by deadlines.
+    """A replica: one runtime, and one thread that answers the most urgent request next.
 
     Images are not batched: on a CPU a batch takes hardly less time than its images one
     by one, so only switching to another stitch saves time.
@@ -68,9 +57,8 @@ class StitchService:
         self.load, self.error = 1.0, 0.1
         for key in self.front:  # the folder may be removed later
             self.runtime.set_stitch(*key[::-1])
-        self._numbers, self._worker = itertools.count(), None
-        self._arrivals: deque[float] = deque(maxlen=RECENT)
-        self._queue: asyncio.PriorityQueue[Work] = asyncio.PriorityQueue()
+        self._thread, self._numbers = ThreadPoolExecutor(1), itertools.count()
+        self._queue: PriorityQueue[tuple] = PriorityQueue()
         what, tags = 'Predictions by stitch', ('stitch', 'precision')
         self._counter = metrics.Counter('snnet_predictions', what, tag_keys=tags)
 
@@ -87,70 +75,53 @@ class StitchService:
             body += part
             if len(body) > MAX_BYTES:
                 raise HTTPException(413, f'body: expected at most {MAX_BYTES} bytes')
-        slack = deadline_ms or (math.inf if budget else self._deadline)
-        self._worker = self._worker or asyncio.create_task(self._work())
-        now, answer = _now(), asyncio.get_running_loop().create_future()
-        self._arrivals.append(now)
-        work = Work(now + slack, next(self._numbers), body, budget, answer)
-        self._queue.put_nowait(work)
-        return await answer
+        end = _now() + (deadline_ms or (math.inf if budget else self._deadline))
+        answer: Future[Response] = Future()
+        self._queue.put((end, next(self._numbers), answer, body, budget))
+        self._thread.submit(self._work)
+        return await asyncio.wrap_future(answer)
 
-    async def _work(self) -> None:
-        """Answer queued requests in a loop, the most urgent first."""
-        while True:
-            work = await self._queue.get()
-            if work.answer.done():  # the client has disconnected
-                continue
-            run = asyncio.to_thread(self._answer, work)
-            (found,) = await asyncio.gather(run, return_exceptions=True)
-            if work.answer.done():
-                continue
-            if isinstance(found, BaseException):
-                work.answer.set_exception(found)
-            else:
-                work.answer.set_result(found)
+    def _work(self) -> None:
+        """Answer the most urgent request, unless its client has disconnected."""
+        end, _, answer, body, budget = self._queue.get()
+        if answer.set_running_or_notify_cancel():
+            try:
+                answer.set_result(self._answer(end, body, budget))
+            except Exception as error:
+                answer.set_exception(error)
 
     def _choose(self, slack: float) -> tuple[str, int]:
         """Choose a stitch; if all are too slow, raise an HTTPException."""
-        now, waiting = _now(), self._queue.qsize() + 1
+        waiting = self._queue.qsize() + 1
         times = {key: self.load * ms for key, ms in self.front.items()}
-        # The first arrival starts the interval and is not counted.
-        rate = (len(self._arrivals) - 1) / max(now - self._arrivals[0], 1)
-        planned = slack / (1 + MARGIN * self.error)
-        key = best_in_time(times, planned, waiting, rate) or best_in_time(
-            times, slack, math.inf
-        )
-        if key is None:  # nothing runs that would show how the load changes
+        fastest, ms = next(iter(times.items()))
+        if slack < ms:  # nothing runs that would show how the load changes
             self.load += RATE * (1 - self.load)
-            fastest = min(times.values())
-            after = {'Retry-After': str(math.ceil(waiting * fastest / 1000))}
-            left = f'{max(slack, 0):.0f} ms are left'
-            words = f'{left}; the fastest stitch takes {fastest:.0f}'
-            raise HTTPException(503, words, after)
-        return key
+            left = f'{max(slack, 0):.0f} ms are left; the fastest stitch takes {ms:.0f}'
+            after = {'Retry-After': str(math.ceil(waiting * ms / 1000))}
+            raise HTTPException(503, left, after)
+        planned = slack / (1 + MARGIN * self.error)
+        return best_within(times, planned / waiting) or fastest
 
-    def _answer(self, work: Work) -> Response:
+    def _answer(self, end: float, body: bytes, budget: str | None) -> Response:
         """Predict an image."""
-        key = self._choose(work.deadline - _now())
+        key = self._choose(end - _now())
         begin, runtime = _now(), self.runtime
         try:
-            image = read_image(io.BytesIO(work.body))
+            image = read_image(io.BytesIO(body))
         except Exception as error:  # decoders raise arbitrary exceptions
             raise HTTPException(400, f'image cannot be read: {error}') from error
         try:
-            if work.budget is None:
+            if budget is None:
                 runtime.set_stitch(*key[::-1])
             else:
-                runtime.set_budget(work.budget)
+                runtime.set_budget(budget)
             (found,) = runtime.predict_batch([image])
         except ValueError as error:
             raise HTTPException(400, str(error)) from error
         precision, stitch = key = runtime.active_precision, runtime.active_stitch
-        if runtime.manifest['task'] in ('segmentation', 'depth'):
-            content, kind = as_png(found), 'image/png'
-        else:
-            about = describe(found, len(runtime.manifest['classes']))
-            content, kind = json.dumps(about), 'application/json'
+        maps = runtime.manifest['task'] in ('segmentation', 'depth')
+        content = encode(found, len(runtime.manifest['classes']))
         elapsed = _now() - begin
         if key in self.front:
             ratio = min(max(elapsed / (self.load * self.front[key]), 0.5), 2)
@@ -159,6 +130,7 @@ class StitchService:
         self._counter.inc(tags=dict(stitch=str(stitch), precision=precision))
         about = {'X-Stitch-Id': str(stitch), 'X-Precision': precision}
         about |= {'X-Milliseconds': f'{elapsed:.2f}'}
+        kind = 'image/png' if maps else 'application/json'
         return Response(content, 200, about, kind)
 
 
@@ -178,7 +150,6 @@ def build_service(settings: Mapping[str, Any]) -> serve.Application:
             deployment, such as ``num_replicas`` or ``autoscaling_config``.
     """
     settings = dict(settings)
-    options = QUEUE | settings.pop('options', {})
-    options.setdefault('ray_actor_options', dict(num_cpus=settings.get('threads', 1)))
-    service = serve.deployment(_Ingress, name='stitches')
-    return service.options(**options).bind(**settings)
+    cores = dict(ray_actor_options=dict(num_cpus=settings.get('threads', 1)))
+    options = QUEUE | cores | settings.pop('options', {})
+    return serve.deployment(_Ingress, name='stitches', **options).bind(**settings)

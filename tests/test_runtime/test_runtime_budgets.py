@@ -2,7 +2,7 @@
 
 import pytest
 
-from snnet_mm.runtime.budgets import UNITS, best_in_time, best_within, parse_budget
+from snnet_mm.runtime.budgets import UNITS, best_within, parse_budget
 
 
 @pytest.mark.parametrize(
@@ -50,25 +50,3 @@ def test_parse_budget_other_cost_than_known():
 def test_best_within_is_last_that_fits():
     front = dict(a=1, b=3, c=2)  # times that were learnt need not ascend
     assert [best_within(front, limit) for limit in (0.5, 1, 2, 9)] == [None, *'acc']
-
-
-@pytest.mark.parametrize(
-    ('slack', 'waiting', 'rate', 'best'),
-    [
-        (40, 1, 0, 'slow'),
-        (39, 1, 0, 'middle'),
-        (40, 2, 0, 'middle'),
-        (40, 9, 0, 'fast'),  # not all can be in time
-        (9, 1, 0, None),
-        # In 40 ms one more arrives, so that 80 are needed.
-        (79, 1, 1 / 40, 'middle'),
-        (80, 1, 1 / 40, 'slow'),
-    ],
-)
-def test_best_in_time_shares_slack(slack, waiting, rate, best):
-    front = dict(fast=10, middle=20, slow=40)
-    assert best_in_time(front, slack, waiting, rate) == best
-
-
-def test_best_in_time_falls_back_to_fastest_of_learnt_times():
-    assert best_in_time(dict(worst=30, best=20), 40, 9) == 'best'

@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import math
+import threading
 
 import numpy as np
 import pytest
@@ -80,10 +81,20 @@ def ask(replica, *requests):
 
     async def run():
         asked = (replica.predict(Request(body), *more) for body, *more in requests)
-        return await asyncio.gather(*asked, return_exceptions=True)
+        answers = asyncio.gather(*asked, return_exceptions=True)
+        await asyncio.sleep(0)  # all are accepted
+        gate.set()
+        return await answers
 
-    replica._worker, replica._queue = None, asyncio.PriorityQueue()  # of another loop
+    gate = occupy(replica)
     return asyncio.run(run())
+
+
+def occupy(replica):
+    """Occupy the thread of a replica until the event is set that is returned."""
+    gate = threading.Event()
+    replica._thread.submit(gate.wait, 60)
+    return gate
 
 
 def test_predict_runs_most_urgent_first_and_shares_slack(replica):
@@ -143,27 +154,37 @@ def test_predict_client_that_has_gone_is_left_out(replica):
 
     async def run():
         tasks = [predict(width) for width in (5, 6)]
-        while not replica._queue.qsize():
-            await asyncio.sleep(0)
+        await asyncio.sleep(0)  # both are accepted
+        assert replica._queue.qsize() == 2
         tasks[1].cancel()
+        await asyncio.wait(tasks[1:])
+        gate.set()
         await tasks[0]
         await predict(9)
 
+    gate = occupy(replica)
     asyncio.run(run())
     assert [width for _, width in replica.runtime.ran] == [5, 9]
 
 
 @pytest.mark.parametrize(
-    ('slack', 'error', 'load', 'key'),
+    ('slack', 'waiting', 'error', 'load', 'key'),
     [
-        (45, 0, 1, ('fp32', 7)),
-        (45, 0.1, 1, ('fp32', 0)),
-        (45, 0.1, 3, ('int8', 0)),
-        (math.inf, 0.1, 1, ('fp32', 7)),
+        (40, 1, 0, 1, ('fp32', 7)),
+        (39, 1, 0, 1, ('fp32', 0)),
+        (40, 2, 0, 1, ('fp32', 0)),
+        (40, 9, 0, 1, ('int8', 0)),  # not all can be in time
+        (45, 1, 0.1, 1, ('fp32', 0)),
+        (45, 1, 0.1, 3, ('int8', 0)),
+        (11, 1, 0.1, 1, ('int8', 0)),
+        (math.inf, 2, 0.1, 1, ('fp32', 7)),
     ],
 )
-def test_choose_follows_load_and_its_uncertainty(replica, slack, error, load, key):
-    replica._arrivals.append(-1e9)
+def test_choose_shares_slack_and_follows_load(
+    replica, slack, waiting, error, load, key
+):
+    for i in range(waiting - 1):
+        replica._queue.put(i)
     replica.error, replica.load = error, load
     assert replica._choose(slack) == key
 

@@ -66,8 +66,7 @@ class ImageScores:
 
         The bootstrap is paired: both scores are of one stitch and the same images.
         """
-        number, rng = self.numerators.shape[1], np.random.default_rng(0)
-        weights = resampled_images(number, NUM_RESAMPLES, rng)[1:]
+        weights = resampled_images(self.numerators.shape[1], NUM_RESAMPLES)
         differences = self.scores(weights) - other.scores(weights)
         low, high = np.nanpercentile(differences, [2.5, 97.5]).tolist()
         return low, high
@@ -80,16 +79,10 @@ class ImageScores:
     @classmethod
     def stack(cls, parts: Sequence[ImageScores]) -> ImageScores:
         """Join the statistics of several stitches on the same images."""
-        first, ids = parts[0], tuple(i for part in parts for i in part.ids)
-        metrics = {part.metric for part in parts}
-        expected = 'the same metric in all results'
-        check(len(metrics) == 1, '--metric', sorted(metrics), expected)
-        images = {(part.names, part.numerators.shape[1]) for part in parts}
-        expected = 'results of the same images (per_image.npz)'
-        check(len(images) == 1, 'test_dataloader', f'{len(images)} data sets', expected)
-        numerators = np.concatenate([part.numerators for part in parts])
-        denominators = np.concatenate([part.denominators for part in parts])
-        return replace(first, ids=ids, numerators=numerators, denominators=denominators)
+        ids = tuple(i for part in parts for i in part.ids)
+        above = np.concatenate([part.numerators for part in parts])
+        below = np.concatenate([part.denominators for part in parts])
+        return replace(parts[0], ids=ids, numerators=above, denominators=below)
 
     @classmethod
     def read(
@@ -98,10 +91,8 @@ class ImageScores:
         """Read a file of :meth:`save`, and check that it matches given results."""
         try:
             with np.load(path) as data:
-                parts = {key: data[key] for key in data.files}
-            texts = {k: str(parts.pop(k)) for k in ('metric', 'names', 'digest')}
-            ids, scale = tuple(map(int, parts.pop('ids'))), float(parts.pop('scale'))
-            scores = cls(ids=ids, scale=scale, **texts, **parts)
+                parts = {k: x if x.ndim == 3 else x.tolist() for k, x in data.items()}
+            scores = cls(**parts | dict(ids=tuple(parts['ids'])))
         except (OSError, ValueError, KeyError, TypeError) as error:
             expected = f'per-image statistics, which tools/test.py writes ({error})'
             raise refusal('--results', str(path), expected) from error
@@ -127,12 +118,10 @@ def gathered(parts: Sequence[T], num_images: int) -> list[T]:
     return [part for part in turns if part is not None][:num_images]
 
 
-def resampled_images(
-    number: int, num_resamples: int, rng: np.random.Generator
-) -> Array:
-    """Return weights of images: a row of ones, then one row per bootstrap draw."""
-    drawn = rng.multinomial(number, np.full(number, 1 / number), num_resamples)
-    return np.concatenate([np.ones((1, number)), drawn])
+def resampled_images(number: int, num_resamples: int) -> Array:
+    """Return weights of images, one row per bootstrap draw."""
+    shares = np.full(number, 1 / number)
+    return np.random.default_rng(0).multinomial(number, shares, num_resamples)
 
 
 def image_scores(

@@ -91,12 +91,18 @@ class Run:
     @classmethod
     def joined(cls, runs: Sequence[Run]) -> Run:
         """Merge runs on the same images into one set to choose from."""
-        images = type(runs[0].images).stack([r.images for r in runs])
-        one = len({run.sign for run in runs}) == 1
-        check(one, '--lower-is-better', images.metric, 'the same direction for all')
+        parts, signs = [run.images for run in runs], {run.sign for run in runs}
+        metrics = {part.metric for part in parts}
+        expected = 'the same metric in all results'
+        check(len(metrics) == 1, '--metric', sorted(metrics), expected)
+        expected = 'the same direction for all'
+        check(len(signs) == 1, '--lower-is-better', parts[0].metric, expected)
+        images = {(part.names, part.numerators.shape[1]) for part in parts}
+        expected = 'results of the same images (per_image.npz)'
+        check(len(images) == 1, 'test_dataloader', f'{len(images)} data sets', expected)
         return cls(
             np.concatenate([r.costs for r in runs]),
-            images,
+            parts[0].stack(parts),
             runs[0].sign,
             np.concatenate([r.anchors for r in runs]),
         )
@@ -153,8 +159,9 @@ class FrontComparison:
 
         runs = [run for of_model in models.values() for run in of_model]
         every = Run.joined(runs)
-        number, rng = every.images.numerators.shape[1], np.random.default_rng(0)
-        self.weights = resampled_images(number, num_resamples, rng)
+        number = every.images.numerators.shape[1]
+        drawn = resampled_images(number, num_resamples)
+        self.weights = np.concatenate([np.ones((1, number)), drawn])
         self.models, self.high = models, every.costs.max()
         self.low = max(run.costs.min() for run in runs)
         check(self.low < self.high, 'costs', self.low, f'less than {self.high}')

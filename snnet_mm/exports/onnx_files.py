@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import warnings
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from torch import nn
 
 from snnet_mm.anchors import PlainViT
 from snnet_mm.utils import atomic_path, check, refusal
-from snnet_mm.utils.logging import errors_only
+from snnet_mm.utils.logging import at_least
 
 from .description import INPUT, output_names
 from .graph import StitchBuild
@@ -56,7 +57,8 @@ def _convert(build: StitchBuild) -> onnx_ir.Model:
     batch = {0: 'batch'} if len(build.images) > 1 else {}
     settings |= dict(dynamic_shapes={INPUT: batch})
     # onnxscript warns of every node that it does not fold.
-    with warnings.catch_warnings(), errors_only('onnxscript'):
+    script = logging.getLogger('onnxscript')
+    with warnings.catch_warnings(), at_least(logging.ERROR, script):
         warnings.simplefilter('ignore')
         try:
             exported = torch.onnx.export(

@@ -3,23 +3,28 @@
 import logging
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 
 @contextmanager
-def quiet_terminal(
-    logger: logging.Logger, level: int = logging.WARNING
-) -> Iterator[None]:
-    """Show only messages of a level or above on the terminal."""
-    terminals = [h for h in logger.handlers if not isinstance(h, logging.FileHandler)]
-    levels = [handler.level for handler in terminals]
-    for handler in terminals:
-        handler.setLevel(max(handler.level, level))
+def at_least(level: int, *filters: logging.Logger | logging.Handler) -> Iterator[None]:
+    """Let only messages of a level or above through loggers or handlers."""
+    levels = [each.level for each in filters]
+    for each in filters:
+        each.setLevel(max(each.level, level))
     try:
         yield
     finally:
-        for handler, old in zip(terminals, levels, strict=True):
-            handler.setLevel(old)
+        for each, old in zip(filters, levels, strict=True):
+            each.setLevel(old)
+
+
+def quiet_terminal(
+    logger: logging.Logger, level: int = logging.WARNING
+) -> AbstractContextManager[None]:
+    """Show only messages of a level or above on the terminal."""
+    terminals = [h for h in logger.handlers if not isinstance(h, logging.FileHandler)]
+    return at_least(level, *terminals)
 
 
 @contextmanager
@@ -45,15 +50,3 @@ def quiet_imports() -> Iterator[None]:
             yield
     finally:
         mmengine.logging.print_log = original
-
-
-@contextmanager
-def errors_only(name: str) -> Iterator[None]:
-    """Let only the errors of a package's logger and its children through."""
-    logger = logging.getLogger(name)
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)

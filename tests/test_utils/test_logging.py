@@ -5,7 +5,7 @@ import warnings
 import mmengine.logging
 
 from snnet_mm.utils import quiet_terminal
-from snnet_mm.utils.logging import errors_only, quiet_imports
+from snnet_mm.utils.logging import at_least, quiet_imports
 
 
 def test_quiet_terminal_shows_warnings_alone(tmp_path):
@@ -20,8 +20,8 @@ def test_quiet_terminal_shows_warnings_alone(tmp_path):
     assert (tmp_path / 'log').read_text() == 'table\ncareful\nafter\n'
 
 
-def test_errors_only_shows_errors_of_a_logger(caplog):
-    with errors_only('a_package'):
+def test_at_least_shows_errors_of_a_logger(caplog):
+    with at_least(logging.ERROR, logging.getLogger('a_package')):
         logging.getLogger('a_package.part').warning('skipped')
         logging.getLogger('a_package.part').error('failed')
         logging.getLogger('b').warning('other')

@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint, noop_context_fn
 
 from snnet_mm.utils import check, is_number, is_whole
 
-from .branches import Branch, branches_of
+from .branches import Branch, BranchKinds, owner_of_forward
 from .low_rank import add_lora, add_lora_everywhere, read_lora
 from .position import Grid, TensorCache, grid_of, resize_pos_embed
 from .pretrained import Weights, load_into, pretrained_options
@@ -89,6 +89,8 @@ class Anchor(BaseModule, metaclass=ABCMeta):
     lora_targets: Sequence[str] = ()
     # Name suffixes of a block's linear layers to whose outputs a plug-in may add.
     biased_layers: tuple[str, ...] = ()
+    # Branches of blocks; those of other classes are run whole.
+    branch_kinds: BranchKinds = {}
     # Whether the network's own outputs contain prefix tokens.
     outputs_prefix = False
     # Whether maps have layers of their own, of the anchor's ``out_indices`` only.
@@ -156,7 +158,9 @@ class Anchor(BaseModule, metaclass=ABCMeta):
 
     def branches(self, i: int) -> tuple[Branch, ...]:
         """Return the residual branches of block i in order; see :class:`BranchView`."""
-        return branches_of(self.get_submodule(self.block_path(i)))
+        block = self.get_submodule(self.block_path(i))
+        kinds = self.branch_kinds.get(owner_of_forward(block), (Branch,))
+        return tuple(kind(block) for kind in kinds)
 
     def enters(self, i: int) -> bool:
         """Return whether layers between two stages run before block i."""

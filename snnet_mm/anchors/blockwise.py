@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from snnet_mm.utils import check, refusal
 
 from .base import Anchor, BackboneMap, TokenState
-from .branches import Branch, class_of_forward
+from .branches import BranchKinds, owner_of_forward
 
 
 def run_with_grid(net: nn.Module, block: nn.Module, state: TokenState) -> TokenState:
@@ -49,7 +49,7 @@ class NetworkFamily:
         norm: Returns the norm after the last block, or None.
         num_prefix: Returns the number of tokens before the patches.
         outputs_prefix: Returns whether the network's outputs contain prefix tokens.
-        whole_blocks: Returns whether blocks have no branches of their own.
+        branches: Returns the branches of the classes of blocks that have any.
         by_block: Whether ``out_indices`` of the network are blocks, not stages.
         has_output_layers: See :class:`Anchor`.
         before, after: Prefixes of parameters of layers before the first block of
@@ -67,7 +67,7 @@ class NetworkFamily:
     norm: Callable[[nn.Module], nn.Module | None] = lambda net: None
     num_prefix: Callable[[nn.Module], int] = lambda net: 0
     outputs_prefix: Callable[[nn.Module], bool] = lambda net: False
-    whole_blocks: Callable[[nn.Module], bool] = lambda net: False
+    branches: Callable[[nn.Module], BranchKinds] = lambda net: {}
     by_block: bool = False
     has_output_layers: bool = False
     before: str = ''
@@ -112,6 +112,7 @@ class BlockwiseAnchor(Anchor):
         self.net, self.parts = net, parts
         self.has_output_layers = parts.has_output_layers
         self.outputs_prefix = parts.outputs_prefix(net)
+        self.branch_kinds = parts.branches(net)
         # Stage of every block, and the first and the last block of every stage.
         self._stage_of = [s for s, blocks in enumerate(stages) for _ in blocks]
         self._firsts = [self._stage_of.index(s) for s in range(len(stages))]
@@ -159,11 +160,6 @@ class BlockwiseAnchor(Anchor):
     def block_path(self, i: int) -> str:
         return self._paths[i]
 
-    def branches(self, i: int) -> tuple[Branch, ...]:
-        if self.parts.whole_blocks(self.net):
-            return (Branch(self.get_submodule(self._paths[i])),)
-        return super().branches(i)
-
     def to_output(
         self, state: TokenState, with_cls: bool = False, place: int = -1
     ) -> BackboneMap | list[Tensor]:
@@ -204,7 +200,7 @@ def family_of(net: nn.Module) -> NetworkFamily:
     Raises:
         ValueError: If there is none; the message lists the supported backbones.
     """
-    family = FAMILIES.get(_owner_of_forward(net))
+    family = FAMILIES.get(owner_of_forward(net))
     if family is None:
         expected = 'an anchor of snnet_mm, or a network with the forward of one of '
         expected += ', '.join(sorted(FAMILIES))
@@ -221,16 +217,10 @@ def image_channels(model: nn.Module) -> int:
     """
     parts = [m for m in model.modules() if isinstance(m, Anchor) and m.has_embedding]
     backbone = getattr(model, 'backbone', None)
-    if backbone is not None and _owner_of_forward(backbone) in FAMILIES:
+    if backbone is not None and owner_of_forward(backbone) in FAMILIES:
         parts.append(backbone)
     for module in (module for part in parts for module in part.modules()):
         if isinstance(module, nn.Conv2d):
             return module.in_channels
     mean = getattr(getattr(model, 'data_preprocessor', None), 'mean', None)
     return len(mean) if mean is not None and len(mean) > 1 else 3
-
-
-def _owner_of_forward(net: nn.Module) -> str:
-    """Return the class whose ``forward`` a network has, as ``'package.Class'``."""
-    owner = class_of_forward(net)
-    return f'{owner.__module__.partition(".")[0]}.{owner.__name__}'

@@ -2,8 +2,8 @@
 
 A block is one or two residual branches ``x + W h(x)``: attention, whose hidden units
 are heads, and an MLP, whose hidden units are neurons. A *narrow* branch runs some of
-its units, with another output projection ``W``. :data:`FAMILIES` lists the branches of
-each class of blocks; a family specifies where their weights are.
+its units, with another output projection ``W``. A family of networks has subclasses of
+:class:`Attention` and :class:`MLP`, which specify where its weights are.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,13 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .position import (
-    DecomposedRelPosBias,
-    Grid,
-    RelativePositionBias,
-    TensorCache,
-    gather_bias,
-)
+from .position import Grid, TensorCache
 from .vit_block import from_windows, to_windows
 
 # How a tensor is cut to some units: their rows; the rows of every head, with those of
@@ -252,223 +246,14 @@ class MLP(Branch):
         return self.leave(h, grid, *follows)
 
 
-class PlainAttention(Attention):
-    """Attention of :class:`PlainViT`."""
-
-    table = 'rel_pos_bias.table'
-
-    def run(self, x: Tensor, grid: Grid) -> Tensor:
-        return self.block.attend(x, grid)
-
-    def windows(self, grid: Grid) -> tuple[int, int]:
-        return self.block.window_size, 0
-
-    def bias_of(self, table: Tensor, grid: Grid) -> Tensor:
-        module: RelativePositionBias = self.heads_of.rel_pos_bias
-        return gather_bias(table, module.grid, grid, module.num_prefix)
-
-    def scores(
-        self, grid: Grid, q: Tensor, order: Tensor | None, units: int
-    ) -> Tensor | None:
-        if isinstance(self.heads_of.rel_pos_bias, DecomposedRelPosBias):
-            return self.heads_of.rel_pos_bias(grid, q)  # equal for all heads
-        return super().scores(grid, q, order, units)
-
-
-class PlainMLP(MLP):
-    """MLP of :class:`PlainViT`."""
-
-    def run(self, x: Tensor, grid: Grid) -> Tensor:
-        return self.block.feed(x)
-
-    def fits(self) -> bool:
-        return not self.block.mlp_shortcut and not hasattr(self.block.mlp, 'adapter')
-
-
-class TimmAttention(Attention):
-    """Attention of timm's ViT."""
-
-    def run(self, x: Tensor, grid: Grid) -> Tensor:
-        b = self.block
-        return x + b.drop_path1(b.ls1(b.attn(b.norm1(x))))
-
-    def fits(self) -> bool:
-        plain = isinstance(getattr(self.heads_of, 'norm', None), nn.Identity)
-        return plain and getattr(self.heads_of, 'gate', None) is None
-
-
-class TimmMLP(MLP):
-    """MLP of timm's ViT."""
-
-    def run(self, x: Tensor, grid: Grid) -> Tensor:
-        b = self.block
-        return x + b.drop_path2(b.ls2(b.mlp(b.norm2(x))))
-
-    def fits(self) -> bool:
-        mlp = self.block.mlp
-        return type(mlp).__name__ == 'Mlp' and isinstance(mlp.norm, nn.Identity)
-
-
-class FFN(MLP):
-    """The ``FFN`` of mmcv, which adds its input itself."""
-
-    fc1, act, fc2 = 'ffn.layers.0.0', 'ffn.layers.0.1', 'ffn.layers.1'
-
-    def run(self, x: Tensor, grid: Grid) -> Tensor:
-        return self.block.ffn(self.block.norm2(x), identity=x)
-
-
-class MMSegAttention(Attention):
-    """Attention of mmseg's ViT, torch's own."""
-
-    attn, qkv, proj = 'attn.attn', 'in_proj_', 'out_proj'
-
-    def run(self, x: Tensor, grid: Grid) -> Tensor:
-        return self.block.attn(self.block.norm1(x), identity=x)
-
-
-class MMPretrainAttention(Attention):
-    """Attention of mmpretrain's ViT."""
-
-    outputs = ('attn.gamma1',)
-
-    def run(self, x: Tensor, grid: Grid) -> Tensor:
-        return x + self.block.attn(self.block.norm1(x))
-
-    def fits(self) -> bool:
-        return not self.heads_of.v_shortcut
-
-
-class BEiTAttention(Attention):
-    """Attention of BEiT in mmseg and mmpretrain, and of mmseg's MAE."""
-
-    table = 'relative_position_bias_table'
-
-    def run(self, x: Tensor, grid: Grid) -> Tensor:
-        return _scaled(self.block, x, self.block.attn(self.block.norm1(x)), 'gamma_1')
-
-
-class BEiTFFN(FFN):
-    """MLP of BEiT in mmseg and mmpretrain, and of mmseg's MAE."""
-
-    def run(self, x: Tensor, grid: Grid) -> Tensor:
-        return _scaled(self.block, x, self.block.ffn(self.block.norm2(x)), 'gamma_2')
-
-    def fits(self) -> bool:
-        return not self.block.ffn.add_identity
-
-
-class SwinAttention(Attention):
-    """Attention of Swin in mmseg, mmdet and mmpretrain."""
-
-    attn, table = 'attn.w_msa', 'relative_position_bias_table'
-
-    def run(self, x: Tensor, grid: Grid) -> Tensor:
-        return self.block.attn(self.block.norm1(x), grid) + x
-
-    def windows(self, grid: Grid) -> tuple[int, int]:
-        attn, side = self.block.attn, self.block.attn.window_size
-        # mmpretrain does not shift a single window.
-        single = min(grid) == side and not getattr(attn, 'pad_small_map', True)
-        return side, 0 if single else attn.shift_size
-
-
-class MiTAttention(Attention):
-    """Attention of MiT, whose keys and values have fewer tokens."""
-
-    attn, qkv, proj = 'attn.attn', 'in_proj_', 'out_proj'
-
-    def run(self, x: Tensor, grid: Grid) -> Tensor:
-        return self.block.attn(self.block.norm1(x), grid, identity=x)
-
-    def keys(self, normed: Tensor, grid: Grid) -> Tensor:
-        attn = self.block.attn
-        if attn.sr_ratio == 1:
-            return normed
-        reduced = attn.sr(normed.transpose(1, 2).unflatten(2, grid))
-        return attn.norm(reduced.flatten(2).transpose(1, 2))
-
-
-class MixFFN(MLP):
-    """MLP of MiT, with a depthwise convolution."""
-
-    fc1, act, fc2 = 'ffn.layers.0', 'ffn.layers.2', 'ffn.layers.4'
-    follows = 'ffn.layers.1.weight', 'ffn.layers.1.bias'
-
-    def run(self, x: Tensor, grid: Grid) -> Tensor:
-        return self.block.ffn(self.block.norm2(x), grid, identity=x)
-
-    def leave(self, h: Tensor, grid: Grid, *follows: Tensor | None) -> Tensor:
-        h = h.transpose(1, 2).unflatten(2, grid)
-        h = F.conv2d(h, *follows, padding='same', groups=h.shape[1])
-        return super().leave(h.flatten(2).transpose(1, 2), grid)
-
-
-class ConvNeXtMLP(MLP):
-    """A block of mmpretrain's ConvNeXt: one branch, with a convolution before it."""
-
-    fc1, act, fc2 = 'pointwise_conv1', 'act', 'pointwise_conv2'
-    follows = 'grn.gamma', 'grn.beta'
-    parts = ('depthwise_conv', 'norm', fc1, 'grn', fc2, 'gamma')
-    outputs = ('gamma',)
-
-    def run(self, x: Tensor, grid: Grid) -> Tensor:
-        # Contiguous like the network's own maps, for outputs equal bit for bit.
-        x = x.transpose(1, 2).unflatten(2, grid).contiguous()
-        return self.block(x).flatten(2).transpose(1, 2)
-
-    def enter(self, x: Tensor, grid: Grid) -> Tensor:
-        x = x.transpose(1, 2).unflatten(2, grid).contiguous()
-        x = self.block.norm(self.block.depthwise_conv(x), data_format='channel_first')
-        return x.flatten(2).transpose(1, 2)
-
-    def leave(self, h: Tensor, grid: Grid, *follows: Tensor | None) -> Tensor:
-        h, (gamma, beta) = super().leave(h, grid), follows
-        if gamma is None:
-            return h
-        norm = h.norm(p=2, dim=1, keepdim=True)
-        norm = norm / (norm.mean(dim=-1, keepdim=True) + self.block.grn.eps)
-        return gamma * (h * norm) + beta + h
-
-
 # Classes of the branches of a block in order, by the class that has its ``forward``.
-FAMILIES: dict[str, tuple[type[Branch], ...]] = {
-    'snnet_mm.anchors.vit_block.Block': (PlainAttention, PlainMLP),
-    'timm.models.vision_transformer.Block': (TimmAttention, TimmMLP),
-    'mmseg.models.backbones.vit.TransformerEncoderLayer': (MMSegAttention, FFN),
-    'mmseg.models.backbones.beit.BEiTTransformerEncoderLayer': (BEiTAttention, BEiTFFN),
-    'mmseg.models.backbones.mit.TransformerEncoderLayer': (MiTAttention, MixFFN),
-    'mmseg.models.backbones.swin.SwinBlock': (SwinAttention, FFN),
-    'mmdet.models.backbones.swin.SwinBlock': (SwinAttention, FFN),
-    'mmpretrain.models.backbones.swin_transformer.SwinBlock': (SwinAttention, FFN),
-    'mmpretrain.models.backbones.vision_transformer.TransformerEncoderLayer': (
-        MMPretrainAttention,
-        FFN,
-    ),
-    'mmpretrain.models.backbones.beit.BEiTTransformerEncoderLayer': (
-        BEiTAttention,
-        BEiTFFN,
-    ),
-    'mmpretrain.models.backbones.convnext.ConvNeXtBlock': (ConvNeXtMLP,),
-}
+BranchKinds = Mapping[str, tuple[type[Branch], ...]]
 
 
-def branches_of(block: nn.Module) -> tuple[Branch, ...]:
-    """Return the branches of a block in order; one of the whole block if unknown.
-
-    Examples:
-        >>> from snnet_mm.anchors.vit_block import Block
-        >>> [(b.kind, b.units, b.group) for b in branches_of(Block(32, num_heads=4))]
-        [('attention', 4, 8), ('mlp', 128, 1)]
-    """
-    owner = class_of_forward(block)
-    families = FAMILIES.get(f'{owner.__module__}.{owner.__name__}', (Branch,))
-    return tuple(family(block) for family in families)
-
-
-def class_of_forward(module: nn.Module) -> type:
-    """Return the class that defines the ``forward`` of a module."""
-    return next(c for c in type(module).__mro__ if 'forward' in vars(c))
+def owner_of_forward(module: nn.Module) -> str:
+    """Return the class that has the ``forward`` of a module: ``'package.Class'``."""
+    owner = next(c for c in type(module).__mro__ if 'forward' in vars(c))
+    return f'{owner.__module__.partition(".")[0]}.{owner.__name__}'
 
 
 def _find(block: nn.Module, name: str) -> nn.Module | Tensor | None:
@@ -504,11 +289,6 @@ def _in_order(value: Tensor, order: Tensor, how: str) -> Tensor:
         by_head = value.unflatten(0, (3, number, -1)).transpose(0, 1)
         return by_head[order].flatten(0, 2)
     return value.unflatten(0, (number, -1))[order].flatten(0, 1)
-
-
-def _scaled(block: nn.Module, x: Tensor, branch: Tensor, gamma: str) -> Tensor:
-    factor = getattr(block, gamma)
-    return x + block.drop_path(branch if factor is None else factor * branch)
 
 
 def _apart(grid: Grid, side: int, shift: int, like: Tensor) -> Tensor:

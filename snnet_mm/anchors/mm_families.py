@@ -4,15 +4,19 @@ from collections.abc import Sequence
 from math import prod
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from snnet_mm.utils import check
 
 from .base import TokenState
 from .blockwise import NetworkFamily, map_of, register_family, run_on_map
+from .branches import MLP, Attention, BranchKinds
+from .position import Grid
 
 Stages = list[Sequence[nn.Module]]
 Scales = tuple[list[int], list[int]]
+PACKAGES = 'mmseg', 'mmdet', 'mmpretrain'
 
 
 def _vit_scales(net: nn.Module) -> Scales:
@@ -62,6 +66,15 @@ def _run_mmpretrain_vit(
     shared = net.rel_pos_bias
     bias = shared() if shared is not None else None
     return state._replace(tokens=block(state.tokens, bias))
+
+
+def _mmpretrain_vit_branches(net: nn.Module) -> BranchKinds:
+    if getattr(net, 'rel_pos_bias', None) is not None:
+        return {}  # a bias that all blocks share belongs to none of their branches
+    return {
+        'mmpretrain.TransformerEncoderLayer': (MMPretrainAttention, FFN),
+        'mmpretrain.BEiTTransformerEncoderLayer': (BEiTAttention, BEiTFFN),
+    }
 
 
 def _swin_stages(net: nn.Module) -> Stages:
@@ -142,6 +155,133 @@ def _of_patches(embedded: tuple[Tensor, Sequence[int]]) -> TokenState:
     return TokenState(x, tuple(grid))
 
 
+class FFN(MLP):
+    """The ``FFN`` of mmcv, which adds its input itself."""
+
+    fc1, act, fc2 = 'ffn.layers.0.0', 'ffn.layers.0.1', 'ffn.layers.1'
+
+    def run(self, x: Tensor, grid: Grid) -> Tensor:
+        return self.block.ffn(self.block.norm2(x), identity=x)
+
+
+class MMSegAttention(Attention):
+    """Attention of mmseg's ViT, torch's own."""
+
+    attn, qkv, proj = 'attn.attn', 'in_proj_', 'out_proj'
+
+    def run(self, x: Tensor, grid: Grid) -> Tensor:
+        return self.block.attn(self.block.norm1(x), identity=x)
+
+
+class MMPretrainAttention(Attention):
+    """Attention of mmpretrain's ViT."""
+
+    outputs = ('attn.gamma1',)
+
+    def run(self, x: Tensor, grid: Grid) -> Tensor:
+        return x + self.block.attn(self.block.norm1(x))
+
+    def fits(self) -> bool:
+        return not self.heads_of.v_shortcut
+
+
+class BEiTAttention(Attention):
+    """Attention of BEiT in mmseg and mmpretrain, and of mmseg's MAE."""
+
+    table = 'relative_position_bias_table'
+
+    def run(self, x: Tensor, grid: Grid) -> Tensor:
+        return _scaled(self.block, x, self.block.attn(self.block.norm1(x)), 'gamma_1')
+
+
+class BEiTFFN(FFN):
+    """MLP of BEiT in mmseg and mmpretrain, and of mmseg's MAE."""
+
+    def run(self, x: Tensor, grid: Grid) -> Tensor:
+        return _scaled(self.block, x, self.block.ffn(self.block.norm2(x)), 'gamma_2')
+
+    def fits(self) -> bool:
+        return not self.block.ffn.add_identity
+
+
+class SwinAttention(Attention):
+    """Attention of Swin in mmseg, mmdet and mmpretrain."""
+
+    attn, table = 'attn.w_msa', 'relative_position_bias_table'
+
+    def run(self, x: Tensor, grid: Grid) -> Tensor:
+        return self.block.attn(self.block.norm1(x), grid) + x
+
+    def windows(self, grid: Grid) -> tuple[int, int]:
+        attn, side = self.block.attn, self.block.attn.window_size
+        # mmpretrain does not shift a single window.
+        single = min(grid) == side and not getattr(attn, 'pad_small_map', True)
+        return side, 0 if single else attn.shift_size
+
+
+class MiTAttention(Attention):
+    """Attention of MiT, whose keys and values have fewer tokens."""
+
+    attn, qkv, proj = 'attn.attn', 'in_proj_', 'out_proj'
+
+    def run(self, x: Tensor, grid: Grid) -> Tensor:
+        return self.block.attn(self.block.norm1(x), grid, identity=x)
+
+    def keys(self, normed: Tensor, grid: Grid) -> Tensor:
+        attn = self.block.attn
+        if attn.sr_ratio == 1:
+            return normed
+        reduced = attn.sr(normed.transpose(1, 2).unflatten(2, grid))
+        return attn.norm(reduced.flatten(2).transpose(1, 2))
+
+
+class MixFFN(MLP):
+    """MLP of MiT, with a depthwise convolution."""
+
+    fc1, act, fc2 = 'ffn.layers.0', 'ffn.layers.2', 'ffn.layers.4'
+    follows = 'ffn.layers.1.weight', 'ffn.layers.1.bias'
+
+    def run(self, x: Tensor, grid: Grid) -> Tensor:
+        return self.block.ffn(self.block.norm2(x), grid, identity=x)
+
+    def leave(self, h: Tensor, grid: Grid, *follows: Tensor | None) -> Tensor:
+        h = h.transpose(1, 2).unflatten(2, grid)
+        h = F.conv2d(h, *follows, padding='same', groups=h.shape[1])
+        return super().leave(h.flatten(2).transpose(1, 2), grid)
+
+
+class ConvNeXtMLP(MLP):
+    """A block of mmpretrain's ConvNeXt: one branch, with a convolution before it."""
+
+    fc1, act, fc2 = 'pointwise_conv1', 'act', 'pointwise_conv2'
+    follows = 'grn.gamma', 'grn.beta'
+    parts = ('depthwise_conv', 'norm', fc1, 'grn', fc2, 'gamma')
+    outputs = ('gamma',)
+
+    def run(self, x: Tensor, grid: Grid) -> Tensor:
+        # Contiguous like the network's own maps, for outputs equal bit for bit.
+        x = x.transpose(1, 2).unflatten(2, grid).contiguous()
+        return self.block(x).flatten(2).transpose(1, 2)
+
+    def enter(self, x: Tensor, grid: Grid) -> Tensor:
+        x = x.transpose(1, 2).unflatten(2, grid).contiguous()
+        x = self.block.norm(self.block.depthwise_conv(x), data_format='channel_first')
+        return x.flatten(2).transpose(1, 2)
+
+    def leave(self, h: Tensor, grid: Grid, *follows: Tensor | None) -> Tensor:
+        h, (gamma, beta) = super().leave(h, grid), follows
+        if gamma is None:
+            return h
+        norm = h.norm(p=2, dim=1, keepdim=True)
+        norm = norm / (norm.mean(dim=-1, keepdim=True) + self.block.grn.eps)
+        return gamma * (h * norm) + beta + h
+
+
+def _scaled(block: nn.Module, x: Tensor, branch: Tensor, gamma: str) -> Tensor:
+    factor = getattr(block, gamma)
+    return x + block.drop_path(branch if factor is None else factor * branch)
+
+
 for _family in (
     NetworkFamily(
         'MMSegViT',
@@ -154,6 +294,10 @@ for _family in (
         output=_mmseg_vit_output,
         num_prefix=lambda net: int(getattr(net, 'with_cls_token', True)),
         outputs_prefix=lambda net: getattr(net, 'output_cls_token', False),
+        branches=lambda net: {
+            'mmseg.TransformerEncoderLayer': (MMSegAttention, FFN),
+            'mmseg.BEiTTransformerEncoderLayer': (BEiTAttention, BEiTFFN),
+        },
         by_block=True,
     ),
     NetworkFamily(
@@ -167,13 +311,12 @@ for _family in (
         output=lambda net, state, place: net._format_output(*state),
         num_prefix=lambda net: int(net.cls_token is not None),
         outputs_prefix=lambda net: net.out_type in ('cls_token', 'raw'),
-        # A bias that all blocks share belongs to none of their branches.
-        whole_blocks=lambda net: getattr(net, 'rel_pos_bias', None) is not None,
+        branches=_mmpretrain_vit_branches,
         by_block=True,
     ),
     NetworkFamily(
         'MMSwin',
-        tuple(f'{p}.SwinTransformer' for p in ('mmseg', 'mmdet', 'mmpretrain')),
+        tuple(f'{p}.SwinTransformer' for p in PACKAGES),
         stages=_swin_stages,
         scales=_swin_scales,
         embed=_embed_swin,
@@ -181,12 +324,13 @@ for _family in (
             net.stages[stage - 1].downsample(*state)
         ),
         output=_swin_output,
+        branches=lambda net: {f'{p}.SwinBlock': (SwinAttention, FFN) for p in PACKAGES},
         has_output_layers=True,
         before='stages.{previous}.downsample.',
     ),
     NetworkFamily(
         'MMResNet',  # and its variants
-        tuple(f'{p}.ResNet' for p in ('mmseg', 'mmdet', 'mmpretrain')),
+        tuple(f'{p}.ResNet' for p in PACKAGES),
         stages=lambda net: [getattr(net, name) for name in net.res_layers],
         scales=_resnet_scales,
         embed=_embed_resnet,
@@ -204,6 +348,7 @@ for _family in (
         ),
         run=run_on_map,
         output=_convnext_output,
+        branches=lambda net: {'mmpretrain.ConvNeXtBlock': (ConvNeXtMLP,)},
         has_output_layers=True,
         before='downsample_layers.{stage}.',
     ),
@@ -217,6 +362,7 @@ for _family in (
             net.layers[stage][0](_mit_map(net, state, stage - 1))
         ),
         output=lambda net, state, place: _mit_map(net, state, net.out_indices[place]),
+        branches=lambda net: {'mmseg.TransformerEncoderLayer': (MiTAttention, MixFFN)},
         has_output_layers=True,
         before='layers.{stage}.0.',
         after='layers.{stage}.2.',

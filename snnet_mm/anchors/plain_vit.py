@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from snnet_mm.utils import check, is_number, is_whole
 
 from .base import TokenAnchor
+from .branches import MLP, Attention
 from .checkpoint_filters import (
     fit_bias_tables,
     fit_offsets,
@@ -22,6 +23,7 @@ from .position import (
     Grid,
     RelativePositionBias,
     add_positions,
+    gather_bias,
     grid_of,
 )
 from .pretrained import Weights
@@ -35,6 +37,39 @@ ARCHITECTURES = {
     'large': (1024, 24, 16),
     'huge': (1280, 32, 16),
 }
+
+
+class PlainAttention(Attention):
+    """Attention of :class:`PlainViT`."""
+
+    table = 'rel_pos_bias.table'
+
+    def run(self, x: Tensor, grid: Grid) -> Tensor:
+        return self.block.attend(x, grid)
+
+    def windows(self, grid: Grid) -> tuple[int, int]:
+        return self.block.window_size, 0
+
+    def bias_of(self, table: Tensor, grid: Grid) -> Tensor:
+        module: RelativePositionBias = self.heads_of.rel_pos_bias
+        return gather_bias(table, module.grid, grid, module.num_prefix)
+
+    def scores(
+        self, grid: Grid, q: Tensor, order: Tensor | None, units: int
+    ) -> Tensor | None:
+        if isinstance(self.heads_of.rel_pos_bias, DecomposedRelPosBias):
+            return self.heads_of.rel_pos_bias(grid, q)  # equal for all heads
+        return super().scores(grid, q, order, units)
+
+
+class PlainMLP(MLP):
+    """MLP of :class:`PlainViT`."""
+
+    def run(self, x: Tensor, grid: Grid) -> Tensor:
+        return self.block.feed(x)
+
+    def fits(self) -> bool:
+        return not self.block.mlp_shortcut and not hasattr(self.block.mlp, 'adapter')
 
 
 @MODELS.register_module()
@@ -69,6 +104,7 @@ class PlainViT(TokenAnchor):
     """
 
     biased_layers = 'attn.qkv', 'attn.proj'
+    branch_kinds = {'snnet_mm.Block': (PlainAttention, PlainMLP)}
     # Keys of every block, and the embedding, to verify depth and kind of the network.
     strict_keys = r'blocks\.\d+\.(norm1\.weight|ls1\.gamma)|patch_embed\.proj'
 

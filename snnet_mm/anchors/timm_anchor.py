@@ -16,6 +16,7 @@ from snnet_mm.utils.timm_models import (
 )
 
 from .base import TokenAnchor
+from .branches import MLP, Attention
 from .position import Grid, add_positions, grid_of
 from .pretrained import Weights
 
@@ -26,6 +27,30 @@ _HEADS = {'head', 'head_dist', 'head_drop', 'fc_norm', 'attn_pool'}
 # Arguments that the anchor sets itself, and patch dropout, which breaks the grid.
 _OWN_KEYS = {'pretrained', 'num_classes', 'img_size', 'drop_path_rate'}
 _OWN_KEYS |= {'patch_drop_rate'}
+
+
+class TimmAttention(Attention):
+    """Attention of timm's ViT."""
+
+    def run(self, x: Tensor, grid: Grid) -> Tensor:
+        b = self.block
+        return x + b.drop_path1(b.ls1(b.attn(b.norm1(x))))
+
+    def fits(self) -> bool:
+        plain = isinstance(getattr(self.heads_of, 'norm', None), nn.Identity)
+        return plain and getattr(self.heads_of, 'gate', None) is None
+
+
+class TimmMLP(MLP):
+    """MLP of timm's ViT."""
+
+    def run(self, x: Tensor, grid: Grid) -> Tensor:
+        b = self.block
+        return x + b.drop_path2(b.ls2(b.mlp(b.norm2(x))))
+
+    def fits(self) -> bool:
+        mlp = self.block.mlp
+        return type(mlp).__name__ == 'Mlp' and isinstance(mlp.norm, nn.Identity)
 
 
 @MODELS.register_module()
@@ -51,6 +76,7 @@ class TimmAnchor(TokenAnchor):
 
     strict_keys = r'vit\.(blocks|patch_embed)\.'
     trunk_path, shared = 'vit', ('rope',)
+    branch_kinds = {'timm.Block': (TimmAttention, TimmMLP)}
     pos_embed_antialias = True
 
     def __init__(

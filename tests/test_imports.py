@@ -33,7 +33,7 @@ OUTSIDE['serving'] = {'PIL', 'fastapi', 'ray'}
 OUTSIDE['stitching'] = set()
 # Looked up only when a checkpoint of timm is asked for, or a network of mm is run.
 LAZY = {('anchors/pretrained.py', 'timm'), ('utils/torchvision_ops.py', 'mmcv')}
-LAZY |= {('anchors/mm_families.py', name) for name in ('mmpretrain', 'mmseg')}
+LAZY |= {('anchors/mm_families.py', 'mmpretrain')}
 
 
 def imported_names(path, source):

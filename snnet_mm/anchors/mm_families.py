@@ -41,8 +41,7 @@ def _mmseg_vit_output(
 ) -> Tensor | list[Tensor]:
     x = state.tokens
     patches = x[:, 1:] if getattr(net, 'with_cls_token', True) else x
-    out = patches.reshape(x.shape[0], *state.grid, x.shape[-1])
-    out = out.permute(0, 3, 1, 2).contiguous()
+    out = map_of(state._replace(tokens=patches))
     return [out, x[:, 0]] if getattr(net, 'output_cls_token', False) else out
 
 
@@ -98,10 +97,7 @@ def _embed_swin(net: nn.Module, images: Tensor) -> TokenState:
 
 
 def _swin_output(net: nn.Module, state: TokenState, place: int) -> Tensor:
-    stage = net.out_indices[place]
-    out = getattr(net, f'norm{stage}')(state.tokens)
-    out = out.view(-1, *state.grid, net.num_features[stage])
-    return out.permute(0, 3, 1, 2).contiguous()
+    return map_of(state.mapped(getattr(net, f'norm{net.out_indices[place]}')))
 
 
 def _resnet_scales(net: nn.Module) -> Scales:
@@ -136,9 +132,8 @@ def _mit_scales(net: nn.Module) -> Scales:
 
 
 def _mit_map(net: nn.Module, state: TokenState, stage: int) -> Tensor:
-    from mmseg.models.utils import nlc_to_nchw
-
-    return nlc_to_nchw(net.layers[stage][2](state.tokens), state.grid)
+    # Not contiguous, like the network's own.
+    return state.mapped(net.layers[stage][2]).as_map()
 
 
 def _resized_positions(net: nn.Module, table: Tensor, grid: tuple) -> Tensor:
@@ -219,10 +214,8 @@ class SwinAttention(Attention):
         return side, 0 if single else attn.shift_size
 
 
-class MiTAttention(Attention):
-    """Attention of MiT, whose keys and values have fewer tokens."""
-
-    attn, qkv, proj = 'attn.attn', 'in_proj_', 'out_proj'
+class MiTAttention(MMSegAttention):
+    """Attention of MiT, torch's own; keys and values have fewer tokens."""
 
     def run(self, x: Tensor, grid: Grid) -> Tensor:
         return self.block.attn(self.block.norm1(x), grid, identity=x)

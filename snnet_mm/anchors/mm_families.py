@@ -252,14 +252,12 @@ class ConvNeXtMLP(MLP):
     outputs = ('gamma',)
 
     def run(self, x: Tensor, grid: Grid) -> Tensor:
-        # Contiguous like the network's own maps, for outputs equal bit for bit.
-        x = x.transpose(1, 2).unflatten(2, grid).contiguous()
-        return self.block(x).flatten(2).transpose(1, 2)
+        return TokenState.of_map(self.block(map_of(TokenState(x, grid)))).tokens
 
     def enter(self, x: Tensor, grid: Grid) -> Tensor:
-        x = x.transpose(1, 2).unflatten(2, grid).contiguous()
-        x = self.block.norm(self.block.depthwise_conv(x), data_format='channel_first')
-        return x.flatten(2).transpose(1, 2)
+        x = self.block.depthwise_conv(map_of(TokenState(x, grid)))
+        x = self.block.norm(x, data_format='channel_first')
+        return TokenState.of_map(x).tokens
 
     def leave(self, h: Tensor, grid: Grid, *follows: Tensor | None) -> Tensor:
         h, (gamma, beta) = super().leave(h, grid), follows

@@ -24,7 +24,6 @@ CHAIN = dict(
     **dict(type='ChainAnchor', net=PLAIN, out_indices=(1, 4)),
     chain='0:1/0 1:0/0 2:0/9 4:2/0',
 )
-RESNET = dict(depth=18, base_channels=4, stem_channels=4)
 
 
 def of_mm(family, backbone, settings):
@@ -56,7 +55,7 @@ FAMILIES = dict(
         {'stages.1.blocks.0': 3, 'stages.0.downsample': 3, 'net.norm0': 9},
     ),
     mm_resnet=(
-        of_mm('MMResNet', 'mmseg.ResNet', RESNET),
+        of_mm('MMResNet', 'mmseg.ResNet', mm_backbones.DEEP | dict(depth=18)),
         {'net.conv1': 0, 'layer2.0': 3},
     ),
     mm_convnext=(

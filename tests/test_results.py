@@ -1,4 +1,4 @@
-"""Figures of the README equal the result files that its pages name."""
+"""Figures of the READMEs equal the result files that they name."""
 
 import json
 import re
@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / 'configs' / 'dinov2' / 'results'
 README = (ROOT / 'README.md').read_text()
+DINOV2 = (RESULTS.parent / 'README.md').read_text()
 SHARES = {  # start of a row: files, metric
     'the same after 1200': ('branches_1200_seed?_test', 'mIoU'),
     'at 350x476': ('branches_4000_350x476_seed?_test', 'mIoU'),
@@ -22,12 +23,12 @@ SHARES = {  # start of a row: files, metric
 
 
 def read(pattern, metric):
-    """Return GFLOPs of the first network, and metrics (networks, stitches)."""
+    """Return GFLOPs and metrics (networks, stitches)."""
     files = sorted(RESULTS.glob(f'{pattern}.json'))
     tables = [json.loads(file.read_text())['stitches'] for file in files]
     assert tables, pattern
     metrics = np.array([[row['metrics'][metric] for row in t] for t in tables])
-    return [row['flops'] / 1e9 for row in tables[0]], metrics
+    return np.array([[row['flops'] / 1e9 for row in t] for t in tables]), metrics
 
 
 def cells(start):
@@ -43,7 +44,7 @@ def test_readme_elastic_table_equals_results():
     for i, label in enumerate(labels):
         mean = metrics[:, i].mean()
         share = 100 * (metrics[:, i] / metrics[:, 0]).mean()
-        assert cells(label)[:2] == [f'{flops[i]:.2f}', f'{mean:.1f}'], label
+        assert cells(label)[:2] == [f'{flops[0, i]:.2f}', f'{mean:.1f}'], label
         assert float(cells(label)[2].rstrip('%')) == pytest.approx(share, abs=0.1)
 
 
@@ -55,3 +56,42 @@ def test_readme_shares_of_other_networks_equal_results(start):
     found -= 100 if metric == 'RMSE' else 0
     written = [float(cell.rstrip('%')) for cell in cells(start)]
     assert written == pytest.approx(found.tolist(), abs=0.1)
+
+
+def dinov2_rows(start):
+    """Return cells of the first table of configs/dinov2/README.md after a text."""
+    table = re.search(r'(^\|.*\n)+', DINOV2.split(start, 1)[1], re.MULTILINE)[0]
+    lines = table.splitlines()[2:]
+    return [[c.strip() for c in line.strip('|').split('|')] for line in lines]
+
+
+@pytest.mark.parametrize(
+    ('start', 'pattern', 'column'),
+    [
+        ('in float32; mIoU of 233', 'branches_600_seed?_test', 2),
+        ('in float32; mIoU of 233', 'branches_600_seed[01]_val', 4),
+        ('**Networks of 1200', 'branches_1200_seed?_test', 2),
+        ('**A network of 67.6', 'branches_4000_350x476_seed?_test', 2),
+    ],
+)
+def test_dinov2_tables_equal_results(start, pattern, column):
+    flops, metrics = read(pattern, 'mIoU')
+    rows = dinov2_rows(start)
+    assert len(rows) == metrics.shape[1]
+    shares = 100 * (metrics / metrics[:, :1]).mean(0)
+    for i, row in enumerate(rows):
+        assert row[1].split()[0] == f'{flops[0, i]:.2f}'
+        assert row[column] == ', '.join(f'{value:.2f}' for value in metrics[:, i])
+        share = float(row[column + 1].rstrip('%'))
+        assert share == pytest.approx(shares[i], abs=0.051)
+
+
+def test_dinov2_depth_table_equals_results():
+    flops, metrics = read('branches_depth_400_seed*', 'RMSE')
+    rows = dinov2_rows('RMSE of 40 test images')
+    assert len(rows) == metrics.shape[1]
+    changes = 100 * (metrics / metrics[:, :1]).mean(0) - 100
+    for i, row in enumerate(rows):
+        first, *others = (f'{value:.3f}' for value in metrics[:, i])
+        assert row[2:5] == [f'{flops[:, i].mean():.2f}', first, ', '.join(others)]
+        assert row[5] == (f'{changes[i]:+.1f}%' if i else '')

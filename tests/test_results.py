@@ -1,4 +1,4 @@
-"""Figures of the READMEs equal the result files that they name."""
+"""Figures of pages equal those of the result files that they name."""
 
 import json
 import re
@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / 'configs' / 'dinov2' / 'results'
 README = (ROOT / 'README.md').read_text()
+EXPERIMENTS = (ROOT / 'docs' / 'explanation' / 'experiments_elastic.md').read_text()
 DINOV2 = (RESULTS.parent / 'README.md').read_text()
 SHARES = {  # start of a row: files, metric
     'the same after 1200': ('branches_1200_seed?_test', 'mIoU'),
@@ -58,9 +59,9 @@ def test_readme_shares_of_other_networks_equal_results(start):
     assert written == pytest.approx(found.tolist(), abs=0.1)
 
 
-def dinov2_rows(start):
-    """Return cells of the first table of configs/dinov2/README.md after a text."""
-    table = re.search(r'(^\|.*\n)+', DINOV2.split(start, 1)[1], re.MULTILINE)[0]
+def rows_after(start, page=DINOV2):
+    """Return cells of the first table of a page after a text."""
+    table = re.search(r'(^\|.*\n)+', page.split(start, 1)[1], re.MULTILINE)[0]
     lines = table.splitlines()[2:]
     return [[c.strip() for c in line.strip('|').split('|')] for line in lines]
 
@@ -76,7 +77,7 @@ def dinov2_rows(start):
 )
 def test_dinov2_tables_equal_results(start, pattern, column):
     flops, metrics = read(pattern, 'mIoU')
-    rows = dinov2_rows(start)
+    rows = rows_after(start)
     assert len(rows) == metrics.shape[1]
     shares = 100 * (metrics / metrics[:, :1]).mean(0)
     for i, row in enumerate(rows):
@@ -88,10 +89,30 @@ def test_dinov2_tables_equal_results(start, pattern, column):
 
 def test_dinov2_depth_table_equals_results():
     flops, metrics = read('branches_depth_400_seed*', 'RMSE')
-    rows = dinov2_rows('RMSE of 40 test images')
+    rows = rows_after('RMSE of 40 test images')
     assert len(rows) == metrics.shape[1]
     changes = 100 * (metrics / metrics[:, :1]).mean(0) - 100
     for i, row in enumerate(rows):
         first, *others = (f'{value:.3f}' for value in metrics[:, i])
         assert row[2:5] == [f'{flops[:, i].mean():.2f}', first, ', '.join(others)]
         assert row[5] == (f'{changes[i]:+.1f}%' if i else '')
+
+
+def test_tables_of_image_sizes_equal_results():
+    files = sorted(RESULTS.glob('sizes_4000_seed?_test.json'))
+    tables = [json.loads(file.read_text())['stitches'] for file in files]
+    ids = {'the network': 0, '75%': 1, '50%': 2, '33%': 3, '25%': 4, '15%': 5}
+    shares = {}
+    for size, runs, flops, scores, share, *_ in rows_after('**Better net', EXPERIMENTS):
+        height, width = map(int, size.strip('*').split('x'))
+        key = [height, width], ids[runs]
+        found = [r for t in tables for r in t if (r['input_size'], r['id']) == key]
+        of_networks = [table[0]['metrics']['mIoU'] for table in tables]
+        mious = [row['metrics']['mIoU'] for row in found]
+        assert scores == ', '.join(f'{value:.2f}' for value in mious)
+        mean = 100 * np.mean(np.divide(mious, of_networks))
+        assert float(share.strip('*%')) == pytest.approx(mean, abs=0.051)
+        assert flops.split()[0] == f'{found[0]["flops"] / 1e9:.2f}'
+        shares[flops.split('(')[1].rstrip('%)')] = share.strip('*')
+    written = [cell.split()[0] for cell in cells('the same, below half')]
+    assert written == [shares[n] for n in ('75', '50', '39', '26')]

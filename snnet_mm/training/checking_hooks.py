@@ -170,6 +170,8 @@ class TrainableParamsHook(Hook):
 class LossCheckHook(Hook):
     """Stops a training whose loss is not finite, before a checkpoint is written.
 
+    Before the first iteration, it rejects mask losses in float16, which are 0 or NaN.
+
     mmengine's ``RuntimeInfoHook`` copies every loss from the device to the message hub,
     where this hook reads it: no further synchronisation is needed.
 
@@ -183,20 +185,20 @@ class LossCheckHook(Hook):
         self.patience, self.count = patience, 0
 
     def before_train(self, runner: Runner) -> None:
-        """Raise if a loss would be divided by a number that float16 cannot hold.
+        """Raise if float16 cannot hold the number by which a mask loss is divided.
 
-        It would be 0 or NaN: mmdet divides the mask losses of MaskFormer and
-        Mask2Former by the number of points of all masks.
+        mmdet divides that of MaskFormer and Mask2Former by the number of points of all
+        masks: in float16 the loss would be 0 or NaN.
         """
-        # mmengine's AmpOptimWrapper leaves float16, torch's default on GPUs, as None.
+        # None of mmengine's AmpOptimWrapper means torch's default on GPUs.
         dtype = getattr(runner.optim_wrapper, 'cast_dtype', torch.bfloat16)
         for part in runner.model.modules():
             kinds = {kind.__name__ for kind in type(part).__mro__}
             if 'MaskFormerHead' in kinds and 'EoMTHead' not in kinds:
+                found, wide = str(dtype or torch.float16), dtype is torch.bfloat16
                 expected = f"'bfloat16' for {type(part).__name__}, whose mask loss "
                 expected += 'exceeds float16; or train without --amp'
-                key, wide = 'optim_wrapper.dtype', dtype is torch.bfloat16
-                check(wide, key, str(dtype or torch.float16), expected)
+                check(wide, 'optim_wrapper.dtype', found, expected)
 
     def after_train_iter(
         self,

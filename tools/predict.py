@@ -106,7 +106,7 @@ def main() -> None:
         runtime = open_bundle(args)
         predict, about = runtime.predict_batch, runtime.manifest
         about = about['task'], about['classes'], about['input']['shape'][1]
-        deadline = seconds and Deadline(runtime, seconds)
+        deadline = Deadline(runtime, seconds) if seconds else None
     folder = Folder(args.source, args.out, *about)
     with work_dir_lock(args.out, 'prediction', '--out'):
         if args.ray is not None:
@@ -115,19 +115,23 @@ def main() -> None:
             # Ray Data needs one CPU in addition to those of the workers.
             start_ray(args.ray + 1, args.address)
             build = lambda: open_bundle(args).predict_batch  # noqa: E731
-            done = predict_folder_on_ray(build, folder, args.batch_size, args.ray)
+            skipped = predict_folder_on_ray(build, folder, args.batch_size, args.ray)
         else:
-            columns = *Progress.get_default_columns(), MofNCompleteColumn()
-            with Progress(*columns) as progress:
-                bar = progress.add_task('Predicting')
-                report = lambda n, total: progress.update(  # noqa: E731
-                    bar, completed=n, total=total
-                )
-                how = args.batch_size, deadline, report
-                done = predict_folder(predict, folder, *how)
-    print(f'Predicted {done.predicted} images, {done.before} were done before')
-    if done.unreadable:
-        print(f'Skipped {len(done.unreadable)}, listed in unreadable.txt')
+            columns, total = Progress.get_default_columns(), len(folder.left)
+            with Progress(*columns, MofNCompleteColumn()) as progress:
+                bar = progress.add_task('Predicting', total=total)
+
+                def before(left: int) -> None:
+                    progress.update(bar, completed=total - left)
+                    if deadline is not None:
+                        deadline.choose(left)
+
+                skipped = predict_folder(predict, folder, args.batch_size, before)
+                progress.update(bar, completed=total)
+    left, before = len(folder.left), len(folder.images) - len(folder.left)
+    print(f'Predicted {left - len(skipped)} images, {before} were done before')
+    if skipped:
+        print(f'Skipped {len(skipped)}, listed in unreadable.txt')
     print(f'Wrote to {args.out}')
 
 

@@ -22,15 +22,18 @@ class Deadline:
     def __init__(self, runtime: StitchRuntime, seconds: float) -> None:
         self._runtime, self._front = runtime, runtime.front()
         self._end, self._loads = time.monotonic() + seconds, deque([1.0], maxlen=RECENT)
+        self._last: tuple[float, int, float] | None = None
 
-    def begin(self, left: int) -> None:
-        """Select a stitch for the ``left`` images: the fastest if none is in time."""
-        self._begin = time.monotonic()
-        slack = 1000 * (1 - RESERVE) * (self._end - self._begin) / median(self._loads)
-        self.stitch = best_within(self._front, slack / left) or next(iter(self._front))
-        self._runtime.set_stitch(*self.stitch[::-1])
+    def choose(self, left: int) -> None:
+        """Select a stitch for the ``left`` images: the fastest if none is in time.
 
-    def end(self, number: int) -> None:
-        """Record the load of a batch of ``number`` images."""
-        elapsed = 1000 * (time.monotonic() - self._begin)
-        self._loads.append(elapsed / number / self._front[self.stitch])
+        The images that are no longer left show the load since the last call.
+        """
+        now = time.monotonic()
+        if self._last is not None:
+            begin, before, expected = self._last
+            self._loads.append(1000 * (now - begin) / (before - left) / expected)
+        slack = 1000 * (1 - RESERVE) * (self._end - now) / median(self._loads)
+        key = best_within(self._front, slack / left) or next(iter(self._front))
+        self._runtime.set_stitch(*key[::-1])
+        self._last = now, left, self._front[key]

@@ -5,26 +5,16 @@ import io
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from .checks import check, is_whole
-from .deadline import Deadline
 from .image_io import ImageFile, encode, list_image_files, read_image
 
 STATE = '.predict'  # folder of unfinished files, and of boxes and classes by image
 Predict = Callable[[list[np.ndarray]], Sequence]
-
-
-class Summary(NamedTuple):
-    """Counts of images predicted now and before, and why others were skipped."""
-
-    predicted: int
-    before: int
-    unreadable: dict[str, str]
 
 
 class Folder:
@@ -66,12 +56,12 @@ class Folder:
             try:
                 arrays[image] = read_image(image.path, self.channels)
             except Exception as error:  # decoders raise arbitrary exceptions
-                reasons[image.name] = _one_line(error)
+                reasons[image.name] = repr(error)
         try:
             found = predict([*arrays.values()]) if arrays else []
         except ValueError as error:
             if len(arrays) == 1:
-                return reasons | {image.name: _one_line(error) for image in arrays}
+                return reasons | {image.name: repr(error) for image in arrays}
             for image in arrays:
                 reasons |= self.predict(predict, [image])
             return reasons
@@ -82,8 +72,8 @@ class Folder:
             self._write(self._path(image), content)
         return reasons
 
-    def finish(self, reasons: Mapping[str, str]) -> Summary:
-        """Write the files about all images, after all are predicted."""
+    def finish(self, reasons: dict[str, str]) -> dict[str, str]:
+        """Write the files about all images; return why some were skipped."""
         listed = self.out / 'unreadable.txt'
         listed.unlink(missing_ok=True)
         if reasons:
@@ -96,8 +86,7 @@ class Folder:
         else:
             coco = json.dumps(self._coco())
             self._write(self.out / 'predictions.json', coco.encode())
-        number = len(self.left)
-        return Summary(number - len(reasons), len(self.images) - number, dict(reasons))
+        return reasons
 
     def _path(self, image: ImageFile) -> Path:
         if self._maps:
@@ -120,55 +109,43 @@ class Folder:
         return {i: json.loads(p.read_bytes()) for i, p in paths.items() if p.exists()}
 
     def _csv(self) -> str:
-        file, names = io.StringIO(), dict(enumerate(self.classes))
-        rows = csv.writer(file)
-        rows.writerow(['image', 'label', 'class', 'score'])
+        rows, names = (
+            [('image', 'label', 'class', 'score')],
+            dict(enumerate(self.classes)),
+        )
         for found in self._records().values():
-            label = found['label']
-            name = names.get(label, label)
-            rows.writerow([found['image'], label, name, found['score']])
+            name = names.get(label := found['label'], label)
+            rows.append((found['image'], label, name, found['score']))
+        csv.writer(file := io.StringIO()).writerows(rows)
         return file.getvalue()
 
     def _coco(self) -> dict:
         annotations, images = [], []
         for i, found in self._records().items():
-            for about in found.pop('objects'):
-                annotations.append(dict(id=len(annotations) + 1, image_id=i) | about)
+            annotations += [dict(image_id=i) | about for about in found.pop('objects')]
             images.append(dict(id=i, file_name=found.pop('image')) | found)
+        numbered = [dict(id=i) | about for i, about in enumerate(annotations, start=1)]
         named = [dict(id=i, name=n) for i, n in enumerate(self.classes, start=1)]
-        return dict(annotations=annotations, images=images, categories=named)
+        return dict(annotations=numbered, images=images, categories=named)
 
 
 def predict_folder(
     predict: Predict,
     folder: Folder,
     batch_size: int = 8,
-    deadline: Deadline | None = None,
-    report: Callable[[int, int], object] = lambda done, total: None,
-) -> Summary:
-    """Predict all images that have no prediction yet.
+    before: Callable[[int], object] = lambda left: None,
+) -> dict[str, str]:
+    """Predict all images without a prediction; return why others were skipped, by name.
 
     Args:
         predict: Predicts a list of images, like :meth:`StitchRuntime.predict_batch`.
         folder: The images, and where predictions are written.
         batch_size: Images per call.
-        deadline: Switches stitches between batches.
-        report: Called with the finished and the total number of images.
+        before: Called before every batch with the number of images that are left.
     """
     check(is_whole(batch_size, 1), '--batch-size', batch_size, 'a whole number from 1')
-    reasons, left, total = {}, len(folder.left), len(folder.images)
-    while left:
-        report(total - left, total)
-        batch = folder.left[-left:][:batch_size]
-        if deadline is not None:
-            deadline.begin(left)
-        reasons |= folder.predict(predict, batch)
-        if deadline is not None:
-            deadline.end(len(batch))
-        left -= len(batch)
-    report(total, total)
+    reasons = {}
+    for left in range(len(folder.left), 0, -batch_size):
+        before(left)
+        reasons |= folder.predict(predict, folder.left[-left:][:batch_size])
     return folder.finish(reasons)
-
-
-def _one_line(error: Exception) -> str:
-    return ' '.join(f'{type(error).__name__}: {error}'.split())

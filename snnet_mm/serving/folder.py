@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Mapping
 
-from snnet_mm.runtime.folder import Folder, Predict, Summary
+from snnet_mm.runtime.folder import Folder, Predict
 
 BLOCKS = 4  # per worker, so that all workers finish at a similar time
 
@@ -21,7 +21,7 @@ class _Worker:
 
 def predict_folder_on_ray(
     build: Callable[[], Predict], folder: Folder, batch_size: int = 8, workers: int = 2
-) -> Summary:
+) -> dict[str, str]:
     """Predict a folder with several processes, on all machines of a Ray cluster.
 
     Folders and files must have the same paths on all machines. If a worker dies, Ray

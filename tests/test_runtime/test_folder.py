@@ -35,7 +35,10 @@ def predict(task, source, out, **settings):
             raise ValueError('image=(2, 2) is invalid')
         return [CALLS[task](image) for image in images]
 
-    return predict_folder(call, Folder(source, out, task, CLASSES), 2, **settings)
+    folder = Folder(source, out, task, CLASSES)
+    skipped = predict_folder(call, folder, 2, **settings)
+    left = len(folder.left)
+    return left - len(skipped), len(folder.images) - left, skipped
 
 
 @pytest.fixture
@@ -57,9 +60,9 @@ def names_in(folder):
 
 def test_predict_folder_masks(images, tmp_path):
     source, out, reports = tmp_path / 'images', tmp_path / 'out', []
-    done = predict('segmentation', source, out, report=lambda *n: reports.append(n))
+    done = predict('segmentation', source, out, before=reports.append)
     assert done == (10, 0, {})
-    assert reports == [(n, 10) for n in (0, 2, 4, 6, 8, 10)]
+    assert reports == [10, 8, 6, 4, 2]
     assert names_in(out) == {*images}
     for name, image in images.items():
         mask = cv2.imread(str(out / name), cv2.IMREAD_UNCHANGED)
@@ -128,17 +131,17 @@ def test_predict_folder_lists_broken_images(images, tmp_path):
     (source / 'text.png').write_text('no image')
     Image.fromarray(np.zeros((4, 4), np.uint16)).save(source / 'deep.png')
     Image.fromarray(np.zeros((2, 2, 3), np.uint8)).save(source / 'small.png')
-    done = predict('segmentation', source, out)
-    assert done[:2] == (10, 0)
+    *numbers, skipped = predict('segmentation', source, out)
+    assert numbers == [10, 0]
     listed = (out / 'unreadable.txt').read_text().splitlines()
-    assert dict(line.split('\t') for line in listed) == done.unreadable
-    found = {name: why.partition(':')[0] for name, why in done.unreadable.items()}
+    assert dict(line.split('\t') for line in listed) == skipped
+    found = {name: why.partition('(')[0] for name, why in skipped.items()}
     kinds = {'deep.png': 'ValueError', 'small.png': 'ValueError'}
     kinds |= {'sub/torn.jpg': 'OSError', 'text.png': 'UnidentifiedImageError'}
     assert found == kinds
     assert names_in(out) == {*images, 'unreadable.txt'}
     # Without them, the list goes.
-    for name in done.unreadable:
+    for name in skipped:
         (source / name).unlink()
     assert predict('segmentation', source, out) == (0, 10, {})
     assert names_in(out) == {*images}
@@ -163,20 +166,19 @@ def test_deadline_is_used_up_and_kept(monkeypatch):
     monkeypatch.setattr('time.monotonic', lambda: now[0])
     deadline = Deadline(runtime, 350)
     for left in range(100, 0, -2):
-        deadline.begin(left)
+        deadline.choose(left)
         slow = 2 if left <= 40 else 1
         now[0] += 2 * slow * runtime.front()[runtime.ran[-1]] / 1000
-        deadline.end(2)
     assert 0.85 * 350 < now[0] <= 350
     assert {*runtime.ran} == {*runtime.front()}
     # Too late, the fastest one runs.
     now[0] = 351
-    deadline.begin(5)
+    deadline.choose(1)
     assert runtime.ran[-1] == ('fp32', 0)
 
 
 def test_predict_folder_deadline_switches_between_batches(images, tmp_path):
     runtime = Runtime()
-    deadline = Deadline(runtime, 1e6)
-    predict('segmentation', tmp_path / 'images', tmp_path / 'out', deadline=deadline)
+    before = Deadline(runtime, 1e6).choose
+    predict('segmentation', tmp_path / 'images', tmp_path / 'out', before=before)
     assert runtime.ran == [('int8', 2)] * 5

@@ -22,10 +22,15 @@ class DenseTask(Task):
         return self.predict(model, images, len(images))
 
     def outputs(self, model: nn.Module, images: Tensor) -> object:
-        """Return logits at the head's size, or at image size for query-based heads."""
+        """Return logits at the head's size, or at image size.
+
+        The latter for query-based heads, and for cascades: mmseg's tensor mode fails
+        for PointRend.
+        """
         head = getattr(model.decode_head, 'active', model.decode_head)
         reads_samples = len(signature(head.forward).parameters) > 1
-        return (self.run if reads_samples else super().outputs)(model, images)
+        at_image_size = reads_samples or isinstance(head, nn.ModuleList)
+        return (self.run if at_image_size else super().outputs)(model, images)
 
     def predict(self, model: nn.Module, images: Tensor, number: int) -> Tensor:
         """Return maps at image size; query-based heads read the number of images."""

@@ -31,6 +31,10 @@ FPN = dict(neck=dict(in_channels=WIDE))
 CASES = {
     'mmseg/upernet/upernet_r50_4xb4-80k_ade20k-512x512': ('MMResNet', RESNET, HEADS),
     'mmseg/pspnet/pspnet_r50-d8_4xb4-80k_ade20k-512x512': ('MMResNet', RESNET, LAST),
+    'mmseg/point_rend/pointrend_r50_4xb4-160k_ade20k-512x512': (
+        *('MMResNet', RESNET),
+        FPN,
+    ),
     'mmseg/segformer/segformer_mit-b0_8xb2-160k_ade20k-512x512': (
         *('MMMiT', MIT),
         dict(decode_head=dict(in_channels=[8, 16, 40, 64])),

@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from snnet_mm.elastic import convert_model, make_elastic
 from snnet_mm.elastic.convert import check_equal, layer_decay
+from snnet_mm.elastic.sensitivity import PredictionDistance
 from snnet_mm.exports import single_stitch
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import fit_in_turn, set_stitch
@@ -98,6 +99,20 @@ def test_convert_model_chains_change_features_not_shapes(made):
         found = tree_leaves(made.elastic.extract_feat(images))
         assert [t.shape for t in found] == [t.shape for t in whole]
         assert not all(map(torch.equal, found, whole))
+
+
+@torch.no_grad()
+def test_prediction_distance_of_stock_models(made):
+    """It is zero for the network itself; what skips all it can predicts otherwise."""
+    compared, found = PredictionDistance(made.elastic, None), []
+    images = torch.randn(1, 3, 64, 64)
+    for stitch in (0, 0, len(made.plans)):
+        set_stitch(made.elastic, stitch)
+        found.append(compared.read(images, made.elastic.backbone(images)))
+    network, again, smallest = found
+    assert abs(compared.distance(again, network)) < 1e-6
+    assert compared.distance(smallest, network) > -1e-6
+    assert not all(map(torch.equal, smallest, network))
 
 
 def test_convert_model_keeps_names_of_weights(made):

@@ -63,8 +63,9 @@ class Detection(Task):
 
     def outputs(self, model: nn.Module, images: Tensor) -> object:
         """Return the maps of a dense head, or the maps that other heads read."""
-        dense = 'BaseDenseHead' in class_names(getattr(model, 'bbox_head', None))
-        return (super().outputs if dense else self.run_features)(model, images)
+        maps = self.run_features(model, images)
+        head = getattr(model, 'bbox_head', None)
+        return head(maps) if 'BaseDenseHead' in class_names(head) else maps
 
     def predict(
         self, model: nn.Module, images: Tensor, number: int

@@ -22,12 +22,14 @@ pytest.importorskip('onnxruntime')
 pytestmark = writes_onnx
 
 TOLERANCE = 1e-4  # of fp32, relative to the largest prediction if that exceeds 1
+YOLACT = 'mmdet/yolact/yolact_r50_1xb8-55e_coco'  # no detector that has graphs
 CORRELATION = 0.95  # least of int8 with PyTorch
 SIZE = 64, 64
 
 
 def cases():
-    for path, (_, *case) in CASES.items():
+    for path in sorted(CASES.keys() - {YOLACT}):
+        _, *case = CASES[path]
         package, _, stock = path.partition('/')
         name = stock.rpartition('/')[2]
         marks = [pytest.mark.ops] * (package == 'mmdet')

@@ -114,8 +114,14 @@ class Detection(Task):
 
 @contextmanager
 def _keeping_all_boxes(model: nn.Module) -> Iterator[None]:
-    """Let two-stage heads drop no boxes, and mask heads paste no masks."""
-    heads = (getattr(model, name, None) for name in ('rpn_head', 'roi_head'))
+    """Let two-stage heads drop no boxes, and mask heads paste no masks.
+
+    Final boxes of a model without masks change no cost, and with thousands of classes
+    NMS of all of them would take hours.
+    """
+    heads = [getattr(model, 'rpn_head', None), getattr(model, 'roi_head', None)]
+    if not getattr(heads[1], 'with_mask', False):
+        heads.pop()
     parts = [part for head in heads if head is not None for part in head.modules()]
     settings = [d for p in parts for d in dicts_in(getattr(p, 'test_cfg', None))]
     before = [{k: d[k] for k in ALL_BOXES.keys() & d.keys()} for d in settings]

@@ -53,6 +53,20 @@ def test_detection_run_drops_no_boxes_and_restores_thresholds(detector):
     assert len(first.pred_instances) == 0
 
 
+def test_detection_run_without_masks_keeps_final_thresholds(detector):
+    """NMS of all boxes of thousands of classes, as in V3Det, would take hours."""
+    roi, seen = detector.roi_head, []
+    roi.mask_head = None
+    thresholds = detector.rpn_head.test_cfg.nms, roi.test_cfg.nms
+    roi.bbox_head.register_forward_pre_hook(
+        lambda *_: seen.append([t.iou_threshold for t in thresholds])
+    )
+    with torch.no_grad():
+        task_of(detector).run(detector, torch.randn(1, 3, 64, 64))
+    assert seen == [[1, thresholds[1].iou_threshold]]
+    assert thresholds[1].iou_threshold < 1
+
+
 @pytest.mark.ops
 def test_draw_prediction_draws_each_stitch(detector):
     resize = dict(type='Resize', scale=(64, 64), keep_ratio=True)

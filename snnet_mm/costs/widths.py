@@ -90,7 +90,8 @@ def explained(
     expected = 'a size the model can run, and matching in_channels, in_index, '
     expected += f'backbone.out and backbone.maps_of: {reason_of(error)}'
     for path, part in parts[-1:]:
-        expected += f' (in model.{path}, {type(part).__name__}({part.extra_repr()}))'
+        where = '.'.join(filter(None, ('model', path)))
+        expected += f' (in {where}, {type(part).__name__}({part.extra_repr()}))'
     return refusal('input_size', input_size, expected)
 
 

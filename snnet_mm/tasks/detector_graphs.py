@@ -67,7 +67,9 @@ def predict_one(detector: nn.Module, image: Tensor) -> list[Tensor]:
 def samples_of(images: Tensor) -> list[BaseDataElement]:
     """Return data samples of images without padding or resizing."""
     sizes = 'img_shape', 'ori_shape', 'pad_shape', 'batch_input_shape'
-    about = dict.fromkeys(sizes, tuple(images.shape[2:])) | dict(scale_factor=(1, 1))
+    height, width = images.shape[2:]
+    about = dict.fromkeys(sizes, (height, width)) | dict(scale_factor=(1, 1))
+    about['border'] = 0, height, 0, width  # the image in a padded one, for CenterNet
     return [BaseDataElement(metainfo=about) for _ in images]
 
 

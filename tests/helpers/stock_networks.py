@@ -59,6 +59,10 @@ CASES = {
         *('MMSwin', DETECTOR),
         SWIN_HEADS,
     ),
+    'mmdet/centernet/centernet_r18_8xb16-crop512-140e_coco': (
+        *('MMResNet', RESNET),
+        dict(neck=dict(in_channels=64, num_deconv_filters=(32, 32, 32))),
+    ),
     'mmdet/mask_rcnn/mask-rcnn_r50_fpn_1x_coco': ('MMResNet', RESNET, FPN),
     'mmdet/retinanet/retinanet_r50_fpn_1x_coco': ('MMResNet', RESNET, FPN),
     'mmdet/yolact/yolact_r50_1xb8-55e_coco': (

@@ -120,7 +120,8 @@ class BranchView:
     def step_of(self, parameter: str) -> int:
         """Return the step that uses a parameter of the anchor.
 
-        -1 stands for the embedding, and for norms of outputs, which always run.
+        -1 stands for the embedding, for norms of outputs, which always run, and for what
+        several branches of a block share.
         """
         level, _ = self.anchor.layer_depth(parameter)
         block = min(level, self.anchor.depth) - 1
@@ -133,4 +134,5 @@ class BranchView:
             return next((i for i in steps if self.units[i].kind in (kind, 'block')), -1)
         name = parameter.removeprefix(path)
         owners = (i for i in steps if self[i] is not None and self[i].owns(name))
-        return next(owners, steps[-1])
+        of_one_piece = self.units[steps[-1]].kind == 'block'
+        return next(owners, steps[-1] if of_one_piece else -1)

@@ -147,6 +147,10 @@ class Attention(Branch):
         if _is_plain(proj) and _is_plain(qkv) and self.fits():
             self.units, self.group = heads, proj.in_features // heads
 
+    def enter(self, x: Tensor) -> Tensor:
+        """Return what the attention reads of tokens ``(B, L, C)``."""
+        return self.block.norm1(x)
+
     def windows(self, grid: Grid) -> tuple[int, int]:
         """Return the side and the shift of the windows; a side of 0 for no windows."""
         return 0, 0
@@ -178,7 +182,7 @@ class Attention(Branch):
             parts = of_q, torch.zeros_like(of_q), of_v
             by_head = [part.unflatten(0, (-1, self.group)) for part in parts]
             offset = torch.stack(by_head, 1).flatten()
-        normed = self.block.norm1(x)
+        normed = self.enter(x)
         side, shift = self.windows(grid)
         if side:
             normed = to_windows(normed, grid, side, shift)

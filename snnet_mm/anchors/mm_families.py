@@ -47,11 +47,16 @@ def _mmseg_vit_output(
 
 def _embed_mmpretrain_vit(net: nn.Module, images: Tensor) -> TokenState:
     x, grid = net.patch_embed(images)
-    if net.cls_token is not None:
-        x = torch.cat((net.cls_token.expand(x.shape[0], -1, -1), x), dim=1)
-    if net.pos_embed is not None:
-        x = x + _resized_positions(net, net.pos_embed, grid)
-    x = net.drop_after_pos(x)
+    table, cls = net.pos_embed, net.cls_token
+    # DeiT3's positions have no row for the cls token, which follows them.
+    of_patches = table is not None and table.shape[1] == prod(net.patch_resolution)
+    if of_patches:
+        x = net.drop_after_pos(x + _resized_positions(net, table, grid))
+    if cls is not None:
+        x = torch.cat((cls.expand(x.shape[0], -1, -1), x), dim=1)
+    if not of_patches:
+        x = x if table is None else x + _resized_positions(net, table, grid)
+        x = net.drop_after_pos(x)
     if hasattr(net, 'pre_norm'):
         x = net.pre_norm(x)
     return TokenState(x, tuple(grid))
@@ -73,6 +78,7 @@ def _mmpretrain_vit_branches(net: nn.Module) -> BranchKinds:
     return {
         'mmpretrain.TransformerEncoderLayer': (MMPretrainAttention, FFN),
         'mmpretrain.BEiTTransformerEncoderLayer': (BEiTAttention, BEiTFFN),
+        'mmpretrain.DeiT3TransformerEncoderLayer': (DeiT3Attention, DeiT3FFN),
     }
 
 
@@ -140,7 +146,8 @@ def _resized_positions(net: nn.Module, table: Tensor, grid: tuple) -> Tensor:
     """Resample a position embedding of mmpretrain to a grid of patches."""
     from mmpretrain.models.utils import resize_pos_embed
 
-    sizes = net.patch_resolution, grid, net.interpolate_mode, net.num_extra_tokens
+    others = table.shape[1] - prod(net.patch_resolution)  # rows of no patch
+    sizes = net.patch_resolution, grid, net.interpolate_mode, others
     return resize_pos_embed(table, *sizes)
 
 
@@ -174,10 +181,29 @@ class MMPretrainAttention(Attention):
     outputs = ('attn.gamma1',)
 
     def run(self, x: Tensor, grid: Grid) -> Tensor:
-        return x + self.block.attn(self.block.norm1(x))
+        return x + self.block.attn(self.enter(x))
 
     def fits(self) -> bool:
         return not self.heads_of.v_shortcut
+
+
+class DeiT3Attention(MMPretrainAttention):
+    """Attention of DeiT3 in mmpretrain, whose blocks use their first norm twice."""
+
+    parts = ('attn',)
+
+    def enter(self, x: Tensor) -> Tensor:
+        return self.block.ln1(x)
+
+
+class DeiT3FFN(FFN):
+    """MLP of DeiT3 in mmpretrain, after the norm of the attention."""
+
+    def run(self, x: Tensor, grid: Grid) -> Tensor:
+        return self.block.ffn(self.block.ln1(x), identity=x)
+
+    def enter(self, x: Tensor, grid: Grid) -> Tensor:
+        return self.block.ln1(x)
 
 
 class BEiTAttention(Attention):
@@ -293,7 +319,7 @@ for _family in (
     ),
     NetworkFamily(
         'MMPretrainViT',  # whose ``out_type`` selects its outputs
-        ('mmpretrain.VisionTransformer', 'mmpretrain.BEiTViT'),
+        ('mmpretrain.VisionTransformer', 'mmpretrain.DeiT3', 'mmpretrain.BEiTViT'),
         stages=lambda net: [net.layers],
         scales=_vit_scales,
         embed=_embed_mmpretrain_vit,

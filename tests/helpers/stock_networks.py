@@ -85,6 +85,10 @@ CASES = {
         *('MMPretrainViT', dict(arch=ARCH, img_size=64)),
         dict(head=dict(in_channels=32)),
     ),
+    'mmpretrain/deit3/deit3-small-p16_64xb64_in1k': (
+        *('MMPretrainViT', dict(arch=ARCH, img_size=64)),
+        dict(head=dict(in_channels=32)),
+    ),
     'mmpretrain/vision_transformer/vit-base-p16_64xb64_in1k': (
         *('MMPretrainViT', dict(arch=ARCH, img_size=64)),
         dict(head=dict(in_channels=32)),

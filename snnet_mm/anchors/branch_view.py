@@ -120,7 +120,7 @@ class BranchView:
     def step_of(self, parameter: str) -> int:
         """Return the step that uses a parameter of the anchor.
 
-        -1 stands for the embedding, for norms of outputs, which always run, and for what
+        -1 stands for what always runs: the embedding, norms of outputs, and what
         several branches of a block share.
         """
         level, _ = self.anchor.layer_depth(parameter)

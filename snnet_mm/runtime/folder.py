@@ -109,10 +109,8 @@ class Folder:
         return {i: json.loads(p.read_bytes()) for i, p in paths.items() if p.exists()}
 
     def _csv(self) -> str:
-        rows, names = (
-            [('image', 'label', 'class', 'score')],
-            dict(enumerate(self.classes)),
-        )
+        rows: list[tuple] = [('image', 'label', 'class', 'score')]
+        names = dict(enumerate(self.classes))
         for found in self._records().values():
             name = names.get(label := found['label'], label)
             rows.append((found['image'], label, name, found['score']))

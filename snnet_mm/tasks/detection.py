@@ -116,8 +116,8 @@ class Detection(Task):
 def _keeping_all_boxes(model: nn.Module) -> Iterator[None]:
     """Let two-stage heads drop no boxes, and mask heads paste no masks.
 
-    Final boxes of a model without masks change no cost, and with thousands of classes
-    NMS of all of them would take hours.
+    Without a mask head, final boxes change no cost. They keep their thresholds then: NMS
+    of all boxes of thousands of classes is slow.
     """
     heads = [getattr(model, 'rpn_head', None), getattr(model, 'roi_head', None)]
     if not getattr(heads[1], 'with_mask', False):

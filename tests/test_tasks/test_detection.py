@@ -54,7 +54,7 @@ def test_detection_run_drops_no_boxes_and_restores_thresholds(detector):
 
 
 def test_detection_run_without_masks_keeps_final_thresholds(detector):
-    """NMS of all boxes of thousands of classes, as in V3Det, would take hours."""
+    """NMS of all boxes of thousands of classes, as in V3Det, is slow."""
     roi, seen = detector.roi_head, []
     roi.mask_head = None
     thresholds = detector.rpn_head.test_cfg.nms, roi.test_cfg.nms

@@ -116,7 +116,7 @@ class Detection(Task):
 def _keeping_all_boxes(model: nn.Module) -> Iterator[None]:
     """Let two-stage heads drop no boxes, and mask heads paste no masks.
 
-    Without a mask head, final boxes change no cost. They keep their thresholds then: NMS
+    Without a mask head, final boxes change no cost. Their thresholds stay then, as NMS
     of all boxes of thousands of classes is slow.
     """
     heads = [getattr(model, 'rpn_head', None), getattr(model, 'roi_head', None)]

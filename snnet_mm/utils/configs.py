@@ -310,7 +310,8 @@ def _seed(cfg: Config) -> Iterator[str]:
 def train_in_half_precision(cfg: Config, asked: bool = True) -> None:
     """Make a config train in mixed precision: bfloat16 on a CPU, mm's AMP elsewhere.
 
-    Unless ``asked`` by ``--amp``, only an ``AmpOptimWrapper`` on a CPU is replaced.
+    Unless ``asked`` by ``--amp``, only an ``AmpOptimWrapper`` on a CPU is replaced; for
+    detectors, whose NMS does not support bfloat16 there, by training in float32.
     """
     wrapper, on_cpu = cfg.get('optim_wrapper') or {}, get_device() == 'cpu'
     if not asked and not (on_cpu and step_name(wrapper) == 'AmpOptimWrapper'):
@@ -319,12 +320,13 @@ def train_in_half_precision(cfg: Config, asked: bool = True) -> None:
         wrapper.type = 'AmpOptimWrapper'
         wrapper.setdefault('loss_scale', 'dynamic')
         return
-    scope = cfg.get('default_scope')
-    expected = "not mmdet: on a CPU, mmcv's NMS does not support bfloat16"
-    check(scope != 'mmdet', 'default_scope', scope, expected)
+    detects = cfg.get('default_scope') == 'mmdet'
+    expected = "no value for mmdet on a CPU: mmcv's NMS does not support bfloat16 there"
+    check(not (asked and detects), '--amp', asked, expected)
     if not asked:
-        print('AmpOptimWrapper needs an accelerator: training in bfloat16 on the CPU.')
-    wrapper.type = 'BF16OptimWrapper'
+        dtype = 'float32' if detects else 'bfloat16'
+        print(f'AmpOptimWrapper needs an accelerator: training in {dtype} on the CPU.')
+    wrapper.type = 'OptimWrapper' if detects else 'BF16OptimWrapper'
     for key in ('loss_scale', 'dtype', 'use_fsdp'):  # arguments of AmpOptimWrapper
         wrapper.pop(key, None)
 

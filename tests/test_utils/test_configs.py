@@ -15,6 +15,8 @@ from snnet_mm.utils import (
 )
 from snnet_mm.utils.configs import innermost, innermost_parts, set_visualization
 
+AMP = dict(type=AmpOptimWrapper, loss_scale=512.0)
+
 
 def write(folder, **texts):
     for name, text in texts.items():
@@ -230,23 +232,24 @@ def test_set_resume_of_a_config_with_load_from(
 
 
 @pytest.mark.parametrize(
-    ('wrapper', 'expected'),
+    ('scope', 'wrapper', 'expected'),
     [
-        (dict(type=AmpOptimWrapper, loss_scale=512.0), dict(type='BF16OptimWrapper')),
-        (dict(type='OptimWrapper'), dict(type='OptimWrapper')),
-        (None, None),
+        ('mmseg', AMP, dict(type='BF16OptimWrapper')),
+        ('mmdet', AMP, dict(type='OptimWrapper')),
+        ('mmseg', dict(type='OptimWrapper'), dict(type='OptimWrapper')),
+        ('mmseg', None, None),
     ],
 )
-def test_train_in_half_precision_amp_is_bfloat16_on_cpu(wrapper, expected):
+def test_train_in_half_precision_without_amp_on_cpu(scope, wrapper, expected):
     """mmengine's wrapper raises an AssertionError there."""
-    cfg = Config(dict(optim_wrapper=wrapper))
+    cfg = Config(dict(default_scope=scope, optim_wrapper=wrapper))
     train_in_half_precision(cfg, asked=False)
     assert cfg.optim_wrapper == expected
 
 
 def test_train_in_half_precision_detectors_on_cpu_are_refused():
     cfg = Config(dict(default_scope='mmdet', optim_wrapper=dict(type='OptimWrapper')))
-    with pytest.raises(ValueError, match='default_scope'):
+    with pytest.raises(ValueError, match='--amp'):
         train_in_half_precision(cfg)
 
 

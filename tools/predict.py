@@ -128,8 +128,8 @@ def main() -> None:
 
                 skipped = predict_folder(predict, folder, args.batch_size, before)
                 progress.update(bar, completed=total)
-    left, before = len(folder.left), len(folder.images) - len(folder.left)
-    print(f'Predicted {left - len(skipped)} images, {before} were done before')
+    left, done = len(folder.left), len(folder.images) - len(folder.left)
+    print(f'Predicted {left - len(skipped)} images, {done} were done before')
     if skipped:
         print(f'Skipped {len(skipped)}, listed in unreadable.txt')
     print(f'Wrote to {args.out}')

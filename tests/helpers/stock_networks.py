@@ -65,10 +65,7 @@ CASES = {
     ),
     'mmdet/mask_rcnn/mask-rcnn_r50_fpn_1x_coco': ('MMResNet', RESNET, FPN),
     'mmdet/retinanet/retinanet_r50_fpn_1x_coco': ('MMResNet', RESNET, FPN),
-    'mmdet/yolact/yolact_r50_1xb8-55e_coco': (
-        *('MMResNet', RESNET),
-        FPN,
-    ),
+    'mmdet/yolact/yolact_r50_1xb8-55e_coco': ('MMResNet', RESNET, FPN),
     'mmdet/swin/mask-rcnn_swin-t-p4-w7_fpn_1x_coco': (
         *('MMSwin', DETECTOR),
         dict(neck=dict(in_channels=[8, 16, 32, 64])),

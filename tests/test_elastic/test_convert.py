@@ -111,7 +111,6 @@ def test_prediction_distance_of_stock_models(made):
         found.append(compared.read(images, made.elastic.backbone(images)))
     network, again, smallest = found
     assert abs(compared.distance(again, network)) < 1e-6
-    assert compared.distance(smallest, network) > -1e-6
     assert not all(map(torch.equal, smallest, network))
 
 

@@ -8,6 +8,11 @@ from .measure import (
     measure_memory,
     measuring_setup,
 )
-from .parts import preprocessed_size, size_of_images
-from .sizes import check_sizes, size_name, window_of
+from .sizes import (
+    check_sizes,
+    preprocessed_size,
+    size_name,
+    size_of_images,
+    window_of,
+)
 from .widths import check_auxiliary_heads

@@ -23,7 +23,6 @@ from snnet_mm.models import (
 from snnet_mm.stitching import Cost, StitchTable
 from snnet_mm.utils import isolated_rng
 
-from .copies import copy_on_meta, noise_like
 from .parts import (
     FEATURES,
     Forward,
@@ -31,7 +30,7 @@ from .parts import (
     Part,
     T,
     as_shipped,
-    empty_images,
+    copy_on_meta,
     ends,
     forward_of,
     parameters_by_part,
@@ -39,6 +38,7 @@ from .parts import (
     returning,
     run_backbone_parts,
 )
+from .sizes import empty_images
 from .widths import MISFITS, explained, modules_in, reason_of
 
 # Counts a copy of a model, whose backbone may be on meta. Takes the copy, the device of
@@ -134,7 +134,7 @@ def _count_stitches(
     """Return the costs by stitch id and by part."""
     backbone = find_stitched_backbone(model)
     images = empty_images(model, size, batch=1)
-    images = noise_like(images, next(backbone.parameters()).device)
+    images = _noise_like(images, next(backbone.parameters()).device)
     flops: dict[Part, int] = {}
     held: dict[Part, set[int]] = defaultdict(set)  # ids of parameters
 
@@ -161,8 +161,8 @@ def _count_stitches(
         }
         run_backbone_parts(backbone, images, measure)
         for part, output in ends(model, images):
-            with returning(backbone, noise_like(output, device)):
-                measure(part, partial(run, model, noise_like(images, device)))
+            with returning(backbone, _noise_like(output, device)):
+                measure(part, partial(run, model, _noise_like(images, device)))
         stitches = parts_by_stitch(model)
         by_stitch = {i: cost(parts) for i, parts in stitches.items()}
         return by_stitch, {part: cost({part}) for part in flops}
@@ -173,9 +173,19 @@ def _count_whole(
     model: nn.Module, device: torch.device, size: tuple[int, int], run: Forward
 ) -> Cost:
     with isolated_rng(0):
-        images = noise_like(empty_images(model.eval(), size, batch=1), device)
+        images = _noise_like(empty_images(model.eval(), size, batch=1), device)
         _, flops, used = _counted(partial(run, model, images))
     return Cost(flops, sum(p.numel() for p in model.parameters() if id(p) in used))
+
+
+def _noise_like(output: object, device: torch.device) -> object:
+    """Return an output with noise in place of its tensors, and zeros for integers."""
+
+    def of(x: Tensor) -> Tensor:
+        make = torch.randn if x.is_floating_point() else torch.zeros
+        return make(x.shape, dtype=x.dtype, device=device)
+
+    return tree_map_only(Tensor, of, output)
 
 
 def _counted(run: Callable[[], T]) -> tuple[T, int, set[int]]:

@@ -21,13 +21,13 @@ from .parts import (
     Part,
     T,
     as_shipped,
-    empty_images,
     ends,
     forward_of,
     parts_by_stitch,
     returning,
     run_backbone_parts,
 )
+from .sizes import empty_images
 
 WARM_UP = 2  # discarded rounds
 # Names of data types in tables and exports.

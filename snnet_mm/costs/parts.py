@@ -1,34 +1,27 @@
 """Parts of a stitched model: each runs once, and a stitch is a sum of parts."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from typing import TypeVar
 
 import torch
-from mmengine.logging import print_log
+import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
+from torch.distributed import ProcessGroup
+from torch.utils._pytree import tree_leaves
 
-from snnet_mm.anchors import BranchView, image_channels
-from snnet_mm.models import (
-    StitchedBackbone,
-    find_stitched_backbone,
-    set_stitch,
-    unwrapped,
-)
+from snnet_mm.anchors import BranchView
+from snnet_mm.models import StitchedBackbone, find_stitched_backbone, set_stitch
 from snnet_mm.stitching import Position, Step, Stitch
 from snnet_mm.tasks import task_of
-from snnet_mm.utils import check, isolated_rng
-
-from .sizes import is_size
 
 T = TypeVar('T')
 Forward = Callable[[nn.Module, Tensor], object]
-SIZE = 'height and width of the images, in pixels (option: --shape)'
 
 
 @dataclass(frozen=True)
@@ -151,59 +144,6 @@ def forward_of(model: nn.Module, scope: str | None) -> Forward:
     return task.run if scope is None else task.run_features
 
 
-def preprocessed_size(model: nn.Module) -> tuple[int, int]:
-    """Return the height and width to which a model's data preprocessor pads batches.
-
-    mmdet sets them in ``batch_augments``. mmpretrain pads nothing, so the fallback for
-    classifiers is the input size of the slow anchor.
-    """
-    preprocessor = getattr(unwrapped(model), 'data_preprocessor', None) or nn.Module()
-    sizes = [getattr(part, 'size', None) for part in preprocessor.modules()]
-    backbones = (m for m in model.modules() if isinstance(m, StitchedBackbone))
-    sizes += [b.anchors[-1].input_size for b in backbones if b.out == 'end']
-    size = next((size for size in sizes if size is not None), None)
-    check(size is not None, 'input_size, model.data_preprocessor.size', size, SIZE)
-    return tuple(size) if isinstance(size, Sequence) else size
-
-
-def size_of_images(model: nn.Module, loader: DataLoader, seed: int) -> tuple[int, int]:
-    """Return :func:`preprocessed_size`, or the size of a loader's first image.
-
-    The fallback is for detectors and some stock configs, whose image sizes vary.
-    """
-    try:
-        return preprocessed_size(model)
-    except ValueError:
-        with isolated_rng(seed):
-            batch = loader.collate_fn([loader.dataset[0]])
-        images = batch['inputs'][0]
-        if isinstance(images, Tensor):
-            images = unwrapped(model).data_preprocessor(batch, False)['inputs']
-        if not isinstance(images, Tensor):  # several views of each image
-            raise
-    height, width = images.shape[-2:]
-    words = 'that of the first image (config key: input_size)'
-    print_log(f'Costs are counted at {height}x{width}, {words}', 'current')
-    return height, width
-
-
-def empty_images(
-    model: nn.Module, input_size: Sequence[int] | None, batch: int
-) -> Tensor:
-    """Return images ``(B, C, H, W)`` of any content, on the weights' device and dtype.
-
-    ``input_size`` is height and width in pixels, by default :func:`preprocessed_size`.
-    If a module defines ``empty_inputs(batch, size)``, return its result instead.
-    """
-    size = input_size or preprocessed_size(model)
-    check(is_size(size), 'input_size, model.data_preprocessor.size', size, SIZE)
-    for module in model.modules():
-        if hasattr(type(module), 'empty_inputs'):
-            return module.empty_inputs(batch, size)
-    channels = image_channels(unwrapped(model))
-    return next(model.parameters()).new_zeros(batch, channels, *size)
-
-
 @contextmanager
 def as_shipped(model: nn.Module) -> Iterator[None]:
     """Run a model as exported: eval mode, no gradients, merged low-rank updates.
@@ -248,3 +188,40 @@ def _end_anchors(model: nn.Module) -> list[int]:
     differ = 'end' in (backbone.out, backbone.maps_of)
     differ |= any(hasattr(type(m), 'config_of_stitch') for m in model.modules())
     return sorted({stitch.end_anchor for stitch in backbone.space}) if differ else [0]
+
+
+def copy_on_meta(model: nn.Module, part: nn.Module) -> nn.Module:
+    """Return a copy of a model that shares its tensors, but has a part on meta.
+
+    Tensors that several names or modules share stay shared.
+    """
+    # torch's counter refuses inputs of modules that require gradients.
+    copies = {
+        id(x): nn.Parameter(x.detach(), False) if isinstance(x, nn.Parameter) else x
+        for x in _held_by(model)
+    }
+    for x in _held_by(part):
+        if isinstance(x, Tensor):
+            meta = x.detach().to('meta')
+            copies[id(x)] = (
+                nn.Parameter(meta, False) if isinstance(x, nn.Parameter) else meta
+            )
+    copy = deepcopy(model, copies)
+    for module in copy.modules():
+        if 'DeformConv2d' in type(module).__name__:
+            module.forward = partial(_without_offsets, module)
+    return copy
+
+
+def _held_by(model: nn.Module) -> list[Tensor | ProcessGroup]:
+    """Return the tensors of a model, and process groups, which cannot be copied."""
+    leaves = tree_leaves([vars(module) for module in model.modules()])
+    return [x for x in leaves if isinstance(x, Tensor | ProcessGroup)]
+
+
+def _without_offsets(conv: nn.Module, x: Tensor, *_: Tensor) -> Tensor:
+    """Let a deformable convolution run on meta, with FLOPs that torch counts."""
+    if hasattr(conv, 'conv_offset'):
+        conv.conv_offset(x)
+    settings = conv.stride, conv.padding, conv.dilation, conv.groups
+    return F.conv2d(x, conv.weight, getattr(conv, 'bias', None), *settings)

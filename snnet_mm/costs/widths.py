@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from snnet_mm.models import StitchedBackbone, set_stitch, unwrapped
 from snnet_mm.utils import refusal
 
-from .copies import copy_on_meta
-from .parts import as_shipped, empty_images
+from .parts import as_shipped, copy_on_meta
+from .sizes import empty_images
 
 # Raised by layers, and by necks and heads that count or index their maps.
 MISFITS = RuntimeError, AssertionError, IndexError

@@ -12,8 +12,7 @@ from mmengine.model import BaseModule
 from torch import Tensor, nn
 
 from snnet_mm.anchors import Anchor, check_tokens_correspond, image_channels
-from snnet_mm.costs import cost_table, whole_model_cost
-from snnet_mm.costs.parts import preprocessed_size
+from snnet_mm.costs import cost_table, preprocessed_size, whole_model_cost
 from snnet_mm.costs.sizes import Size
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.stitching import StitchTable

@@ -11,8 +11,7 @@ from mmengine.runner import Runner, TestLoop, ValLoop
 from torch import nn
 
 from snnet_mm.costs.counting import cost_table
-from snnet_mm.costs.parts import size_of_images
-from snnet_mm.costs.sizes import check_sizes, size_name
+from snnet_mm.costs.sizes import check_sizes, size_name, size_of_images
 from snnet_mm.datasets import spread
 from snnet_mm.models import find_stitched_backbone, set_input_size
 from snnet_mm.stitching import Selection, StitchTable, key_metric, visiting_order

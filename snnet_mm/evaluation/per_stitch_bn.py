@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from snnet_mm.costs.counting import cost_table
-from snnet_mm.costs.parts import size_of_images
+from snnet_mm.costs.sizes import size_of_images
 from snnet_mm.datasets import random_batches
 from snnet_mm.models import (
     Statistics,

@@ -8,7 +8,7 @@ from mmengine.hooks import Hook
 from mmengine.runner import Runner
 
 from snnet_mm.costs.counting import whole_model_cost
-from snnet_mm.costs.parts import size_of_images
+from snnet_mm.costs.sizes import size_of_images
 from snnet_mm.models import unwrapped
 from snnet_mm.stitching import UNITS, StitchRow, StitchTable
 from snnet_mm.utils import link_latest

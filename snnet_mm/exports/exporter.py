@@ -19,7 +19,7 @@ from torch import nn
 
 from snnet_mm.anchors import image_channels
 from snnet_mm.costs import cost_table, preprocessed_size, size_name, window_of
-from snnet_mm.costs.parts import empty_images
+from snnet_mm.costs.sizes import empty_images
 from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.runtime.bundle import describe_file, files_of, name_by_content
 from snnet_mm.runtime.manifest import DIGITS, MANIFEST, VERSION

@@ -10,14 +10,15 @@ from mmengine.runner import Runner
 from rich.table import Table
 from torch import nn
 
-from snnet_mm.evaluation import as_picture, plot_images
+from snnet_mm.evaluation import plot_images
+from snnet_mm.evaluation.pictures.prediction_drawer import image_of
 from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.stitching import UNITS, StitchRow, StitchTable
 from snnet_mm.tasks import task_of
 from snnet_mm.utils import tool_command
+from snnet_mm.utils.configs import takes_rgb
 
 NUM_PICTURES = 4
-NUM_BUDGETS = 3  # drawn, the network included
 
 
 def elastic_table(results: StitchTable) -> Table:
@@ -75,7 +76,7 @@ def drawn_budgets(results: StitchTable) -> list[int]:
     """Return the network, and the middle and fastest stitch of the front."""
     front = [row.id for row in _front(results)]
     chosen = [0, *front[len(front) // 2 : len(front) // 2 + 1], *front[:1]]
-    return list(dict.fromkeys(chosen))[:NUM_BUDGETS]
+    return list(dict.fromkeys(chosen))
 
 
 @torch.no_grad()
@@ -92,14 +93,12 @@ def draw_predictions(runner: Runner, titles: Mapping[int, str], path: Path) -> N
     number = min(NUM_PICTURES, len(dataset))
     for i in (n * len(dataset) // number for n in range(number)):
         item, row = dataset[i], []
-        image = as_picture(item['inputs'].numpy().transpose(1, 2, 0))[..., ::-1].copy()
         for stitch in titles:
             set_stitch(model, stitch)
             samples = [item['data_samples'].clone()]
             batch = dict(inputs=[item['inputs']], data_samples=samples)
             (sample,) = model.test_step(batch)
-            height, width = sample.get('ori_shape', image.shape[:2])
-            shown = cv2.resize(image, (width, height))
+            shown = image_of(item['inputs'], sample, not takes_rgb(runner.cfg))
             # Class names would cover small images.
             plain = dict(with_labels=False) if 'pred_sem_seg' in sample else {}
             with TemporaryDirectory() as folder:
@@ -133,9 +132,10 @@ def next_commands(folder: Path, results: StitchTable, runner: Runner) -> list[st
     export = [*model, '--stitch-id', 'pareto', *known]
     task = task_of(runner.model)
     in_graph = task.without_heads(runner.model) is None
+    (anchor,) = find_stitched_backbone(runner.model).anchors
     if not in_graph:
         export += ['--format', 'mm']
-    elif has_linear_layers(runner.model):
+    elif any(isinstance(m, nn.Linear) for m in anchor.modules()):  # which int8 takes
         export += ['--precision', 'fp32', 'int8']
     # Graphs take images of one size.
     of_one_size = runner.test_loop.seen_sizes == {tuple(results.input_size)}
@@ -149,9 +149,3 @@ def next_commands(folder: Path, results: StitchTable, runner: Runner) -> list[st
         site = '--out', folder / 'site'
         commands.append(tool_command('web_demo.py', bundle, *site))
     return commands
-
-
-def has_linear_layers(model: nn.Module) -> bool:
-    """Return whether a network has layers that exports in int8 quantise."""
-    (anchor,) = find_stitched_backbone(model).anchors
-    return any(isinstance(module, nn.Linear) for module in anchor.modules())

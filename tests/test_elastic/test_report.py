@@ -1,13 +1,19 @@
-"""The table of an elastic network."""
+"""The table and pictures of an elastic network, and the commands that follow."""
 
 import shlex
 from pathlib import Path
 from types import SimpleNamespace
 
+import cv2
+import numpy as np
 import pytest
+import torch
+from mmengine.config import Config
+from mmengine.structures import BaseDataElement
 from torch import nn
 
-from snnet_mm.elastic.report import elastic_table, next_commands
+from snnet_mm.elastic import report
+from snnet_mm.elastic.report import draw_predictions, elastic_table, next_commands
 from snnet_mm.models import ElasticBackbone
 from snnet_mm.stitching import Cost, Setup, StitchTable, TwoWaySpace
 
@@ -88,3 +94,29 @@ def test_next_commands_are_what_model_supports(
     assert [shlex.split(line)[1:3] for line in web] == [
         ['tools/web_demo.py', 'my folder/bundle']
     ] * page
+
+
+@pytest.mark.parametrize('swaps', [True, False])
+def test_draw_predictions_colours_of_loaded_images(swaps, monkeypatch):
+    """They are BGR where the data preprocessor swaps channels, otherwise RGB."""
+    image, rows = np.random.default_rng(0).integers(0, 256, (4, 6, 3), np.uint8), []
+    loaded = torch.from_numpy(image[..., :: -1 if swaps else 1].copy()).permute(2, 0, 1)
+    data = [dict(inputs=loaded, data_samples=BaseDataElement())]
+    model = BaseSegmentor(VIT)
+    model.test_step = lambda batch: batch['data_samples']
+
+    def draw(name, image, data_sample, out_file):
+        cv2.imwrite(out_file, image[..., ::-1])
+
+    runner = SimpleNamespace(
+        model=model,
+        cfg=Config(dict(model=dict(data_preprocessor=dict(bgr_to_rgb=swaps)))),
+        visualizer=SimpleNamespace(add_datasample=draw),
+        test_dataloader=SimpleNamespace(dataset=data),
+    )
+    monkeypatch.setattr(
+        report, 'plot_images', lambda found, *_, **__: rows.extend(found)
+    )
+    draw_predictions(runner, {0: 'network'}, Path('a.png'))
+    for picture in rows[0]:
+        np.testing.assert_array_equal(picture, image)

@@ -38,23 +38,29 @@ class PredictionDrawer:
         if not isinstance(inputs[0], Tensor):  # several augmentations: draw the first
             inputs = inputs[0]
         for loaded, sample in zip(inputs, outputs, strict=True):
-            # Images of single-file data sets, such as CIFAR, have no path.
-            path = Path(sample.get('img_path') or f'{sample.get("sample_idx", 0)}')
+            path = _path_of(sample)
             parts = (p for p in path.parts[-3:] if p not in (path.anchor, '..'))
             file = Path(self.out_dir, f'stitch_{stitch_id}', *parts).with_suffix('.png')
             file.parent.mkdir(parents=True, exist_ok=True)
-            image = self._read(path, loaded, sample)
+            image = image_of(loaded, sample, self.rgb)
             name = f'{path.name}, stitch {stitch_id}'
             task = task_of(self.visualizer)
             task.draw(self.visualizer, name, image, sample, out_file=str(file))
 
-    def _read(self, path: Path, loaded: Tensor, sample: BaseDataElement) -> np.ndarray:
-        """Return the RGB image ``(H, W, 3)`` of a file, else the loaded one."""
-        if path.is_file() and len(loaded) in (1, 3, 4):
-            image = cv2.imread(str(path), cv2.IMREAD_COLOR_RGB)
-            if image is not None:
-                return image
-        image = as_picture(loaded.numpy().transpose(1, 2, 0))
-        image = np.ascontiguousarray(image[..., :: 1 if self.rgb else -1])
-        height, width = sample.get('ori_shape', image.shape[:2])
-        return cv2.resize(image, (width, height))
+
+def image_of(loaded: Tensor, sample: BaseDataElement, rgb: bool) -> np.ndarray:
+    """Return the RGB image ``(H, W, 3)`` of a sample: its file, else the loaded one."""
+    path = _path_of(sample)
+    if path.is_file() and len(loaded) in (1, 3, 4):
+        image = cv2.imread(str(path), cv2.IMREAD_COLOR_RGB)
+        if image is not None:
+            return image
+    image = as_picture(loaded.numpy().transpose(1, 2, 0))
+    image = np.ascontiguousarray(image[..., :: 1 if rgb else -1])
+    height, width = sample.get('ori_shape', image.shape[:2])
+    return cv2.resize(image, (width, height))
+
+
+def _path_of(sample: BaseDataElement) -> Path:
+    # Images of single-file data sets, such as CIFAR, have no path.
+    return Path(sample.get('img_path') or f'{sample.get("sample_idx", 0)}')

@@ -22,13 +22,8 @@ def reachable(
 ) -> list[tuple[Budget, Budget]]:
     """Return the budgets that a plan can meet, each with the cost that it bounds.
 
-    This requires no measurement of sensitivities.
-
-    Args:
-        costs: Costs of every step.
-        budgets: The budgets. Default: :data:`SHARES` of the network's FLOPs or, if neck
-            and head cost too much for these, of the FLOPs of the branches.
-        say: Called with one line per default budget that cannot be reached.
+    Without any, they are :data:`SHARES` of the network's FLOPs or, if neck and head
+    cost too much for these, of the FLOPs of the branches.
 
     Raises:
         ValueError: If a budget is below the cheapest plan, or not below the network.
@@ -65,14 +60,7 @@ def chosen_plans(
     bounds: Sequence[tuple[Budget, Budget]],
     say: Callable[[str], None],
 ) -> list[Plan]:
-    """Return the plan of least harm within each budget.
-
-    Args:
-        records: What was measured of every step.
-        costs: Costs of every step.
-        bounds: Budgets from :func:`reachable`.
-        say: Called with one line per budget.
-    """
+    """Return the plan of least harm within each budget of :func:`reachable`."""
     plans, whole = [], costs.of('flops', costs.view.widths)
     for budget, bound in bounds:
         cost, unit = partial(costs.of, bound.cost), UNITS[bound.cost]

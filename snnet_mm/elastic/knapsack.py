@@ -25,12 +25,8 @@ def choose_plan(
 
     Harms and costs of steps are assumed to be additive. Lagrange multipliers, which are
     prices of a unit of cost, yield Pareto-optimal plans. The rest of the budget of the
-    best one is spent on the options that reduce harm most per cost.
-
-    Args:
-        steps: Options of every step, the whole step among them.
-        limit: Largest cost.
-        cost: Returns the cost of a plan, in which adjacent gaps share one map.
+    best one is spent on the options that reduce harm most per cost. ``cost`` returns
+    the cost of a plan, in which adjacent gaps share one map.
 
     Examples:
         >>> steps = [

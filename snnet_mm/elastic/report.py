@@ -26,9 +26,6 @@ def elastic_table(results: StitchTable) -> Table:
 
     The last column is the share of the network's score. If lower is better, it is the
     relative increase of the error.
-
-    Args:
-        results: Results with latencies.
     """
     network, front = results[0], _front(results)
     whole = results.score(network)
@@ -83,10 +80,7 @@ def drawn_budgets(results: StitchTable) -> list[int]:
 def draw_predictions(runner: Runner, titles: Mapping[int, str], path: Path) -> None:
     """Draw test images, their ground truth and the predictions of some stitches.
 
-    Args:
-        runner: A runner with a test set and a visualizer.
-        titles: Column headings by stitch id.
-        path: Picture to write.
+    ``titles`` are the headings of columns by stitch id.
     """
     model, visualizer = runner.model, runner.visualizer
     dataset, task, rows = runner.test_dataloader.dataset, task_of(visualizer), []
@@ -117,13 +111,7 @@ def draw_predictions(runner: Runner, titles: Mapping[int, str], path: Path) -> N
 
 
 def next_commands(folder: Path, results: StitchTable, runner: Runner) -> list[str]:
-    """Return the commands of the next steps that the model supports.
-
-    Args:
-        folder: Folder of the elastic model.
-        results: Its results.
-        runner: The runner that tested it.
-    """
+    """Return the commands of the next steps that the model in a folder supports."""
     front = _front(results)
     middle = (front or [results[0]])[len(front) // 2]
     budget = UNITS['flops'].budget(middle.flops)

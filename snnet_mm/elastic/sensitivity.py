@@ -71,12 +71,8 @@ class PredictionDistance:
     Class probabilities of images or pixels are compared by the Kullback-Leibler
     divergence; those of independent labels, one by one. Depth maps, the outputs of
     dense detection heads, and the maps that other detection heads read are compared by
-    the squared error over the variance. If the cost table excludes the heads, the maps
-    that they read are compared.
-
-    Args:
-        model: An mm model with a stitched backbone.
-        scope: That of its cost table.
+    the squared error over the variance. If the ``scope`` of the cost table excludes the
+    heads, the maps that they read are compared.
     """
 
     def __init__(self, model: nn.Module, scope: str | None) -> None:

@@ -24,11 +24,8 @@ class StepCosts:
     """Predicts the costs of any plan from those of its steps.
 
     Costs of a narrow branch are interpolated between some widths: exactly for FLOPs and
-    parameters, which are linear in them; milliseconds are measured on this device.
-
-    Args:
-        model: An mm model with an :class:`ElasticBackbone` of :func:`probe_chains`.
-        input_size: Height and width of the images.
+    parameters, which are linear in them; milliseconds are measured on this device. The
+    model has an :class:`ElasticBackbone` of :func:`probe_chains`.
     """
 
     def __init__(self, model: nn.Module, input_size: tuple[int, int]) -> None:

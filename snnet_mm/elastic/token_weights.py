@@ -17,11 +17,8 @@ class RareClassWeights:
     Most pixels belong to a few classes, but mIoU weighs all classes alike. The weight
     of a token is proportional to ``share ** -0.5`` of the class that the network
     predicts there, where ``share`` is the fraction of pixels with this class. Weights
-    of pixels average to 1. Labels are not read.
-
-    Args:
-        model: An elastic segmentation model, in eval mode.
-        batches: Batches of preprocessed images ``(B, 3, H, W)``.
+    of pixels average to 1. No labels are read: ``batches`` are preprocessed images
+    ``(B, 3, H, W)``.
     """
 
     def __init__(self, model: nn.Module, batches: Iterable[Tensor]) -> None:

@@ -134,16 +134,9 @@ def image_scores(
 ) -> ImageScores | None:
     """Return the per-image statistics of the ranking metric, if its task has any.
 
-    All processes must call this. If the statistics do not reproduce the value of the
-    metric, as with a threshold, return None.
-
-    Args:
-        stitch_id: Id of the stitch, or name of the exported file.
-        metrics: The metrics.
-        results: Results that each metric collected in this process.
-        values: Values of all metrics for the images of all processes.
-        wanted: The ranking metric. Default: see :func:`key_metric`.
-        names: Names of all images.
+    All processes must call this, with the ``results`` that each metric collected in the
+    process, and the values and image names of all. If the statistics do not reproduce
+    the value of the metric, as with a threshold, return None.
     """
     if wanted not in values:
         # mmdet's metrics return no values if nothing was detected.

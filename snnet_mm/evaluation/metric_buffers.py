@@ -81,13 +81,9 @@ class MetricBuffers:
     ) -> dict[int | str, StitchScores]:
         """Compute the metrics of all stitches over the images of all processes.
 
-        Per-class tables go to the log file only.
-
-        Args:
-            logger: The logger.
-            num_images: Size of the data set; images repeated by a sampler are dropped.
-            metric: Metric whose per-image scores are kept, by default the one that
-                ranks stitches.
+        Per-class tables go to the log file only. Of more than ``num_images`` images, a
+        sampler repeated the last ones. Per-image scores are those of ``metric``, by
+        default of the one that ranks stitches.
         """
         names = gathered(self.names, num_images)
         scores, of_all = {}, self.evaluator.metrics

@@ -36,15 +36,8 @@ def run_one_pass(
     Each batch is loaded and preprocessed once. In the order of :func:`visiting_order`,
     no block runs twice on the same activations: the 134 stitches of a 12/24 space run
     894 blocks per image instead of 2412. Metrics process the predictions of a stitch
-    before the next stitch runs. The active stitch is restored afterwards.
-
-    Args:
-        runner: The runner.
-        mode: ``'val'`` or ``'test'``: selects the iteration hooks to call per batch.
-        dataloader: The data.
-        buffers: The stitches, and the results that metrics collect for them.
-        fp16: Whether to use autocast. Default: False.
-        on_prediction: Called for every stitch and batch. Default: None.
+    before the next stitch runs. The active stitch is restored afterwards. ``mode`` is
+    ``'val'`` or ``'test'``: the iteration hooks that are called for every batch.
     """
     model, ids = runner.model, buffers.ids
     backbone = find_stitched_backbone(model)

@@ -27,18 +27,8 @@ class WrittenResults:
     """Results of a test, written to a folder after each pass over the data.
 
     The folder has ``stitches.json`` and, for metrics with per-image statistics,
-    ``per_image.npz``. Only the main process writes.
-
-    Args:
-        costs: Costs of the stitches.
-        folder: The folder.
-        runner: The runner.
-        dataset: The tested images.
-        data_size: Number of images in the whole data set.
-        metric, lower_is_better: See :class:`snnet_mm.stitching.Selection`.
-
-    Attributes:
-        metrics: Metrics by stitch id and name.
+    ``per_image.npz``. Only the main process writes. ``dataset`` has the tested images,
+    of ``data_size`` in all; ``metrics`` are by stitch id and name.
     """
 
     def __init__(

@@ -1,17 +1,15 @@
 """Plans within budgets of every kind."""
 
 import re
-from types import SimpleNamespace
 
 import pytest
 
-from snnet_mm.elastic import step_costs
 from snnet_mm.elastic.budgets import chosen_plans, reachable
 from snnet_mm.elastic.sensitivity import StepRecord
 from snnet_mm.elastic.step_costs import StepCosts, probe_chains
 from snnet_mm.models import ElasticBackbone
 from snnet_mm.runtime.budgets import Budget
-from snnet_mm.stitching import Position, parse_budget
+from snnet_mm.stitching import parse_budget
 
 VIT = dict(type='PlainViT', img_size=32, patch_size=8, final_norm=True)
 VIT |= dict(arch=dict(embed_dims=8, depth=2, num_heads=2))
@@ -30,31 +28,14 @@ def record(units, harm):
 RECORDS = [record(2, 0.1), record(32, 0.5), record(2, 0.02), record(32, 0.2), None]
 
 
-def measure(model, size, **kwargs):
-    """Stand-in for measured milliseconds: 1 for each neuron, 10 for each head."""
-    parts = {Position(0, i): (10, 1)[i % 2] * n for i, n in enumerate(WIDTHS)}
-    for name in model.space.layers:
-        step, units = model.space.narrow.get(name, (1, 2))
-        parts[name] = (10, 1)[step % 2] * units
-    return SimpleNamespace(by_stitch={0: 110.0}, by_part=parts)
+def costs_of(width):
+    vit = dict(VIT, arch=dict(VIT['arch'], embed_dims=width))
+    probes = probe_chains(ElasticBackbone([vit], []).view)
+    return StepCosts(ElasticBackbone([vit], probes), (32, 32))
 
 
 @pytest.fixture(scope='module')
-def costs_of():
-    """Builds costs of a ViT of some width."""
-
-    def build(width):
-        vit = dict(VIT, arch=dict(VIT['arch'], embed_dims=width))
-        probes = probe_chains(ElasticBackbone([vit], []).view)
-        return StepCosts(ElasticBackbone([vit], probes), (32, 32))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(step_costs, 'measure_latency', measure)
-        yield build
-
-
-@pytest.fixture(scope='module')
-def costs(costs_of):
+def costs(milliseconds):
     return costs_of(8)
 
 
@@ -79,7 +60,7 @@ def test_chosen_plans_spend_budgets_of_every_cost(costs, share, cost, unit, symb
     assert line.endswith(f'divergence {harm:.4f}: {costs.write(plan)}')
 
 
-def test_reachable_default_is_shares_of_network(costs_of):
+def test_reachable_default_is_shares_of_network():
     costs = costs_of(64)
     total = costs.of('flops', costs.view.widths)
     assert reachable(costs, [], print) == [

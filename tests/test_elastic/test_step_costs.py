@@ -2,16 +2,13 @@
 
 import random
 from copy import deepcopy
-from types import SimpleNamespace
 
 import pytest
 from families import families
 
 from snnet_mm.costs import cost_table
-from snnet_mm.elastic import step_costs
 from snnet_mm.elastic.step_costs import StepCosts, probe_chains
 from snnet_mm.models import ElasticBackbone
-from snnet_mm.stitching import Position
 
 SIZE = 64, 64
 VIT = dict(type='PlainViT', img_size=32, patch_size=16, final_norm=True)
@@ -64,20 +61,7 @@ def test_step_costs_gaps_end_at_read_blocks():
     assert costs.of('params', plan) - alone.of('params', plan) == 8**2 + 8
 
 
-def test_step_costs_milliseconds_of_parts(monkeypatch):
-    """Each neuron takes 1 ms, each head 10 and each map 3; all else 100."""
-
-    def measure(model, size, **kwargs):
-        parts = {
-            Position(0, i): 10 * n if n < 9 else n for i, n in enumerate((2, 32) * 2)
-        }
-        parts[Position(0, 4)] = 0
-        for name in model.space.layers:
-            step, units = model.space.narrow.get(name, (None, 3))
-            parts[name] = units if step is None or step % 2 else 10 * units
-        return SimpleNamespace(by_stitch={0: 204.0}, by_part=parts)
-
-    monkeypatch.setattr(step_costs, 'measure_latency', measure)
+def test_step_costs_milliseconds_of_parts(milliseconds):
     costs, _ = costs_of(VIT)
     assert costs.of('latency', (2, 32, 2, 32, 1)) == 204
     assert costs.of('latency', (1, 32, 2, 11, 1)) == pytest.approx(204 - 10 - 21)

@@ -33,15 +33,12 @@ class StepCosts:
         backbone = find_stitched_backbone(model)
         self.space = backbone.space
         self.view: BranchView = backbone.view
-        maps = backbone.out == 'maps'
-        ends = self.view.ends
-        self.read = {ends[i] for i in backbone.out_indices} if maps else set()
         self._costs: dict[str, Known] = {}
 
     def of(self, cost: str, plan: Plan) -> float:
         """Return the ``'flops'``, ``'params'`` or ``'latency'`` of a plan."""
         total, points = self._known(cost)
-        for first, end, units in changes_of(plan, self.view.widths, self.read):
+        for first, end, units in changes_of(plan, self.view.widths, self.space.read):
             for step in range(first, end):
                 total -= points[step][self.view.widths[step]]
             total += self.step(cost, first, units)

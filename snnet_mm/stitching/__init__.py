@@ -27,7 +27,7 @@ from .routes import (
     visiting_order,
 )
 from .selection import Selection
-from .skip_space import SKIP_KIND, SkipSpace, changes_of
+from .skip_space import SkipSpace, changes_of
 from .sliding_window_space import SlidingWindowSpace
 from .space import (
     StitchingSpace,

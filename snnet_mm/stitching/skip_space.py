@@ -8,8 +8,6 @@ from .plans import Plan, write_plan
 from .routes import ANCHOR_KIND, Position, Segment, Stitch, StitchingLayerSpec
 from .space import StitchingSpace, fingerprint_of
 
-SKIP_KIND = 'skip'
-
 
 class SkipSpace(StitchingSpace):
     """One network and chains of its branches; each chain has its own stitching layers.
@@ -30,6 +28,7 @@ class SkipSpace(StitchingSpace):
         key: Config key or option of the chains, for messages.
 
     Attributes:
+        read: Steps whose maps are read.
         narrow: Step and hidden units of every narrow branch, by stitching layer.
 
     Raises:
@@ -63,8 +62,8 @@ class SkipSpace(StitchingSpace):
         stitches = [Stitch(0, ANCHOR_KIND, (Segment(0, 0, depth),))]
         layers: dict[str, StitchingLayerSpec] = {}
         narrow: dict[str, tuple[int, int]] = {}
-        read = {self._ends[block] for block in read}
-        substitutes = {Position(0, step): [] for step in sorted(read)}
+        self.read = {self._ends[block] for block in read}
+        substitutes = {Position(0, step): [] for step in sorted(self.read)}
         for n, chain in enumerate(chains, start=1):
             plan, place = tuple(chain), f'{key}[{n - 1}]'
             text = write_plan(plan, self.blocks)
@@ -74,7 +73,7 @@ class SkipSpace(StitchingSpace):
             expected = f'units in all of blocks {lost}, which change width or stride'
             check(not lost, place, text, expected)
             segments, names, begin = [], [], 0
-            for first, end, units in changes_of(plan, self.widths, read):
+            for first, end, units in changes_of(plan, self.widths, self.read):
                 name = f'skip{n}_{first}to{end}'
                 if units:
                     name = f'narrow{n}_{first}_{units}'
@@ -89,7 +88,7 @@ class SkipSpace(StitchingSpace):
                     substitutes[target].append((Position(0, run[-1]), name))
             segments.append(Segment(0, begin, depth))
             self.plans[n] = plan
-            stitches.append(Stitch(n, SKIP_KIND, tuple(segments), tuple(names)))
+            stitches.append(Stitch(n, 'skip', tuple(segments), tuple(names)))
         super().__init__((depth,), stitches, layers, ids, substitutes)
         used = {name for stitch in self for name in stitch.layers}
         self.layers = {name: layers[name] for name in layers if name in used}

@@ -51,11 +51,3 @@ def test_pareto_front_by_hand(costs, scores, front):
     assert [*pareto_front(costs, scores)] == front
     losses = {i: -s for i, s in scores.items()}
     assert [*pareto_front(costs, losses, higher_is_better=False)] == front
-
-
-def test_pareto_front_of_published_stitches(published):
-    costs, scores = (
-        {i: v[name] for i, v in published.items()} for name in ('flops', 'mIoU')
-    )
-    front = [*pareto_front(costs, scores)]
-    assert front == [0, 90, 108, 91, 109, 93, 94, 96, 20, 4, 3, 2, 1]

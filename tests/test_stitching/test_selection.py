@@ -53,35 +53,33 @@ SMALL = replace(
         for row in RESULTS.rows
     ],
 )
+BOTH, SIZES = (StitchTable.merge(RESULTS, other) for other in (INT8, SMALL))
+ONE = (48, 64), 'fp32'
 
 
 @pytest.mark.parametrize(
-    ('other', 'budget', 'best'),
+    ('table', 'budget', 'best', 'words'),
     # At 6.5G stitch 5 is as good as 3, and dearer.
     [
-        *[(None, '1G', 0), (None, '6.5G', 3), (None, '8G', 7)],
-        *[(None, '13M', 7), (None, '12.5M', 8), (None, '14ms', 3)],
-        *[(INT8, '1ms', (1, 'int8')), (INT8, '2.5ms', (3, 'int8'))],
-        *[(INT8, '6ms', (8, 'int8')), (INT8, '15ms', (7, 'fp32'))],
+        *[(RESULTS, '1G', (0, *ONE), ''), (RESULTS, '6.5G', (3, *ONE), '')],
+        *[(RESULTS, '8G', (7, *ONE), ''), (RESULTS, '13M', (7, *ONE), '')],
+        *[(RESULTS, '12.5M', (8, *ONE), ''), (RESULTS, '14ms', (3, *ONE), '')],
+        (BOTH, '1ms', (1, (48, 64), 'int8'), ' in int8'),
+        (BOTH, '2.5ms', (3, (48, 64), 'int8'), ' in int8'),
+        (BOTH, '6ms', (8, (48, 64), 'int8'), ' in int8'),
+        (BOTH, '15ms', (7, *ONE), ' in fp32'),
         # Stitch 7 has mIoU 60 at 8 GFLOPs, 45 at 2; stitch 3 has 40 at 4.
-        *[(SMALL, '8G', (7, (48, 64))), (SMALL, '25%', (7, (24, 32)))],
+        (SIZES, '8G', (7, *ONE), ' on images of 48x64'),
+        (SIZES, '25%', (7, (24, 32), 'fp32'), ' on images of 24x32'),
     ],
 )
-def test_pick_stitch_best_within_budget(other, budget, best):
+def test_pick_stitch_best_within_budget(table, budget, best, words):
     """The best stitch, size and precision."""
-    table = StitchTable.merge(RESULTS, other) if other else RESULTS
     choice = pick_stitch(SPACE, budget, table)
     assert choice == pick_stitch(SPACE, parse_budget(budget), table)
-    row = next(row for row in table.rows if row.key == choice[:3])
-    assert f'mIoU {table.score(row):.4g}, the best' in choice.reason
-    if other is INT8:
-        assert (choice.id, choice.precision) == best
-        assert f' in {best[1]}, mIoU' in choice.reason
-    elif other is SMALL:
-        assert choice[:2] == best
-        assert 'on images of {}x{}, mIoU'.format(*best[1]) in choice.reason
-    else:
-        assert choice.id == best
+    assert choice[:3] == best
+    score = next(table.score(row) for row in table.rows if row.key == best)
+    assert f'{words}, mIoU {score:.4g}, the best' in choice.reason
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from snnet_mm.runtime.budgets import UNITS, drop_nan, pareto_front
-from snnet_mm.utils import check, is_number, is_whole, read_json, require, write_json
+from snnet_mm.utils import check, read_json, require, write_json
 
-from .metrics import HIGHER, LOWER, NONE, key_metric, metric_directions
+from .metrics import HIGHER, NONE, key_metric, metric_directions
 from .space import StitchingSpace
 
 # Values of rows that a file holds once if all rows share them.
@@ -91,25 +91,15 @@ class StitchRow:
 
     @classmethod
     def read(cls, data: Mapping) -> StitchRow:
-        """Return a validated row from JSON data; null is an undefined metric."""
-        of, size, setup = data['id'], data['input_size'], data.get('setup')
-        require(is_whole(of, 0), 'id', of, 'a whole number from 0')
-        sides = isinstance(size, list | tuple) and [is_whole(side, 1) for side in size]
-        require(sides == [True, True], 'input_size', size, 'height and width in pixels')
-        metrics = data.get('metrics') or {}
-        for name, value in metrics.items():
-            right = value is None or is_number(value)
-            require(right, f'{name} of stitch {of}', value, 'a number, or null')
-        values = {n: math.nan if v is None else v for n, v in metrics.items()}
-        read = dict(input_size=tuple(size), setup=setup and Setup(**setup))
-        row = cls(**dict(params=None) | dict(data) | read | dict(metrics=values))
-        for name in UNITS:
-            value, minimum = getattr(row, name), int(name == 'flops')
-            # Published figures lack parameters.
-            right = is_number(value) and value >= minimum
-            right = right or value is None and not minimum
-            require(right, f'{name} of stitch {of}', value, f'numbers from {minimum}')
-        return row
+        """Return a row from JSON data; null is an undefined metric."""
+        metrics, setup = data.get('metrics') or {}, data.get('setup')
+        read = dict(
+            input_size=tuple(data['input_size']),
+            metrics={n: math.nan if v is None else v for n, v in metrics.items()},
+            setup=setup and Setup(**setup),
+        )
+        # Published figures lack parameters.
+        return cls(**dict(params=None) | dict(data) | read)
 
 
 @dataclass(frozen=True)
@@ -320,20 +310,15 @@ class StitchTable:
 
     @classmethod
     def from_dict(cls, data: Mapping) -> StitchTable:
-        """Return a validated table from the output of :meth:`to_dict`."""
+        """Return a table from the output of :meth:`to_dict`."""
         shared = {name: data[name] for name in SHARED if name in data}
         rows = [StitchRow.read(shared | row) for row in data['stitches']]
         once = 0 < len({row.key for row in rows}) == len(rows)
         require(once, 'ids of stitches', [row.id for row in rows], 'different ids')
-        of_rows = {frozenset(row.metrics) for row in rows if row.metrics}
-        names, metric = set().union(*of_rows), data.get('metric')
-        require(len(of_rows) < 2, 'metrics', sorted(names), 'the same for all stitches')
+        names, metric = {n for row in rows for n in row.metrics}, data.get('metric')
         right = metric in names if names else metric is None
         require(right, 'metric', metric, f'one of {sorted(names)}')
         directions = data.get('directions', metric_directions(names))
-        right = directions.keys() <= names and {*directions.values()} <= {HIGHER, LOWER}
-        expected = f'{HIGHER!r} or {LOWER!r} by metric'
-        require(right, 'directions', directions, expected)
         about = {n: data.get(n) for n in ('space', 'scope', 'data_size', 'digest')}
         return cls(rows, metric=metric, directions=directions, **about)
 

@@ -104,13 +104,8 @@ def test_stitch_table_undefined_metrics_are_null():
     [
         (dict(stitches=[]), 'ids of stitches'),
         (dict(metric='aAcc'), "metric is 'aAcc'"),
-        (dict(directions=dict(mIoU='up')), 'directions'),
-        (dict(id=-1), 'id is -1'),
         (dict(id=0), 'ids of stitches'),
-        (dict(input_size=[48]), 'input_size'),
-        (dict(params='3'), 'params of stitch 7'),
-        (dict(metrics=dict(mIoU='3')), 'mIoU of stitch 7'),
-        (dict(metrics=dict(aAcc=3)), 'metrics is'),
+        (dict(input_size=48), ".*'int'"),
         (dict(name='x'), '.*name'),
     ],
 )

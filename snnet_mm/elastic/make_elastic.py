@@ -10,7 +10,6 @@ from pathlib import Path
 
 import torch
 from mmengine.config import Config
-from mmengine.runner import Runner
 from torch import nn
 
 from snnet_mm.anchors import BranchView
@@ -41,13 +40,7 @@ from snnet_mm.utils.registered_names import name_types
 from .budgets import KNOWN, chosen_plans, reachable
 from .convert import Conversion, check_equal, convert_model
 from .images import ImageBatches
-from .report import (
-    draw_predictions,
-    drawn_budgets,
-    elastic_table,
-    left_out,
-    next_commands,
-)
+from .report import draw_predictions, drawn_budgets, elastic_table, next_commands
 from .sensitivity import TOKENS, Sensitivities, StepRecord
 from .step_costs import StepCosts, probe_chains
 from .token_weights import RareClassWeights
@@ -316,13 +309,20 @@ class _Job:
             self.say(f'Warning: --num-images={number}; better {words}')
 
     def evaluate(self) -> StitchTable:
-        """Measure milliseconds of the network and all chains; test them in one pass."""
+        """Measure and test the network and all chains in one pass; report results."""
         cfg = copy.deepcopy(self.config)
         keep_local_backends(cfg)
         settings = dict(costs=self._measured, out_dir=str(self.folder), quiet=True)
         runner = run.test(cfg, self.model, self.folder / 'test', **settings)
         results = run.results_of(runner)
-        self._report(runner, results)
+        wide_console().print(elastic_table(results))
+        draw_predictions(
+            runner, drawn_budgets(results), self.folder / 'predictions.png'
+        )
+        self.say(f'Pictures: {self.folder}/pareto.png and predictions.png')
+        self.say('Next:')
+        for command in next_commands(self.folder, results, runner):
+            self.say(f'  {command}')
         return results
 
     def _measured(self, model: nn.Module, size: tuple[int, int]) -> StitchTable:
@@ -332,20 +332,6 @@ class _Job:
         times = measure_latency(model, size, check=(), costs=costs).by_stitch
         self.say(f'Testing the network and {len(self.chains)} chains in one pass')
         return costs.measured(measuring_setup(model, 1), times)
-
-    def _report(self, runner: Runner, results: StitchTable) -> None:
-        wide_console().print(elastic_table(results))
-        for line in left_out(results):
-            self.say(line)
-        titles = {
-            i: f'{"network" if i == 0 else f"stitch {i}"}, {results[i].latency:.3g} ms'
-            for i in drawn_budgets(results)
-        }
-        draw_predictions(runner, titles, self.folder / 'predictions.png')
-        self.say(f'Pictures: {self.folder}/pareto.png and predictions.png')
-        self.say('Next:')
-        for command in next_commands(self.folder, results, runner):
-            self.say(f'  {command}')
 
 
 class _Clock:

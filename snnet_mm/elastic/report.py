@@ -30,7 +30,9 @@ def elastic_table(results: StitchTable) -> Table:
     network, front = results[0], _front(results)
     whole = results.score(network)
     title = f'The network, untouched, and {len(front)} budgets below it'
-    table = Table(title=title)
+    left = ', '.join(str(r.id) for r in results.rows if r.id and r not in front)
+    caption = left and f'Not listed, as others are as good and at least as fast: {left}'
+    table = Table(title=title, caption=caption)
     metric = results.metric.rsplit('/')[-1]
     units = [UNITS[key] for key in ('latency', 'flops', 'params')]
     last = "of network's" if results.higher_is_better else 'more error'
@@ -53,27 +55,19 @@ def elastic_table(results: StitchTable) -> Table:
     return table
 
 
-def left_out(results: StitchTable) -> list[str]:
-    """Return a message for each budget that is not on the front."""
-    front = _front(results)
-    return [
-        f'Stitch {row.id} is not listed: another is as good and at least as fast '
-        f'({row.latency:.3g} ms, {results.metric} {results.score(row):.4g})'
-        for row in results.rows
-        if row.id and row not in front
-    ]
-
-
 def _front(results: StitchTable) -> list[StitchRow]:
     """Return the rows on the front over milliseconds, without the network's."""
     return [row for row in results.front('latency') if row.id]
 
 
-def drawn_budgets(results: StitchTable) -> list[int]:
-    """Return the network, and the middle and fastest stitch of the front."""
+def drawn_budgets(results: StitchTable) -> dict[int, str]:
+    """Return headings of the network, and the front's middle and fastest stitch."""
     front = [row.id for row in _front(results)]
     chosen = [0, *front[len(front) // 2 : len(front) // 2 + 1], *front[:1]]
-    return list(dict.fromkeys(chosen))
+    return {
+        i: f'{f"stitch {i}" if i else "network"}, {results[i].latency:.3g} ms'
+        for i in chosen
+    }
 
 
 @torch.no_grad()

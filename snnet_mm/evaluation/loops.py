@@ -213,13 +213,12 @@ class StitchTestLoop(TestLoop):
                 run_one_pass(runner, 'test', loader, buffers, self.fp16, draw)
                 number = len(loader.dataset)
                 written.add(buffers.scores(runner.logger, number, self.metric))
-        if written.names:
-            return written.table()
-        runner.logger.warning(
-            'No report is written: no metric of the evaluator is a single number; the '
-            'log or its own files have the results (config key: test_evaluator)'
-        )
-        return None
+        if (table := written.table()) is None:
+            runner.logger.warning(
+                'No report is written: no metric of the evaluator is a single number; '
+                'the log or its own files have the results (config key: test_evaluator)'
+            )
+        return table
 
     @contextmanager
     def _watched_sizes(self, counted: tuple[int, int]) -> Iterator[None]:

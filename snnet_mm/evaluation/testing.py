@@ -72,22 +72,17 @@ class WrittenResults:
         self.metrics |= {i: found.metrics for i, found in scores.items()}
         self.number = next(iter(scores.values())).num_images
         self._images += [found.images for found in scores.values() if found.images]
-        if not self.names:
-            return
-        if is_main_process():
-            table, known = self.table(), {i for part in self._images for i in part.ids}
+        if is_main_process() and (table := self.table()) is not None:
+            known = {i for part in self._images for i in part.ids}
             if known == self.metrics.keys():
                 images = ImageScores.stack(self._images)
                 replace(images, digest=self.digest).save(self.folder / IMAGE_SCORES)
             table.save(self.folder / RESULTS)
 
-    @property
-    def names(self) -> list[str]:
-        """Names of the metrics."""
-        return [*next(filter(None, self.metrics.values()), ())]
-
-    def table(self) -> StitchTable:
-        """Return costs and metrics of the tested stitches."""
+    def table(self) -> StitchTable | None:
+        """Return costs and metrics of the tested stitches; None without metrics."""
+        if not any(self.metrics.values()):
+            return None
         metrics = {i: self.metrics[i] for i in sorted(self.metrics)}
         table = self.costs.with_metrics(metrics, self.number, self.lower_is_better)
         partial = self.data_size if self.number < self.data_size else None

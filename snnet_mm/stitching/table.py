@@ -316,7 +316,7 @@ class StitchTable:
         once = 0 < len({row.key for row in rows}) == len(rows)
         require(once, 'ids of stitches', [row.id for row in rows], 'different ids')
         names, metric = {n for row in rows for n in row.metrics}, data.get('metric')
-        right = metric in names if names else metric is None
+        right = metric in (names or {None})
         require(right, 'metric', metric, f'one of {sorted(names)}')
         directions = data.get('directions', metric_directions(names))
         about = {n: data.get(n) for n in ('space', 'scope', 'data_size', 'digest')}

@@ -18,9 +18,12 @@ from snnet_mm.models import ElasticBackbone
 from snnet_mm.stitching import Cost, Setup, StitchTable, TwoWaySpace
 
 
-def table_of(costs):
+def results_of(metric, scores, ms=(8.0, 4.0), flops=(200, 100)):
+    """Results of the network and of one chain."""
+    costs = {i: Cost(f, 10) for i, f in enumerate(flops)}
     table = StitchTable.counted(costs, (48, 64), TwoWaySpace((3, 7)))
-    return table.measured(Setup('cpu', 1, 'fp32'), {0: 8.0, 1: 4.0})
+    table = table.measured(Setup('cpu', 1, 'fp32'), dict(enumerate(ms)))
+    return table.with_metrics({i: {metric: s} for i, s in enumerate(scores)})
 
 
 @pytest.mark.parametrize(
@@ -33,15 +36,16 @@ def table_of(costs):
     ],
 )
 def test_elastic_table_compares_scores_with_network(metric, scores, heading, cells):
-    costs = table_of({0: Cost(200, 20), 1: Cost(100, 10)})
-    metrics = {i: {metric: score} for i, score in enumerate(scores)}
-    results = costs.with_metrics(metrics)
-    table = elastic_table(results)
+    table = elastic_table(results_of(metric, scores))
     assert table.columns[-1].header == heading
     assert list(table.columns[-1].cells) == cells
     assert list(table.columns[-2].cells) == [f'{s:.4g}' for s in scores]
     assert table.columns[-2].header == metric.split('/')[-1]
     assert list(table.columns[-3].cells) == ['100%', '50%']
+    assert not table.caption
+    slow = elastic_table(results_of('mIoU', (40, 30), ms=(4.0, 8.0)))
+    assert slow.row_count == 1
+    assert slow.caption.endswith('fast: 1')
 
 
 VIT = dict(type='PlainViT', arch=dict(embed_dims=8, depth=3, num_heads=2), img_size=32)
@@ -74,9 +78,7 @@ def test_next_commands_are_what_model_supports(
     model, anchor, seen, more, page, monkeypatch
 ):
     monkeypatch.chdir(Path(__file__).parents[2])
-    costs = table_of({0: Cost(2 * 10**9, 20), 1: Cost(10**9, 10)})
-    metrics = {0: dict(mIoU=40), 1: dict(mIoU=30)}
-    results = costs.with_metrics(metrics)
+    results = results_of('mIoU', (40, 30), flops=(2 * 10**9, 10**9))
     runner = SimpleNamespace(
         model=model(anchor),
         cfg=dict(val_dataloader=dict(batch_size=1)),

@@ -15,7 +15,7 @@ from snnet_mm.stitching import Setup
 
 DEPTHS, SIZE = (3, 7), (32, 48)
 # Milliseconds that every part takes on the clock of these tests, fast to slow.
-EMBED, BLOCK, LAYER, MAP, HEAD = (1, 2, 4), (3, 10, 30), 0.5, 0.25, 40
+EMBED, BLOCK, LAYER, MAP, HEAD = (1, 2, 4), (3, 10, 30), 0.5, 0.25, (20, 40, 50)
 
 
 class Clock:
@@ -43,13 +43,19 @@ def clock(monkeypatch):
 
 
 class Model(nn.Module):
+    """The slowest anchor's head reads the last map, each anchor's own its end."""
+
     def __init__(self, backbone):
         super().__init__()
         self.backbone = backbone
-        self.head = nn.Conv2d(backbone.anchors[-1].block_dims[-1], 2, 1)
+        widths = (anchor.block_dims[-1] for anchor in backbone.anchors)
+        self.heads = nn.ModuleList(nn.Linear(width, 2) for width in widths)
 
     def forward(self, images):
-        return self.head(self.backbone(images)[-1])
+        output = self.backbone(images)
+        if self.backbone.out == 'maps':
+            return self.heads[-1](output[-1].movedim(1, -1))
+        return self.heads[self.backbone.active_stitch.end_anchor](output.tokens)
 
 
 def set_times(clock, net):
@@ -82,17 +88,21 @@ def latency_by_hand(stitch, maps, depths=DEPTHS):
     return embed + blocks + LAYER * len(layers) + MAP * len(maps)
 
 
-@pytest.mark.parametrize(('depths', 'maps'), [(DEPTHS, (6,)), ((2, 3, 7), (0, 3, 6))])
+@pytest.mark.parametrize(
+    ('depths', 'maps'), [(DEPTHS, (6,)), ((2, 3, 7), (0, 3, 6)), (DEPTHS, ())]
+)
 def test_measure_latency_in_closed_form(build_snnet, clock, depths, maps):
-    layer = dict(type='StitchingLayer')
-    widths = (8, 12, 16)[: len(depths)]
-    net = build_snnet(depths, widths, stitching_layer=layer, out_indices=maps)
+    layer, widths = dict(type='StitchingLayer'), (8, 12, 16)[: len(depths)]
+    outputs = dict(out_indices=maps) if maps else dict(out='end')
+    net = build_snnet(depths, widths, stitching_layer=layer, **outputs)
     model = Model(net)
     set_times(clock, net)
-    clock.takes(model.head, HEAD)
+    for head, milliseconds in zip(model.heads, HEAD, strict=False):
+        clock.takes(head, milliseconds)
     found = measure_latency(model, SIZE, rounds=3, check=net.space.ids)
     for stitch in net.space:
-        expected = latency_by_hand(stitch, maps, depths) + HEAD
+        head = HEAD[len(depths) - 1 if maps else stitch.end_anchor]
+        expected = latency_by_hand(stitch, maps, depths) + head
         assert found.by_stitch[stitch.id] == pytest.approx(expected), stitch
     assert [c.stitch_id for c in found.checks] == list(net.space.ids)
     for c in found.checks:
@@ -109,31 +119,6 @@ def test_measure_latency_without_interrupted_parts(build_snnet, clock):
     found = measure_latency(net, SIZE, rounds=20, check=())
     for stitch in net.space:
         expected = latency_by_hand(stitch, (6,))
-        assert found.by_stitch[stitch.id] == pytest.approx(expected), stitch
-
-
-def test_measure_latency_head_of_every_end(build_snnet, clock):
-    """The end output has a head for every end."""
-
-    class Classifier(nn.Module):
-        def __init__(self, backbone):
-            super().__init__()
-            self.backbone = backbone
-            self.heads = nn.ModuleList(nn.Linear(w, 2) for w in (8, 12))
-
-        def forward(self, images):
-            state = self.backbone(images)
-            end = self.backbone.active_stitch.end_anchor
-            return self.heads[end](state.tokens)
-
-    net = build_snnet(DEPTHS, stitching_layer=dict(type='StitchingLayer'), out='end')
-    model = Classifier(net)
-    set_times(clock, net)
-    for head, milliseconds in zip(model.heads, (20, 50), strict=True):
-        clock.takes(head, milliseconds)
-    found = measure_latency(model, SIZE, rounds=1)
-    for stitch in net.space:
-        expected = latency_by_hand(stitch, ()) + (20, 50)[stitch.end_anchor]
         assert found.by_stitch[stitch.id] == pytest.approx(expected), stitch
 
 

@@ -1,5 +1,3 @@
-"""Plans within budgets of every kind."""
-
 import re
 
 import pytest

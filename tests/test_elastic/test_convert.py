@@ -1,5 +1,3 @@
-"""Models of one network, before and after they are made elastic."""
-
 import sys
 from types import SimpleNamespace
 
@@ -125,7 +123,6 @@ def test_convert_model_keeps_names_of_weights(made):
 @torch.no_grad()
 @pytest.mark.parametrize('model, number', [(cls_vit, 1), (cls_mean, 0)])
 def test_convert_model_cls_tokens_have_own_map(model, number, tmp_path):
-    """Cls tokens that a head reads have their own map."""
     pytest.importorskip('mmpretrain')
     path, base = tmp_path / 'network.py', TOY.format(CLS)
     path.write_text(f'_base_ = [{base!r}]\nmodel = {model(16, 4)!r}\n')
@@ -180,7 +177,6 @@ BY_LAYER = 'LayerDecayOptimizerConstructor'
     ],
 )
 def test_layer_decay_of_mm_becomes_that_of_anchors(constructor, paramwise, wanted):
-    """mm's constructors know only mm's backbones."""
     found = layer_decay(dict(constructor=constructor, paramwise_cfg=paramwise))
     rates = dict(wanted, _delete_=True, decay_rates=0.7)
     own = dict(constructor='AnchorLayerDecayConstructor', paramwise_cfg=rates)

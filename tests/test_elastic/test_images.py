@@ -1,5 +1,3 @@
-"""Images that chains are chosen and fitted on."""
-
 import shutil
 from types import SimpleNamespace
 
@@ -45,7 +43,6 @@ def numbers(batches):
 
 
 def test_image_batches_of_equal_sizes_by_eight(folder):
-    """Neighbours of equal size share batches of eight in every iteration."""
     batches = draw(folder, 100)
     assert len(batches) == 13
     wanted = [[*range(8)], [8, 9], [10, 11, 12]]

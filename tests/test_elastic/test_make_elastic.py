@@ -1,5 +1,3 @@
-"""A model with weights in, its elastic version out."""
-
 import json
 import re
 import sys

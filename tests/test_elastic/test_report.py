@@ -1,5 +1,3 @@
-"""The table and pictures of an elastic network, and the commands that follow."""
-
 import shlex
 from pathlib import Path
 from types import SimpleNamespace

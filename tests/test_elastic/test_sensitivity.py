@@ -104,7 +104,6 @@ def test_sensitivities_of_infinite_predictions_raise(build):
 
 
 def test_step_record_harm_scales_measured_width():
-    """Harm of a measured width is scaled by the error of the fit."""
     errors = {8: 1.0, 6: 2.0, 4: 4.0, 2: 7.0, 1: 13.0, 0: 31.0}
     record = StepRecord([3, 1, *range(2)], errors, {2: 3.0, 0: 5.0})
     wanted = {8: 0, 7: 0.25, 6: 0.5, 5: 1, 4: 1.5, 3: 2.25, 2: 3, 1: 6, 0: 5}

@@ -1,5 +1,3 @@
-"""Two trained models become a config that starts from both of them."""
-
 from functools import partial
 from types import SimpleNamespace
 

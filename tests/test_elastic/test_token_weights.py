@@ -1,5 +1,3 @@
-"""Weights of tokens by the classes that the network predicts."""
-
 import pytest
 import torch
 from torch import nn

@@ -16,7 +16,6 @@ from snnet_mm.evaluation.image_scores import (
 
 
 def test_image_scores_iou_of_sums_by_class():
-    """IoU is the mean over classes of ratios of sums."""
     intersections = np.array([[[1, 0], [3, 0]]])
     unions = np.array([[[2, 0], [6, 0]]])
     images = ImageScores('mIoU', (5,), intersections, unions, 100)
@@ -32,8 +31,6 @@ class Accuracy(BaseMetric):
 
 
 def test_image_scores_leaves_out_other_statistics():
-    """Statistics that do not make up the metric are left out."""
-
     def result(label, *scores):
         return dict(pred_score=torch.tensor(scores), gt_label=torch.tensor([label]))
 
@@ -59,7 +56,6 @@ def test_image_scores_interval_of_difference_is_paired():
 
 
 def test_image_scores_read_what_was_saved(tmp_path):
-    """Results of another test are refused."""
     path, images = tmp_path / 'per_image.npz', np.random.rand(2, 1, 3, 1)
     parts = [ImageScores('acc', (i,), *images, names='a') for i in (0, 1)]
     joined = replace(ImageScores.stack(parts), digest='a test')

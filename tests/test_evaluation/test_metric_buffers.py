@@ -1,5 +1,3 @@
-"""One evaluator for several stitches."""
-
 import math
 
 import pytest

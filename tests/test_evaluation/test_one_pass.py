@@ -78,7 +78,6 @@ def test_run_one_pass_equals_one_at_a_time(toy_cfg, task, mode, batch_size):
 
 
 def test_run_one_pass_with_test_time_augmentation(toy_cfg):
-    """All stitches equal one at a time."""
     flips = [dict(type='RandomFlip', prob=p) for p in (0.0, 1.0)]
     pack = [dict(type='PackSegInputs')]
     augmented = dict(type='TestTimeAug', transforms=[flips, pack])
@@ -90,7 +89,6 @@ def test_run_one_pass_with_test_time_augmentation(toy_cfg):
 
 
 def test_run_one_pass_of_resized_images(toy_cfg, tmp_path, caplog):
-    """All stitches equal one at a time."""
     toy_cfg.log_level, out_dir, ids = 'INFO', tmp_path / 'report', (0, 6, 9)
     runner = runner_of(toy_cfg, ids, resize=(60, 64), out_dir=str(out_dir))
     runner.logger.addHandler(caplog.handler)
@@ -119,7 +117,6 @@ def test_run_one_pass_spreads_few_images_over_data(toy_cfg, tmp_path):
 
 
 def test_run_one_pass_logs_tables_of_classes(toy_cfg, capfd):
-    """Tables of classes go to the log file alone."""
     toy_cfg.log_level = 'INFO'
     runner = runner_of(toy_cfg, stitches=[0, 9])
     runner.test()

@@ -53,7 +53,6 @@ def test_written_results_resume_skips_their_stitches(toy_cfg, tmp_path, passes):
 
 
 def test_written_results_resume_finds_other_runs(toy_cfg, tmp_path, passes):
-    """Results of other runs in the work directory are found."""
     runner_of(toy_cfg, [2]).test()
     metrics = runner_of(toy_cfg, [0, 2], resume=True).test()
     assert passes == [2, 0]

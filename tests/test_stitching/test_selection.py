@@ -74,7 +74,6 @@ ONE = (48, 64), 'fp32'
     ],
 )
 def test_pick_stitch_best_within_budget(table, budget, best, words):
-    """The best stitch, size and precision."""
     choice = pick_stitch(SPACE, budget, table)
     assert choice == pick_stitch(SPACE, parse_budget(budget), table)
     assert choice[:3] == best

@@ -44,7 +44,6 @@ def test_skip_space_layers_of_gaps_and_narrow_branches(plan, read, changes):
 
 
 def test_skip_space_maps_of_last_layers():
-    """Maps of read blocks are those of their last layer."""
     space = build((4, 64, 4, 64, 0, 0), (4, 64, 4, 0, 0, 64), read=(1, 2))
     served = {
         (stitch.id, block): [

@@ -56,7 +56,6 @@ def test_staged_space_joints_follow_block_correspondence():
 
 
 def test_staged_space_shares_layers_as_authors():
-    """Joints share layers as in the code of the authors."""
     own, shared = (
         StagedSpace(SWIN, (0, 1, 2), maps=False, share_layers=shares)
         for shares in (False, True)

@@ -137,7 +137,6 @@ def test_stitch_table_ranked_by_metrics_and_directions(tmp_path):
 
 
 def test_stitch_table_merge_joins_equal_keys():
-    """Costs and metrics of equal keys are joined."""
     metrics = evaluated(mIoU=[1, 2, 3])
     for tables in ((MEASURED, metrics), (metrics, MEASURED)):
         merged = StitchTable.merge(*tables)

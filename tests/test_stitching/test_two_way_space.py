@@ -49,7 +49,6 @@ def test_two_way_space_every_route_by_id(depths):
 
 @pytest.mark.parametrize('depths', [*DEPTHS, *CHAINS])
 def test_two_way_space_layers_join_changing_blocks(depths):
-    """Layers join the blocks between which a route changes anchor."""
     space = TwoWaySpace(depths)
     number = len(depths) + sum(d * (d - 1) for d in depths[:-1])
     assert len(space) == CHAINS.get(depths, number) == number
@@ -76,6 +75,5 @@ def test_two_way_space_layers_of_maps(depths):
 
 
 def test_two_way_space_layers_of_end_maps():
-    """Maps of end anchors need the layers that lead there."""
     layers = TwoWaySpace((3, 7), ('FS',), end_maps=True).layers
     assert list(layers) == ['0to1_0', '0to1_1', '0to1_2']

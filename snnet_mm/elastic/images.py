@@ -54,10 +54,11 @@ class ImageBatches:
         loader = cfg.get('test_dataloader')
         check(loader, 'test_dataloader', loader, 'a dataloader with a pipeline')
         if folder is None:
-            config = _training_images(cfg)
+            config = self._source = _training_images(cfg)
         else:
-            config = _unlabelled_dataset(cfg, folder)
-        self._source = config if folder is None else digest_of_images(folder)
+            config = dict(type='UnlabelledImages', folder=str(folder))
+            config['pipeline'] = inference_pipeline(cfg)
+            self._source = digest_of_images(folder)
         with DATASETS.switch_scope_and_registry(cfg.get('default_scope')):
             self._items = DATASETS.build(config)
         expected = 'images to fit the maps on'
@@ -112,12 +113,7 @@ class ImageBatches:
 
 @DATASETS.register_module()
 class UnlabelledImages(BaseDataset):
-    """Images of a folder, searched recursively.
-
-    Args:
-        folder: The folder.
-        **kwargs: See mmengine's ``BaseDataset``.
-    """
+    """Images of a folder, searched recursively."""
 
     def __init__(self, folder: str | os.PathLike, **kwargs) -> None:
         self.folder = folder
@@ -142,12 +138,6 @@ def digest_of_images(folder: str | os.PathLike) -> str:
         (os.path.relpath(f, folder), os.path.getsize(f)) for f in image_files(folder)
     ]
     return digest([repr(listed)])
-
-
-def _unlabelled_dataset(cfg: Config, folder: str | os.PathLike) -> dict:
-    """Return the dataset config of a folder of images, with the test pipeline."""
-    pipeline = inference_pipeline(cfg)
-    return dict(type='UnlabelledImages', folder=str(folder), pipeline=pipeline)
 
 
 def _training_images(cfg: Config) -> dict:

@@ -29,11 +29,7 @@ class MetricBuffers:
 
     mmengine's metrics collect in ``metric.results`` and compute at the end. Switching
     the stitch swaps these lists, so that one evaluator, with its data set's
-    annotations, serves all stitches.
-
-    Args:
-        evaluator: The evaluator.
-        ids: Stitch ids, or names of exported files, that are evaluated together.
+    annotations, serves all stitches. In their place, exported files have names.
     """
 
     def __init__(self, evaluator: Evaluator, ids: Sequence[int | str]) -> None:

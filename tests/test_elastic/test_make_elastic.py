@@ -1,10 +1,10 @@
 import json
 import re
 import sys
-from collections import Counter
 from dataclasses import replace
 from itertools import count
 from types import SimpleNamespace
+from unittest.mock import create_autospec
 
 import cv2
 import numpy as np
@@ -120,30 +120,21 @@ def test_make_elastic_estimates_time_from_steps_that_still_run(
 
 
 def test_make_elastic_reads_base_once_and_writes_once(trained, tmp_path, monkeypatch):
-    files, results = trained(), tmp_path / 'stitches.json'
-    calls = []
-
-    def record(owner, name):
+    def calls(owner, name):
         real = getattr(owner, name)
+        spy = create_autospec(real, side_effect=real)
+        monkeypatch.setattr(owner, name, spy)
+        return spy.call_args_list
 
-        def recorded(*args, **kwargs):
-            calls.append((name, *args))
-            return real(*args, **kwargs)
-
-        monkeypatch.setattr(owner, name, recorded)
-
-    record(torch, 'load')
-    record(EncoderDecoder, '__init__')
-    record(StitchTable, 'save')
-    record(tables, 'plot_pareto')
+    files, written = trained(), [tmp_path / n for n in ('elastic.pth', 'stitches.json')]
+    loaded, built = calls(torch, 'load'), calls(EncoderDecoder, '__init__')
+    saved, drawn = calls(StitchTable, 'save'), calls(tables, 'plot_pareto')
     make_elastic(*files, tmp_path, plans=PLANS, say=lambda line: None, **OPTIONS)
-    read = [args[0] for name, *args in calls if name == 'load']
-    assert [p for p in read if p in (files[1], tmp_path / 'elastic.pth')] == [files[1]]
-    # One model of the given config, and one of elastic.py.
-    assert Counter(name for name, *_ in calls)['__init__'] == 2
-    assert [args[1] for name, *args in calls if name == 'save'] == [results]
-    drawn = [args[1:] for name, *args in calls if name == 'plot_pareto']
-    assert drawn == [[tmp_path / 'pareto.png', 'latency']]
+    read = [call.args[0] for call in loaded]
+    assert [p for p in read if p in (files[1], written[0])] == [files[1]]
+    assert len(built) == 2  # one of the given config, and one of elastic.py
+    assert [call.args[1] for call in saved] == [written[1]]
+    assert [call.args[1:] for call in drawn] == [(tmp_path / 'pareto.png', 'latency')]
 
 
 @pytest.mark.slow

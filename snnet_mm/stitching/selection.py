@@ -82,9 +82,8 @@ class Selection:
         if self.table is not None:
             self.table.check_space(space, 'the table (option: --results)')
         if self.word == 'pareto':
-            known = self.table is not None and self.table.metric is not None
             expected = 'a stitches.json of tools/test.py --stitch-id all, for pareto'
-            check(known, '--results', None, expected)
+            check(self.table is not None, '--results', None, expected)
             return tuple(dict.fromkeys(space[row.id].id for row in self.table.front()))
         if self.word:
             return space.ids if self.word == 'all' else space.anchor_ids

@@ -281,6 +281,8 @@ class StitchTable:
 
     def front(self, cost: str = 'flops') -> list[StitchRow]:
         """Return the rows on the Pareto front of the ranking metric over a cost."""
+        expected = 'a stitches.json of tools/test.py, which has metrics'
+        check(self.metric is not None, '--results', None, expected)
         rows = {row.key: row for row in self.ranked()}
         scores = {key: self.score(row) for key, row in rows.items()}
         costs = cost_column(rows.values(), cost)

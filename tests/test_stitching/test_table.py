@@ -191,6 +191,8 @@ def test_stitch_table_fronts_over_costs_and_sizes():
         *((i, (16, 24)) for i in (0, 5, 1)),
         *((i, (32, 48)) for i in (5, 1)),
     ]
+    with pytest.raises(ValueError, match='a stitches.json .*--results'):
+        small_results.COSTS.front()
     column = cost_column(both.rows, 'flops')
     assert column[Key(2, (16, 24), 'fp32')] == 5 * 10**9
     assert column[Key(2, (32, 48), 'fp32')] == 20 * 10**9

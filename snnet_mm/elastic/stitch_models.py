@@ -19,7 +19,7 @@ from snnet_mm.stitching import StitchTable
 from snnet_mm.tasks import known_scopes, task_of
 from snnet_mm.utils import atomic_path, check, dicts_in, is_number, load_config
 from snnet_mm.utils.base_checkpoint import with_prefixes
-from snnet_mm.utils.configs import model_config
+from snnet_mm.utils.configs import innermost, model_config
 from snnet_mm.utils.registered_names import check_named
 from snnet_mm.utils.timm_models import origin_of
 
@@ -144,9 +144,8 @@ def read_trained(
 def _facts(
     cfg: Config, model: Mapping, backbone: Mapping, net: nn.Module
 ) -> dict[str, Any]:
-    data = (cfg.get('train_dataloader') or {}).get('dataset', {})
-    while 'dataset' in data:
-        data = data['dataset']
+    loader = cfg.get('train_dataloader')
+    data = innermost(loader.dataset) if loader else {}
     root = os.path.normpath(data.get('data_root') or '.')
     files = [data.get('of', data.get('type')), root, data.get('ann_file')]
     images = model['data_preprocessor']

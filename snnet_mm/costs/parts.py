@@ -195,17 +195,13 @@ def copy_on_meta(model: nn.Module, part: nn.Module) -> nn.Module:
 
     Tensors that several names or modules share stay shared.
     """
-    # torch's counter refuses inputs of modules that require gradients.
-    copies = {
-        id(x): nn.Parameter(x.detach(), False) if isinstance(x, nn.Parameter) else x
-        for x in _held_by(model)
-    }
-    for x in _held_by(part):
-        if isinstance(x, Tensor):
-            meta = x.detach().to('meta')
-            copies[id(x)] = (
-                nn.Parameter(meta, False) if isinstance(x, nn.Parameter) else meta
-            )
+    moved, copies = {id(x) for x in _held_by(part)}, {}
+    for x in _held_by(model):
+        copy = x.detach().to('meta') if isinstance(x, Tensor) and id(x) in moved else x
+        if isinstance(x, nn.Parameter):
+            # torch's counter refuses inputs of modules that require gradients.
+            copy = nn.Parameter(copy.detach(), requires_grad=False)
+        copies[id(x)] = copy
     copy = deepcopy(model, copies)
     for module in copy.modules():
         if 'DeformConv2d' in type(module).__name__:

@@ -233,6 +233,14 @@ def test_stitch_models_compares_tasks_classes_and_names(make, tmp_path):
             stitch_models(a, other, tmp_path / out)
 
 
+def test_stitch_models_compares_first_of_concatenated_sets(make, tmp_path):
+    data = "_delete_=True, type='ConcatDataset', datasets=[dict(of={!r}, pipeline=[])]"
+    text = f'train_dataloader = dict(dataset=dict({data}))'
+    models = (make(n, SEG, seg_vit(16, 2), text.format(n)) for n in 'ab')
+    with pytest.raises(ValueError, match="'a'.*'b'.*train_dataloader.dataset"):
+        stitch_models(*models, tmp_path / 'both.py')
+
+
 class RestlessSegmentor(EncoderDecoder):
     """Starts its head anew after ``init_cfg``, as DETR does its transformer."""
 

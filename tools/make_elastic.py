@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from snnet_mm.utils import ToolParser, check, check_file, run_command
+from snnet_mm.utils import ToolParser, check_file, run_command
 
 
 def parse_args() -> argparse.Namespace:
@@ -33,8 +33,6 @@ def parse_args() -> argparse.Namespace:
         that blocks 0 and 1 run; all other blocks run whole; repeat the option for
         further sub-networks"""
     which.add_argument('--plan', action='append', default=[], help=what)
-    what = 'blocks to keep, one list per sub-network, such as: 0,1,2,4,5 1,4'
-    which.add_argument('--blocks', nargs='+', default=[], help=what)
     what = 'write one checkpoint that also contains the weights of the model'
     add('--whole', action='store_true', help=what)
     add('--seed', type=int, default=0, help='seed (default: %(default)s)')
@@ -44,12 +42,6 @@ def parse_args() -> argparse.Namespace:
     if args.work_dir is None:
         args.work_dir = Path('work_dirs', f'{Path(args.config).stem}_elastic')
     return args
-
-
-def numbers(text: str) -> list[int]:
-    known = all(n.isdecimal() for n in text.split(','))
-    check(known, '--blocks', text, 'numbers of blocks, such as 0,1,4')
-    return [int(n) for n in text.split(',')]
 
 
 def main() -> None:
@@ -65,7 +57,6 @@ def main() -> None:
         images=args.images,
         budgets=args.budgets,
         plans=args.plan,
-        blocks=[numbers(text) for text in args.blocks],
         num_images=args.num_images,
         whole=args.whole,
         seed=args.seed,

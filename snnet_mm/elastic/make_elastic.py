@@ -18,7 +18,7 @@ from snnet_mm.evaluation import wide_console
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import ElasticBackbone, fit_in_turn
 from snnet_mm.models.backbones.elastic_backbone import space_of_chains
-from snnet_mm.stitching import StitchTable, parse_budget, write_plan
+from snnet_mm.stitching import StitchTable, parse_budget
 from snnet_mm.tasks import task_of
 from snnet_mm.training import run, try_test
 from snnet_mm.utils import (
@@ -60,7 +60,6 @@ def make_elastic(
     images: str | os.PathLike | None = None,
     budgets: str | Sequence[str] | None = None,
     plans: Sequence[str] = (),
-    blocks: Sequence[Sequence[int]] = (),
     num_images: int | None = None,
     whole: bool = False,
     seed: int = 0,
@@ -92,8 +91,8 @@ def make_elastic(
             and 25 % of the network or, if neck and head cost more than that, of the
             branches.
         plans: Plans of the chains instead of budgets, such as ``'0:3/768 1:0/768'``:
-            heads and neurons of every block that does not run whole.
-        blocks: Blocks that each chain keeps whole, instead of budgets and plans.
+            heads and neurons of every block that does not run whole. Of plans that
+            only skip branches nothing is measured.
         num_images: Number of images that maps are fitted on. Default: 200, or 500 for
             classifiers, whose images have one cls token and few patches. While widths
             are chosen, no more of them are used than the widest branch needs, ten
@@ -121,7 +120,6 @@ def make_elastic(
     folder = check_writable(work_dir, 'option: --work-dir')
     with guard_checkpoints(), work_dir_lock(folder):
         job = _Job(cfg, checkpoint, folder, images, seed, device, say)
-        plans = [*plans, *map(job.plan_of, blocks)]
         chains = job.choose(budgets, plans, num_images)
         job.fit(chains, num_images, whole)
         return job.evaluate()
@@ -168,16 +166,6 @@ class _Job:
         self.classifies = task_of(network).name == 'classification'
         kind, number = type(network.backbone).__name__, len(self.view.skippable)
         say(f'{kind} with {number} branches: features are equal bit for bit')
-
-    def plan_of(self, kept: Sequence[int]) -> str:
-        """Return the plan of a chain that keeps some blocks and skips all others."""
-        depth = self.view.anchor.depth
-        known = {*kept} <= {*range(depth)} and len({*kept}) == len(kept) < depth
-        expected = f'fewer than all of the blocks 0 to {depth - 1}, each once'
-        check(known, '--blocks', [*kept], expected)
-        steps = zip(self.view.units, self.view.widths, strict=True)
-        plan = tuple(w if u.branch is None or u.block in kept else 0 for u, w in steps)
-        return write_plan(plan, self.view.blocks)
 
     def choose(
         self,

@@ -6,7 +6,7 @@ from mmengine.config import Config
 from torch import nn
 
 from snnet_mm.anchors import image_channels
-from snnet_mm.costs import size_name, window_of
+from snnet_mm.costs import window_of
 from snnet_mm.runtime.manifest import AS_LOADED, TASKS
 from snnet_mm.tasks import task_of
 from snnet_mm.tasks.base import Predictions, as_tuple
@@ -135,13 +135,6 @@ def _passes(model: nn.Module, size: tuple[int, int]) -> list[dict]:
     elif getattr(model, 'mirrors_images', False) and settings.get('flip'):
         steps.append(dict(step='flip_average', of='image'))
     return steps
-
-
-def check_windows(model: nn.Module, size: tuple[int, int]) -> None:
-    """Raise if the model slides windows of another size than graphs take."""
-    if (window := window_of(model)) is not None:
-        expected = f'{size_name(window)}, the window size (model.test_cfg.crop_size)'
-        check(tuple(size) == window, '--shape', size_name(size), expected)
 
 
 def _steps_after(task: str, model: nn.Module) -> list[dict]:

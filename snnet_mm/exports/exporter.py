@@ -25,17 +25,11 @@ from snnet_mm.runtime.bundle import describe_file, files_of, name_by_content
 from snnet_mm.runtime.manifest import DIGITS, MANIFEST, VERSION
 from snnet_mm.stitching import Selection, StitchTable
 from snnet_mm.tasks import task_of
-from snnet_mm.utils import (
-    check,
-    check_writable,
-    folder_lock,
-    machine,
-    write_json,
-)
+from snnet_mm.utils import check, check_writable, folder_lock, machine, write_json
 from snnet_mm.utils.configs import graph_order
 
 from .comparison import check_parity, predict_loaded, sample_images, size_of_test_images
-from .description import check_windows, describe_graphs
+from .description import describe_graphs
 from .formats import FORMATS, ExportRequest, Written
 from .graph import StitchBuild
 from .shared_weights import share_weights
@@ -44,8 +38,8 @@ from .verification import evaluate, finite, loses
 
 NUM_IMAGES = 2  # of a comparison; tracing any batch size needs two or more
 UNFINISHED = '.export-'  # prefix of folders of unfinished exports
-GRAPH_FILE = re.compile(  # graphs and their weights; xml and bin of old versions
-    rf'(stitch|weights)\w*-[0-9a-f]{{{DIGITS}}}\.(onnx|safetensors|xml|bin)'
+GRAPH_FILE = re.compile(  # graphs and their weights
+    rf'(stitch|weights)\w*-[0-9a-f]{{{DIGITS}}}\.(onnx|safetensors)'
 )
 
 
@@ -77,14 +71,16 @@ class StitchExporter:
         model.eval()
         self.out_dir = check_writable(out_dir, 'option: --out')
         self.space = find_stitched_backbone(model).space
-        self.has_size = True
-        size = size or window_of(model) or (cfg.get('test_cfg') or {}).get('input_size')
+        self.has_size, window = True, window_of(model)
+        size = size or window or (cfg.get('test_cfg') or {}).get('input_size')
         try:
             self.size = tuple(size or preprocessed_size(model))
         except ValueError:
             self.size, self.has_size = size_of_test_images(cfg, model), False
         check(min(self.size) > 0, '--shape', size_name(self.size), '1x1 or more')
-        check_windows(model, self.size)
+        expected = f'{window and size_name(window)}, the window size '
+        expected += '(model.test_cfg.crop_size)'
+        check(window in (None, self.size), '--shape', size_name(self.size), expected)
         self.costs = cost_table(model, self.size)
         name, expected = type(model).__name__, 'an image model: docs/how_to/anchors.md'
         of_images = empty_images(model, self.size, batch=1).ndim == 4

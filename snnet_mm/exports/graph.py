@@ -48,8 +48,11 @@ class PredictionGraph(nn.Module):
         return self.task.predict(self.model, (images - self.mean) / self.std, 1)
 
 
-def trace(graph: PredictionGraph, images: Tensor) -> torch.export.ExportedProgram:
-    """Trace a graph at the size of the images; one image fixes the batch size to 1."""
+def trace(build: StitchBuild) -> torch.export.ExportedProgram:
+    """Trace a stitch at the size of its images; one image fixes the batch size to 1."""
+    images = build.images
+    preprocessor = model_config(build.cfg).get('data_preprocessor') or {}
+    graph = PredictionGraph(build.model, images.shape[2:], preprocessor)
     # Without a bound, torch 2.6 rejects its own limit of 2 ** 63 - 1 images.
     shapes = {INPUT: {0: torch.export.Dim('batch', max=2**31 - 1)}}
     shapes = shapes if len(images) > 1 else None
@@ -106,9 +109,3 @@ class StitchBuild:
     model: nn.Module
     images: Tensor
     onnx: onnx_ir.Model | None = None
-
-    def traced(self) -> torch.export.ExportedProgram:
-        """Trace the graph."""
-        preprocessor = model_config(self.cfg).get('data_preprocessor') or {}
-        graph = PredictionGraph(self.model, self.images.shape[2:], preprocessor)
-        return trace(graph, self.images)

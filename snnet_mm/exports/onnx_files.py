@@ -20,7 +20,7 @@ from snnet_mm.utils import atomic_path, check, refusal
 from snnet_mm.utils.logging import at_least
 
 from .description import INPUT, output_names
-from .graph import StitchBuild
+from .graph import StitchBuild, trace
 
 if TYPE_CHECKING:
     import onnx_ir
@@ -51,7 +51,7 @@ def save_onnx(model: onnx_ir.Model, path: str | os.PathLike) -> None:
 def _convert(build: StitchBuild) -> onnx_ir.Model:
     from onnx_ir.passes.common import ClearMetadataAndDocStringPass
 
-    program = build.traced()
+    program = trace(build)
     outputs = output_names(build.model, len(program.graph_signature.user_outputs))
     settings = dict(input_names=[INPUT], output_names=outputs)
     batch = {0: 'batch'} if len(build.images) > 1 else {}
@@ -66,8 +66,7 @@ def _convert(build: StitchBuild) -> onnx_ir.Model:
             )
         except torch.onnx.OnnxExporterError as error:
             # For example, torch 2.6 cannot export batch norm.
-            other = 'mm, or the torch version of '
-            other += 'requirements/constraints.txt'
+            other = 'mm, or the torch version of requirements/constraints.txt'
             raise refusal('--format', 'onnx', other) from error
     model = ClearMetadataAndDocStringPass()(exported.model).model
     _register_constants(model)
@@ -112,13 +111,24 @@ def _to_int8(model: onnx_ir.Model, network: nn.Module) -> onnx_ir.Model:
     vits = [n for n, m in network.named_modules() if isinstance(m, PlainViT)]
     places = tuple(f'{name}.' for name in ('backbone', *vits))
     _fold_weights(model, places)
-    _split_gemms(model, places)
-    linear = [node for node in model.graph if node.op_type == 'MatMul']
-    for node in linear:  # the quantiser selects nodes by name
+    chosen, linear = [], []
+    for node in model.graph:
+        if node.op_type not in ('MatMul', 'Gemm'):
+            continue
+        weight = node.inputs[1]
+        if not weight.name.startswith(places):
+            continue
+        # The quantiser selects nodes by name.
         node.name = node.name or node.outputs[0].name
-    chosen = [n.name for n in linear if n.inputs[1].name.startswith(places)]
+        if node.op_type == 'MatMul':
+            linear.append(node)
+            chosen.append(node.name)
+        else:  # it becomes a product with the weight, transposed in place, and a sum
+            assert len(weight.uses()) == 1, weight.name
+            weight.name += '.T'
+            chosen.append(f'{node.name}_MatMul')
     check(chosen, '--precision', 'int8', 'fp32, as there are no linear layers')
-    _keep_identities(model, [node for node in linear if node.name in {*chosen}])
+    _keep_identities(model, linear)
     settings = dict(per_channel=True, weight_type=QuantType.QInt8)
     with TemporaryDirectory() as folder:
         path = Path(folder, 'model.onnx')
@@ -174,34 +184,6 @@ def _part_of_weight(value: onnx_ir.Value) -> tuple[str, np.ndarray] | None:
     feeds = {v.name: array for v, (_, array) in zip(given, found, strict=True)}
     arrays = ReferenceEvaluator(ir.to_proto(node)).run(None, feeds)
     return found[0][0], arrays[value.index()]
-
-
-def _split_gemms(model: onnx_ir.Model, places: tuple[str, ...]) -> None:
-    """Replace layers of matrices by a product and a sum: the quantiser skips them."""
-    import onnx_ir as ir
-    from onnx_ir.convenience import replace_nodes_and_values
-
-    for node in [n for n in model.graph if n.op_type == 'Gemm']:
-        x, weight, *bias = [v for v in node.inputs if v is not None]
-        if not weight.name.startswith(places):
-            continue
-        plain = dict(alpha=1, beta=1, transA=0)  # as torch exports layers
-        given = {k: a.value for k, a in node.attributes.items() if k in plain}
-        assert plain | given == plain, given
-        turned = node.attributes.get('transB')
-        if turned and turned.value:
-            name, array = f'{weight.name}.T', weight.const_value.numpy().T
-            weight = ir.Value(name=name, const_value=ir.tensor(array.copy(), name=name))
-            weight = model.graph.initializers.setdefault(name, weight)
-        nodes = [ir.node('MatMul', [x, weight], name=node.name)]
-        if bias:
-            nodes.append(ir.node('Add', [nodes[0].outputs[0], *bias]))
-            nodes[0].outputs[0].name = f'{node.outputs[0].name}_product'
-            nodes[0].outputs[0].type = node.outputs[0].type
-            nodes[0].outputs[0].shape = node.outputs[0].shape
-        replace_nodes_and_values(
-            model.graph, node, [node], nodes, node.outputs, nodes[-1].outputs
-        )
 
 
 def _keep_identities(model: onnx_ir.Model, nodes: Sequence[onnx_ir.Node]) -> None:

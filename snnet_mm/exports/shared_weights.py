@@ -187,7 +187,9 @@ def _move(tensor: _Tensor, weights: Path, offset: int) -> None:
     """Let graphs read a tensor from the file, where it begins at an offset."""
     import onnx_ir as ir
 
-    for graph, value, turned, index in sorted(tensor.uses, key=_is_derived):
+    # Derived weights last, as they read those that others hold.
+    uses = sorted(tensor.uses, key=lambda use: use.turned or use.index is not None)
+    for graph, value, turned, index in uses:
         found = value.const_value
         turned = turned and not tensor.keeps_layout
         shape = tuple(found.shape)[:: -1 if turned else 1]
@@ -227,7 +229,3 @@ def _move(tensor: _Tensor, weights: Path, offset: int) -> None:
 def _unturned(name: str) -> str:
     """Return the name of a weight without the suffix of transposed ones."""
     return re.sub(r'\.T(?=[_@]|$)', '', name)
-
-
-def _is_derived(use: _Use) -> bool:
-    return use.turned or use.index is not None

@@ -116,9 +116,6 @@ class _Kept:
     def __init__(self) -> None:
         self.built_for = self.inferencer = None
 
-    def __deepcopy__(self, memo: dict) -> '_Kept':
-        return _Kept()
-
     def __reduce__(self) -> tuple:
         return _Kept, ()
 
@@ -191,7 +188,7 @@ def predict_arrays(
         groups[image.shape].append(i)
     order = slice(None, None, -1 if inferencer.channels == 3 else 1)
     for members in groups.values():
-        arrays = [as_bgr(images[i][..., order], inferencer.channels) for i in members]
+        arrays = [images[i][..., order] for i in members]
         settings = dict(batch_size=len(arrays), return_datasamples=True)
         found = predictions_of(inferencer(arrays, **settings))
         for i, prediction in zip(members, found, strict=True):

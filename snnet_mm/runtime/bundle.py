@@ -72,11 +72,6 @@ def check_whole(folder: str | os.PathLike, file: Mapping) -> Path:
     return path
 
 
-def open_graph(folder: str | os.PathLike, file: Mapping, threads: int) -> Run:
-    """Validate and open a graph of a manifest; see :func:`check_whole`."""
-    return open_onnx(check_whole(folder, file), threads)
-
-
 def open_onnx(path: Path, threads: int) -> Run:
     """Open an ONNX file in onnxruntime; one of a detector runs image by image."""
     import onnxruntime

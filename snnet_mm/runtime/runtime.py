@@ -15,7 +15,7 @@ import numpy as np
 
 from .budget_controller import BudgetController
 from .budgets import UNITS, best_within, pareto_front, parse_budget
-from .bundle import Run, open_graph
+from .bundle import Run, check_whole, open_onnx
 from .checks import check, is_whole
 from .detection import Detections, Panoptic
 from .device import processor, usable_cores
@@ -200,7 +200,7 @@ class StitchRuntime:
         self._active = key
 
     def _open(self, key: Key) -> Run:
-        return open_graph(self.folder, self._files[key], self.threads or 0)
+        return open_onnx(check_whole(self.folder, self._files[key]), self.threads or 0)
 
     def _choosable(self, precision: str | None) -> Iterator[tuple[Key, dict]]:
         """Yield the files that may be selected.

@@ -22,7 +22,6 @@ from snnet_mm.utils import (
     load_config,
     load_fitting,
     load_weights_only,
-    merge_options,
     model_config,
     refusal,
 )
@@ -35,7 +34,6 @@ def init_model(
     checkpoint: str | os.PathLike | None,
     stitch: int | None = None,
     device: str | torch.device | None = None,
-    cfg_options: dict | None = None,
     loaded: Mapping | None = None,
 ) -> nn.Module:
     """Build the model of a config in eval mode, with the weights of a checkpoint.
@@ -51,7 +49,6 @@ def init_model(
             logged.
         stitch: Initial stitch id. Default: the slow anchor.
         device: Device, such as ``'cpu'`` or ``'cuda:0'``. Default: the best available.
-        cfg_options: Settings to override in the config, such as ``{'a.b': value}``.
         loaded: What :func:`load_weights_only` read from the checkpoint before.
     """
     try:
@@ -61,11 +58,7 @@ def init_model(
         raise refusal('--device', device, expected) from error
     if loaded is None and checkpoint is not None:
         loaded = load_weights_only(checkpoint)
-    if isinstance(config, Config):
-        cfg = name_types(config)
-        merge_options(cfg, cfg_options or {})
-    else:
-        cfg = load_config(config, cfg_options)
+    cfg = name_types(config) if isinstance(config, Config) else load_config(config)
     import_parts_for(cfg)
     init_default_scope(cfg.get('default_scope') or 'mmengine')
     with explain_builds():

@@ -231,45 +231,36 @@ def test_files_are_evaluated_as_the_model(build, stock, tmp_path):
     assert file.verified['metrics'] == pytest.approx(wanted, rel=1e-4)
 
 
-@pytest.mark.parametrize('stock', REFUSED)
-def test_other_heads_are_refused_by_name(build, stock):
-    model = build(stock)[1]
-    assert task_of(model).without_heads(model).startswith(REFUSED[stock][1])
+def with_deformable_neck(model):
+    neck = dict(type='DyHead', in_channels=WIDTH, out_channels=WIDTH, num_blocks=1)
+    model.neck = torch.nn.Sequential(model.neck, MODELS.build(neck))
+
+
+def with_round_mean(model):  # a pixel may have this value
+    model.data_preprocessor.mean = model.data_preprocessor.mean.round()
+
+
+def with_settings(head, **settings):
+    return lambda model: getattr(model, head).test_cfg.update(settings)
+
+
+CHANGED = [
+    (with_settings('bbox_head', nms=dict(type='soft_nms')), "its NMS is {'type': 's"),
+    (with_settings('bbox_head', nms_pre=-1), 'it chooses objects in a way of its'),
+    (with_settings('bbox_head', min_bbox_size=2), 'its min_bbox_size is in pixels'),
+    (with_round_mean, 'pixels may look like padding (data_preprocessor)'),
+    (with_deformable_neck, 'ONNX Runtime has no deformable convolutions'),
+]
+CHANGED = [(RETINA, change, f'RetinaHead: {why}') for change, why in CHANGED]
+unsure = with_settings('panoptic_fusion_head', object_mask_thr=0.4)
+CHANGED += [(PANOPTIC, unsure, 'Mask2FormerHead: its object_mask_thr is under 0.5')]
 
 
 @pytest.mark.parametrize(
-    ('stock', 'head', 'changed', 'why'),
-    [
-        (
-            RETINA,
-            'bbox_head',
-            dict(nms=dict(type='soft_nms')),
-            "its NMS is {'type': 's",
-        ),
-        (RETINA, 'bbox_head', dict(nms_pre=-1), 'it chooses objects in a way of its'),
-        (RETINA, 'bbox_head', dict(min_bbox_size=2), 'its min_bbox_size is in pixels'),
-        (
-            *(PANOPTIC, 'panoptic_fusion_head', dict(object_mask_thr=0.4)),
-            'its object_mask_thr is under 0.5',
-        ),
-    ],
+    ('stock', 'change', 'why'),
+    [*((stock, str, why) for stock, (_, why) in REFUSED.items()), *CHANGED],
 )
-def test_settings_of_heads_that_are_refused(build, stock, head, changed, why):
+def test_other_heads_and_settings_are_refused_by_name(build, stock, change, why):
     model = build(stock)[1]
-    getattr(model, head).test_cfg.update(changed)
-    name, _, found = task_of(model).without_heads(model).partition(': ')
-    assert name == dict(bbox_head='RetinaHead').get(head, 'Mask2FormerHead')
-    assert found.startswith(why)
-
-
-def test_models_that_a_graph_cannot_hold_are_refused(build):
-    model = build(RETINA)[1]
-    without_heads, mean = task_of(model).without_heads, model.data_preprocessor.mean
-    model.data_preprocessor.mean = mean.round()  # a pixel may have this value
-    why = 'RetinaHead: pixels may look like padding (data_preprocessor)'
-    assert without_heads(model) == why
-    model.data_preprocessor.mean = mean
-    neck = dict(type='DyHead', in_channels=WIDTH, out_channels=WIDTH, num_blocks=1)
-    model.neck = torch.nn.Sequential(model.neck, MODELS.build(neck))
-    why = 'RetinaHead: ONNX Runtime has no deformable convolutions'
-    assert without_heads(model) == why
+    change(model)
+    assert task_of(model).without_heads(model).startswith(why)

@@ -22,6 +22,7 @@ from snnet_mm.exports.graph import PredictionGraph
 from snnet_mm.exports.verification import evaluate, lost_points, tolerance_for
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.runtime import bundle, read_manifest
+from snnet_mm.utils import load_config
 
 onnx = pytest.importorskip('onnx')
 pytest.importorskip('onnxruntime')
@@ -203,8 +204,8 @@ def test_files_are_evaluated_in_every_task(name, tmp_path):
     torch.manual_seed(0)
     loaders = ('val_dataloader', 'test_dataloader')
     options = {f'{loader}.dataset.num_scenes': 3 for loader in loaders}
-    config = TOY / f'{name}_toy-scenes-64x64.py'
-    model = init_model(config, None, device='cpu', cfg_options=options)
+    config = load_config(TOY / f'{name}_toy-scenes-64x64.py', options)
+    model = init_model(config, None, device='cpu')
     exporter = StitchExporter(model.cfg, model, tmp_path)
     manifest = exporter.export_stitch(0, ['mm'], verify_on='val')
     found = manifest['stitches'][0]['files'][0]['verified']

@@ -1,9 +1,8 @@
-"""The fifteen public names, on an elastic toy model and a tiny stitched pair."""
+"""The fourteen public names, on an elastic toy model and a tiny stitched pair."""
 
 from copy import deepcopy
 from importlib import import_module
 
-import cv2
 import numpy as np
 import pytest
 import torch
@@ -148,15 +147,16 @@ def test_pick_pair_without_results_by_costs(pair, monkeypatch):
         assert budget == '9999ms' or 0 < costs[choice.id] <= most + 1e3
 
 
-def test_predict_builds_an_inferencer_once(model, monkeypatch):
+def test_predict_builds_an_inferencer_once(model, monkeypatch, tmp_path):
     built, image = [], np.zeros((48, 64, 3), np.uint8)
     module = import_module('snnet_mm.inference.init_inferencer')
     init = module.init_inferencer
     build = lambda model: built.append(model) or init(model)  # noqa: E731
     monkeypatch.setattr(module, 'init_inferencer', build)
-    first = sn.predict(model, image)[0]
+    first = sn.predict(model, image, tmp_path)[0]
     sn.set_stitch(model, 2)
-    sn.predict(model, image)
+    assert (sn.predict(model, image, tmp_path)[0] != first).any()
+    assert len([*tmp_path.rglob('*.jpg')]) == 1  # numbered in each call anew
     assert built == [model]
     copy = deepcopy(model)
     sn.set_stitch(copy, 0)
@@ -165,21 +165,6 @@ def test_predict_builds_an_inferencer_once(model, monkeypatch):
     copy.cfg.test_dataloader.dataset.pipeline.insert(1, resize)
     sn.predict(copy, image)
     assert built == [model, copy, copy]
-
-
-def test_predict_active_stitch(model, tmp_path):
-    images = np.random.default_rng(0).integers(0, 256, (2, 64, 64, 3), np.uint8)
-    for image, name in zip(images, 'ab', strict=True):
-        cv2.imwrite(str(tmp_path / f'{name}.png'), image)
-    found = []
-    for stitch in (0, 2):
-        sn.set_stitch(model, stitch)
-        found.append(sn.predict(model, tmp_path, out_dir=tmp_path / 'drawn'))
-        assert [mask.shape for mask in found[-1]] == [(64, 64)] * 2
-        (alone,) = sn.predict(model, images[0])
-        assert np.array_equal(alone, found[-1][0])
-    assert (found[0][0] != found[1][0]).any()
-    assert len([*(tmp_path / 'drawn').rglob('*.png')]) == 2
 
 
 def test_evaluate_writes_results(folder, files, tmp_path):

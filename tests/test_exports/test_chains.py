@@ -1,6 +1,5 @@
 """Chains of an elastic network as models of their own, and in bundles."""
 
-import numpy as np
 import pytest
 import torch
 from manifests import path_of
@@ -14,7 +13,6 @@ from snnet_mm.elastic.convert import convert_model
 from snnet_mm.exports import StitchExporter
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import find_stitched_backbone, set_stitch
-from snnet_mm.runtime import StitchRuntime
 from snnet_mm.utils import load_weights_only
 
 # Narrow and skipped branches of four blocks, each of two heads and 128 neurons.
@@ -115,10 +113,5 @@ def test_bundle_holds_each_narrow_layer_once(exporter, tmp_path):
         (begin, wide), (same, narrow) = places
         assert same == begin
         assert narrow * 96 == wide * 64
-    runtime = StitchRuntime(tmp_path, threads=1)
     # Percent are of the network, as for the model, though the bundle lacks it.
-    share = 100 * exporter.costs[1].flops / exporter.costs[0].flops
-    assert runtime.set_budget(f'{share + 0.1:.1f}%') == 1
-    assert runtime.set_budget(f'{share - 0.1:.1f}%') == 2
-    image = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
-    assert runtime(image).shape == (64, 64)
+    assert manifest['largest_flops'] == exporter.costs[0].flops

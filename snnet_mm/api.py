@@ -211,7 +211,7 @@ def predict(
 
     Args:
         model: A model of :func:`load`.
-        images: A file, a BGR array, a list of these, or a folder.
+        images: A file, a BGR array of uint8, a list of these, or a folder.
         out_dir: Folder for drawn predictions; by default nothing is drawn.
 
     Returns:

@@ -143,7 +143,7 @@ def draw_prediction(
 ) -> np.ndarray:
     """Predict an image and draw the prediction with mm's visualizer.
 
-    ``image`` is a file, or an array as in :func:`as_bgr`. The inferencers draw
+    ``image`` is a file, or an array as in :func:`list_images`. The inferencers draw
     correctly on files, but read arrays as BGR and draw them as RGB. By default, class
     names are written on detections, but not on segmentations. ``legend`` receives the
     names and colours of the classes that a segmentation contains, largest first, for
@@ -238,51 +238,29 @@ def _read(loader: Any, file: str) -> np.ndarray:
 
 
 def list_images(inputs: Any, channels: int = 3) -> list[str | np.ndarray]:
-    """List the images of a file, array, folder, or list of files and arrays."""
+    """List the images of a file, array, folder, or list of files and arrays.
+
+    Arrays are ``(H, W, channels)`` as mm loads images: of three channels, uint8 BGR.
+    """
     if isinstance(inputs, (str, os.PathLike)) and Path(inputs).is_dir():
         files = sorted(Path(inputs).iterdir())
         images = [f for f in files if f.suffix.lower() in IMAGE_SUFFIXES]
     else:
         images = inputs if isinstance(inputs, (list, tuple)) else [inputs]
-    files = f'image files that exist ({", ".join(IMAGE_SUFFIXES)})'
-    expected = f'{files}, arrays, and folders with images'
+    expected = f'image files that exist ({", ".join(IMAGE_SUFFIXES)}), folders with '
+    expected += f'images, and non-empty arrays (H, W, {channels})'
+    expected += ' of uint8 BGR' * (channels == 3)
     check(images, 'inputs', inputs, expected)
     listed = []
     for image in images:
-        is_array = isinstance(image, np.ndarray)
-        is_path = isinstance(image, (str, os.PathLike))
-        is_file = is_path and Path(image).is_file()
-        check(is_array or is_file, 'inputs', image, expected)
-        listed.append(as_bgr(image, channels) if is_array else os.fspath(image))
+        if isinstance(image, np.ndarray):
+            right = image.ndim == 3 and image.size and image.shape[2] == channels
+            right = right and (channels != 3 or image.dtype == np.uint8)
+            found = f'an array of shape {image.shape} and type {image.dtype}'
+            check(right, 'inputs', found, expected)
+            listed.append(np.ascontiguousarray(image))
+        else:
+            is_path = isinstance(image, (str, os.PathLike))
+            check(is_path and Path(image).is_file(), 'inputs', image, expected)
+            listed.append(os.fspath(image))
     return listed
-
-
-def as_bgr(array: np.ndarray, channels: int = 3) -> np.ndarray:
-    """Convert an array to a BGR image ``(H, W, 3)`` of values from 0 to 255.
-
-    If ``channels`` is not 3, images must have this number of channels, and keep type
-    and values.
-
-    Grey becomes three equal channels; the alpha of BGRA is dropped. Integers become
-    uint8, floats float32. 16-bit integers, and floats from 0 to 1, raise an error: only
-    the user knows which value is white.
-    """
-    image = array[..., None] if array.ndim == 2 else array
-    known = (1, 3, 4) if channels == 3 else (channels,)
-    fits = image.ndim == 3 and image.size and image.shape[-1] in known
-    expected = '(H, W), (H, W, 1), (H, W, 3) BGR and (H, W, 4) BGRA'
-    expected = expected if channels == 3 else f'(H, W, {channels})'
-    expected = f'non-empty arrays {expected}, or a list of them'
-    check(fits, 'inputs', f'an array of shape {array.shape}', expected)
-    if channels != 3:
-        return np.ascontiguousarray(image)
-    image = image[..., :3] if image.shape[-1] > 1 else image.repeat(3, axis=-1)
-    kind, low, high = image.dtype.kind, image.min(), image.max()
-    numbers = kind in 'uif' and image.dtype not in (np.uint16, np.int16)
-    # NaN fails these comparisons, so it raises too.
-    in_range = numbers and 0 <= low <= high <= 255
-    scaled = kind != 'f' or not 0 < high <= 1
-    found = f'an array of {image.dtype} from {low} to {high}'
-    expected = 'values from 0 to 255 as uint8 or float; scale others to this range'
-    check(in_range and scaled, 'inputs', found, expected)
-    return np.ascontiguousarray(image, np.float32 if kind == 'f' else np.uint8)

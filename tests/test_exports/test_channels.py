@@ -81,7 +81,7 @@ def test_predictions_from_files_and_arrays(given, tmp_path):
     assert len([*(tmp_path / 'drawn').rglob('*.*')]) > 0
     shown = file if channels < 6 else image
     assert draw_prediction(init_inferencer(model), shown).shape == (SIDE, SIDE, 3)
-    with pytest.raises(ValueError, match='of shape .8, 8, 3.. is invalid'):
+    with pytest.raises(ValueError, match='of shape .8, 8, 3. .* is invalid'):
         sn.predict(model, np.zeros((8, 8, 3), np.uint8))
 
 

@@ -9,7 +9,6 @@ from mmengine.config import Config
 from mmengine.structures import BaseDataElement, PixelData
 
 from snnet_mm.inference.init_inferencer import (
-    as_bgr,
     draw_prediction,
     init_inferencer,
     list_images,
@@ -77,32 +76,6 @@ def test_draw_prediction_on_arrays(model):
     assert (off <= 2).mean() > 0.8
 
 
-COLOUR = np.random.default_rng(0).integers(0, 256, (40, 60, 4), np.uint8)
-GREY = COLOUR[..., :1]
-
-
-@pytest.mark.parametrize(
-    ('array', 'plain'),
-    [
-        (GREY[..., 0], GREY.repeat(3, -1)),
-        (COLOUR.astype(np.float64), COLOUR[..., :3]),
-        (COLOUR[:, ::-1, :3], COLOUR[:, ::-1, :3]),
-        (COLOUR[..., :2], None),
-        (COLOUR.astype(np.uint16), None),
-        (COLOUR / 255, None),
-        (np.where(COLOUR == 9, np.nan, COLOUR), None),
-    ],
-)
-def test_as_bgr_arrays_have_values_of_files(array, plain):
-    if plain is None:
-        with pytest.raises(ValueError, match="inputs='an array of"):
-            as_bgr(array)
-    else:
-        found = as_bgr(array)
-        assert found.dtype == (np.float32 if array.dtype.kind == 'f' else np.uint8)
-        assert np.array_equal(found, plain)
-
-
 @pytest.mark.slow
 def test_init_inferencer_several_packages_at_once(images):
     """Each model's parts are those of its own package, whichever was loaded last."""
@@ -157,7 +130,9 @@ def test_list_images_refuses_what_is_no_image(images, tmp_path):
     file, listed = list_images((images / 'b.png', array))
     assert file == str(images / 'b.png')
     assert np.shares_memory(listed, array)
-    for inputs in ([images / 'a.png', 'nowhere.jpg'], tmp_path, [], None, [array, 3]):
+    wrong = [images / 'a.png', 'nowhere.jpg'], tmp_path, [], None, [array, 3]
+    arrays = array[..., 0], array[..., :2], array[:0], array.astype(np.float32)
+    for inputs in (*wrong, *arrays):
         with pytest.raises(ValueError, match='inputs=.* is invalid'):
             list_images(inputs)
 

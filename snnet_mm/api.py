@@ -27,7 +27,7 @@ from .runtime import StitchRuntime as Runtime
 from .stitching import UNITS, Choice, parse_budget, pick_stitch
 from .stitching import StitchTable as Table
 from .training import run
-from .utils import check, runner_config
+from .utils import runner_config
 
 if TYPE_CHECKING:
     import numpy as np
@@ -311,7 +311,7 @@ def evaluate(
         checkpoint: Its checkpoint.
         stitches: See :class:`snnet_mm.stitching.Selection`.
         work_dir: Folder for ``stitches.json``. Default: ``work_dir`` of the config.
-        **options: Settings of the test loop, such as ``limit=100``, but ``out_dir``.
+        **options: Settings of the test loop, such as ``limit=100``.
 
     Returns:
         Costs and metrics of the stitches.
@@ -323,10 +323,8 @@ def evaluate(
         >>> [row.id for row in sn.evaluate('snnet.py', 'snnet.pth').front()]
     """
     cfg = runner_config(config, work_dir)
-    expected = 'settings of the test loop except out_dir, which is work_dir'
-    check('out_dir' not in options, 'options', 'out_dir', expected)
-    options |= dict(stitches=stitches, out_dir=cfg.work_dir)
-    return run.results_of(run.test(cfg, checkpoint, **options))
+    options = dict(options, stitches=stitches)
+    return run.results_of(run.test(cfg, checkpoint, out_dir=cfg.work_dir, **options))
 
 
 def _known_results(model: nn.Module) -> Table | None:

@@ -173,8 +173,6 @@ def test_evaluate_writes_results(folder, files, tmp_path):
     wanted = {i: known[i].metrics for i in (0, 2)}
     assert {row.id: row.metrics for row in results.rows} == wanted
     assert results == sn.Table.read(tmp_path / 'stitches.json')
-    with pytest.raises(ValueError, match="options='out_dir'"):
-        sn.evaluate(*files, [1], tmp_path, out_dir=tmp_path)
 
 
 @pytest.mark.slow

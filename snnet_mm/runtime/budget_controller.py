@@ -4,7 +4,7 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from statistics import median
 
@@ -56,7 +56,6 @@ class BudgetController:
         *,
         target_fps: float,
         load: float | None = None,
-        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         positive = costs and all(0 < c < math.inf for c in costs.values())
         check(positive, 'costs', dict(costs), 'positive costs by stitch id')
@@ -68,7 +67,6 @@ class BudgetController:
         # Ascending in cost and score: the last one is the best.
         self.costs = pareto_front(costs, scores, higher_is_better)
         self._ids = [*self.costs]
-        self._clock = clock
         self.load = load  # milliseconds per unit of cost, None if unknown
         self._index = 0 if load is None else self._best_within(self.target_ms)
         self._ratios: deque[float] = deque(maxlen=MEMORY)
@@ -88,9 +86,9 @@ class BudgetController:
     @contextmanager
     def measure(self) -> Iterator[None]:
         """Time a call of the active stitch, which must block, and update the load."""
-        start = self._clock()
+        start = time.perf_counter()
         yield
-        self.update((self._clock() - start) * 1000)
+        self.update((time.perf_counter() - start) * 1000)
 
     def update(self, elapsed_ms: float) -> int:
         """Record the time of a call of :attr:`stitch` and return the next stitch."""

@@ -9,7 +9,6 @@ from snnet_mm.runtime.bundle import describe_file, files_of
 WEIGHTS = dict(name='weights.safetensors', bytes=9, sha256='0' * 64)
 VERIFIED = dict(on='val', images=3, metric='mIoU', value=40.5, pytorch=41.0, lost=0.5)
 VERIFIED |= dict(interval=[-0.6, 0.1], ms=3.5, pytorch_ms=7.0, metrics=dict(mIoU=40.5))
-LOADED = dict(dtype='float32', range=[0, 255])
 
 
 def plain(name):
@@ -30,49 +29,24 @@ def open_exported(folder, file):
     return FORMATS[file['format']].load(folder / file['name'])
 
 
-def file_of(stitch):
-    about = dict(WEIGHTS, name=f'stitch_{stitch}_32x64_fp32.onnx', format='onnx')
-    about |= dict(precision='fp32', max_difference=1e-6)
-    return about | dict(weights=WEIGHTS, verified=VERIFIED)
-
-
 def stitch_of(i, segments):
-    about = dict(
-        id=i, kind='FS', route='a route', flops=100 + i, params=10, left_out=[]
-    )
-    return about | dict(
-        segments=segments, branches=None, metrics=dict(mIoU=41), files=[file_of(i)]
-    )
+    file = dict(WEIGHTS, name=f'stitch_{i}_32x64_fp32.onnx', format='onnx')
+    file |= dict(precision='fp32', max_difference=1e-6)
+    file |= dict(weights=WEIGHTS, verified=VERIFIED)
+    about = dict(id=i, kind='FS', route='a route', flops=100 + i, params=10)
+    about |= dict(segments=segments, branches=None, metrics=dict(mIoU=41))
+    return about | dict(files=[file], left_out=[])
 
 
 MANIFEST = dict(
     version=6,
     task='segmentation',
-    input=dict(
-        LOADED, name='images', shape=['batch', 3, 32, 64], channels='RGB',
-        mean=[1, 2, 3], std=None,
-    ),
-    outputs=[dict(name='predictions', dtype='float32', shape=['batch', 6, 32, 64])],
-    caller=dict(
-        before=[
-            dict(step='resize', size=[32, 64], keep_ratio=True, interpolation='neares'),
-            dict(step='CenterCrop', crop_size=2),
-            dict(step='channels', order='RGB'),
-            dict(step='pad', size=[32, 64], size_divisor=None, value=[0, 0, 0.5]),
-            dict(step='windows', size=[32, 64], stride=[32, 40]),
-            dict(step='flip_average', of='image'),
-            dict(LOADED, step='batch', layout='NCHW'),
-        ],
-        after=[
-            dict(step='resize', size='image', align_corners=False),
-            dict(step='argmax', axis=1),
-        ],
-    ),
+    input=dict(name='images', shape=['batch', 3, 32, 64], channels='RGB'),
+    caller=dict(before=[dict(step='channels', order='RGB')], after=[]),
     classes=['a', 'b'],
     palette=[[0, 1, 2]],
     ranked_by=dict(metric='mIoU', higher_is_better=True),
     compared_on='2 test images',
-    space='a fingerprint',
     largest_flops=107,
     anchors=[dict(name='fast', depth=2), dict(name='slow', depth=3)],
     stitches=[
@@ -80,8 +54,7 @@ MANIFEST = dict(
         stitch_of(7, [['fast', 0, 1], ['slow', 2, 3]]),
     ],
     weights=WEIGHTS,
-    machine=dict(cores=2, load=None),
-)  # fmt: skip
+)
 
 
 def write_bundle(folder):

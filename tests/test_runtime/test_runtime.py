@@ -7,7 +7,7 @@ from itertools import count
 
 import numpy as np
 import pytest
-from manifests import VERIFIED
+from manifests import MANIFEST, VERIFIED
 
 from snnet_mm.runtime import StitchRuntime
 from snnet_mm.runtime.device import processor, usable_cores
@@ -60,10 +60,7 @@ class Bundle:
             stitches.append(about | dict(files=files))
         resize = dict(step='resize', align_corners=False)
         after = [resize, dict(step='argmax', axis=1)]
-        about = dict.fromkeys(('classes', 'palette', 'weights', 'anchors'), ())
-        manifest = about | dict(
-            version=6,
-            task='segmentation',
+        manifest = MANIFEST | dict(
             input=dict(shape=['batch', 3, 8, 8]),
             caller=dict(before=self.steps, after=after),
             largest_flops=2 * max(FLOPS.values()),

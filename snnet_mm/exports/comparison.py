@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Sized
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -33,38 +33,33 @@ def predict_loaded(model: nn.Module, images: Tensor) -> Predictions:
         return task_of(model).predict(model, data['inputs'], len(images))
 
 
-def sample_images(cfg: Config, shape: tuple[int, int, int, int]) -> tuple[Tensor, str]:
-    """Return images ``(B, C, H, W)`` of the test set or noise, and their name.
-
-    They are evenly spread over the test set, and resized.
-    """
+def test_set_of(cfg: Config) -> Sequence | None:
+    """Return the test set; without its data, log the reason and return None."""
+    dataset = (cfg.get('test_dataloader') or {}).get('dataset')
     try:
-        dataset = _test_set(cfg)
+        check(dataset, 'test_dataloader', None, 'images for the comparison')
+        check_data_folders(cfg.test_dataloader, 'test_dataloader')
+        return DATASETS.build(dataset)
     except ValueError as error:
         print_log(f'The export is checked on noise, for {error}', logger='current')
-        generator = torch.Generator().manual_seed(0)
-        return 255 * torch.rand(shape, generator=generator), 'noise'
+        return None
+
+
+def sample_images(dataset: Sequence | None, shape: tuple[int, int, int, int]) -> Tensor:
+    """Return images ``(B, C, H, W)``, evenly spread over a data set, or noise."""
+    if dataset is None:
+        return 255 * torch.rand(shape, generator=torch.Generator().manual_seed(0))
     number, _, *size = shape
     images = [dataset[i * len(dataset) // number]['inputs'] for i in range(number)]
-    images = [F.interpolate(image[None].float(), size) for image in images]
-    return torch.cat(images), 'test images'
+    return torch.cat([F.interpolate(image[None].float(), size) for image in images])
 
 
-def size_of_test_images(cfg: Config, model: nn.Module) -> tuple[int, int]:
+def size_of_images(dataset: Sequence | None, model: nn.Module) -> tuple[int, int]:
     """Return the size of a model's first test image, or :data:`SIZE` without one."""
-    try:
-        image = _test_set(cfg)[0]['inputs']
-    except ValueError:
+    if dataset is None:
         return SIZE
-    data = dict(inputs=[image], data_samples=[BaseDataElement()])
+    data = dict(inputs=[dataset[0]['inputs']], data_samples=[BaseDataElement()])
     return tuple(model.data_preprocessor(data, False)['inputs'].shape[-2:])
-
-
-def _test_set(cfg: Config) -> Sized:
-    dataset = (cfg.get('test_dataloader') or {}).get('dataset')
-    check(dataset, 'test_dataloader', None, 'images for the comparison')
-    check_data_folders(cfg.test_dataloader, 'test_dataloader')
-    return DATASETS.build(dataset)
 
 
 def check_parity(

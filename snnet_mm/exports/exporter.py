@@ -28,7 +28,13 @@ from snnet_mm.tasks import task_of
 from snnet_mm.utils import check, check_writable, folder_lock, machine, write_json
 from snnet_mm.utils.configs import graph_order
 
-from .comparison import check_parity, predict_loaded, sample_images, size_of_test_images
+from .comparison import (
+    check_parity,
+    predict_loaded,
+    sample_images,
+    size_of_images,
+    test_set_of,
+)
 from .description import describe_graphs
 from .formats import FORMATS, ExportRequest, Written
 from .graph import StitchBuild
@@ -51,7 +57,7 @@ class StitchExporter:
     the content of ``manifest.json``; see docs/how_to/export.md. Graphs take images of
     ``size``, by default the size of the model's sliding windows, ``input_size`` in the
     config's ``test_cfg``, or the size of the data preprocessor. Checkpoints need no
-    size: if it is unknown, costs are counted at :func:`size_of_test_images`.
+    size: if it is unknown, costs are counted at :func:`size_of_images`.
     """
 
     def __init__(
@@ -71,12 +77,12 @@ class StitchExporter:
         model.eval()
         self.out_dir = check_writable(out_dir, 'option: --out')
         self.space = find_stitched_backbone(model).space
-        self.has_size, window = True, window_of(model)
+        self.has_size, window, dataset = True, window_of(model), test_set_of(cfg)
         size = size or window or (cfg.get('test_cfg') or {}).get('input_size')
         try:
             self.size = tuple(size or preprocessed_size(model))
         except ValueError:
-            self.size, self.has_size = size_of_test_images(cfg, model), False
+            self.size, self.has_size = size_of_images(dataset, model), False
         check(min(self.size) > 0, '--shape', size_name(self.size), '1x1 or more')
         expected = f'{window and size_name(window)}, the window size '
         expected += '(model.test_cfg.crop_size)'
@@ -90,10 +96,11 @@ class StitchExporter:
             self.results = results.for_size(self.size)
         # ``images`` are BGR, as mm loads them; graphs may take RGB.
         shape = NUM_IMAGES, image_channels(model), *self.size
-        self.images, source = sample_images(cfg, shape)
+        self.images = sample_images(dataset, shape)
         self.graph_images = graph_order(cfg, self.images)
         # Graphs with named outputs list the objects of one image.
         self.ranked = bool(task_of(model).output_names(model))
+        source = 'noise' if dataset is None else 'test images'
         self.compared_on = f'{NUM_IMAGES} {source}'
 
     def export_stitch(

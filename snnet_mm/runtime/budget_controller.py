@@ -79,10 +79,6 @@ class BudgetController:
         """The stitch id to run now."""
         return self._ids[self._index]
 
-    def expected_ms(self, stitch_id: int) -> float | None:
-        """Expected milliseconds of a stitch under the current load; None if unknown."""
-        return None if self.load is None else self.load * self.costs[stitch_id]
-
     @contextmanager
     def measure(self) -> Iterator[None]:
         """Time a call of the active stitch, which must block, and update the load."""
@@ -112,14 +108,14 @@ class BudgetController:
 
     def _decide(self) -> None:
         error = self._error(len(self._ratios))
-        allowed = self.target_ms * (1 + max(TOO_SLOW, error))
-        if self.expected_ms(self.stitch) > allowed:
+        expected = self.load * self.costs[self.stitch]
+        if expected > self.target_ms * (1 + max(TOO_SLOW, error)):
             if self._index == 0 and not self._warned:
                 self._warned = True
-                message = f'stitch {self.stitch}, the cheapest one, takes '
-                message += f'{self.expected_ms(self.stitch):.3g} ms; the target of '
-                message += f'{self.target_ms:.3g} ms cannot be met'
-                logging.getLogger('snnet_mm.runtime').warning(message)
+                logging.getLogger('snnet_mm.runtime').warning(
+                    f'stitch {self.stitch}, the cheapest one, takes {expected:.3g} ms; '
+                    f'the target of {self.target_ms:.3g} ms cannot be met'
+                )
             wanted = self._best_within(self.target_ms)
             if wanted < self._index:
                 self._patience *= 2 if self._stepped_up else 1

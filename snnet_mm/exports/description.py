@@ -7,7 +7,7 @@ from torch import nn
 
 from snnet_mm.anchors import image_channels
 from snnet_mm.costs import window_of
-from snnet_mm.runtime.manifest import AS_LOADED, TASKS
+from snnet_mm.runtime.manifest import AS_LOADED
 from snnet_mm.tasks import task_of
 from snnet_mm.tasks.base import Predictions, as_tuple
 from snnet_mm.utils import check, is_number
@@ -29,13 +29,11 @@ def describe_graphs(
 ) -> dict:
     """Return the manifest's description of a model's graphs for images of a size.
 
-    ``before`` and ``after`` are the caller's steps, on images as read and on
-    predictions. Pipeline steps unknown to the manifest keep their mm names.
+    Pipeline steps unknown to the manifest keep their mm names.
     """
     preprocessor = model_config(cfg).get('data_preprocessor') or {}
-    # Models of other tasks count as classifiers.
     task = task_of(model).name
-    task = task if task in TASKS else 'classification'
+    task = 'classification' if task == 'other' else task
     meta = getattr(model, 'dataset_meta', None) or {}
     pipeline = inference_pipeline(cfg) if cfg.get('test_dataloader') else ()
     number, tensors = image_channels(model), as_tuple(predictions)

@@ -203,11 +203,7 @@ class StitchExporter:
     def _write_stitch(
         self, stitch_id: int, request: ExportRequest, folder: Path
     ) -> dict:
-        """Return a stitch's entry in the manifest, with its written files.
-
-        If requested, files are evaluated, and removed if they lose too much. If this
-        leaves a format without a file, an fp32 file is written and evaluated.
-        """
+        """Return a stitch's entry in the manifest, with its written files."""
         cfg, single = single_stitch(self.cfg, self.model, stitch_id)
         wanted = predict_loaded(self.model, self.images)
         number = 1 if self.ranked else NUM_IMAGES
@@ -255,10 +251,7 @@ class StitchExporter:
         )
 
     def _entry(self, file: Written, shared: dict | None) -> dict:
-        """Compare a file with its stitch; return its entry in the manifest.
-
-        A graph is renamed by its content.
-        """
+        """Compare a file with its stitch, name it, and return its manifest entry."""
         format, got = FORMATS[file.format], file.open()(self.graph_images)
         bound = format.tolerance if file.precision == 'fp32' else math.inf
         apart = check_parity(file.path.name, got, file.wanted, bound, self.ranked)

@@ -27,20 +27,14 @@ Run = Callable[[Tensor], Predictions]
 class Format:
     """A format of exported stitches.
 
-    Args:
-        suffix: Suffix of its files.
-        write: Writer, called with a build, the path and the precision.
-        load: Opens a file.
-        tolerance: Largest difference of predictions in fp32, relative to the largest
-            prediction if this exceeds 1.
-        is_graph: Whether files are graphs for one size of images, which share weights
-            in a bundle. Checkpoints are not, and have the precision of the training.
+    Graphs are for one size of images and share weights in a bundle. Other files are
+    checkpoints in the precision of the training.
     """
 
     suffix: str
-    write: Callable[[StitchBuild, Path, str], None]
+    write: Callable[[StitchBuild, Path, str], None]  # in a precision
     load: Callable[[Path], Run]
-    tolerance: float
+    tolerance: float  # of predictions in fp32, relative to the largest if above 1
     is_graph: bool
 
 
@@ -121,5 +115,4 @@ class Written:
     verified: dict | None = None
 
     def open(self) -> Run:
-        """Open the file in its runtime."""
         return FORMATS[self.format].load(self.path)

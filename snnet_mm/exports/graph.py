@@ -100,12 +100,9 @@ def _constant_shapes() -> Iterator[None]:
 
 @dataclass
 class StitchBuild:
-    """A stitch as a standalone model, with images as its graph takes them.
-
-    ``onnx`` caches the ONNX model of the graph.
-    """
+    """A stitch as a standalone model, with images as its graph takes them."""
 
     cfg: Config
     model: nn.Module
     images: Tensor
-    onnx: onnx_ir.Model | None = None
+    onnx: onnx_ir.Model | None = None  # once converted

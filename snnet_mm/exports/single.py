@@ -152,10 +152,7 @@ def load_checkpoint(path: Path) -> Callable[[Tensor], Predictions]:
 
 
 def merged_state(model: nn.Module) -> dict[str, Tensor]:
-    """Return all weights, with low-rank updates merged, for the active stitch.
-
-    Its parts and plug-ins take the names that they have in a plain model.
-    """
+    """Return all weights of the active stitch, merged, by their names in a plain model."""
     state = model.state_dict()
     for name, module in model.named_modules(remove_duplicate=False):
         if hasattr(type(module), 'merged'):

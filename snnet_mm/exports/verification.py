@@ -41,17 +41,8 @@ def evaluate(
 ) -> dict[str, float]:
     """Evaluate a model, and files that replace its network, alternating per batch.
 
-    The files' ``verified`` entries in the manifest are set.
-
-    Args:
-        cfg: Config with the data and the metric of ``request.verify_on``.
-        model: Model of a single stitch, modified in place.
-        files: The files.
-        size: Height and width of images that the files take.
-        request: The options.
-
-    Returns:
-        The metrics of the model.
+    The model of a single stitch is modified in place, and its metrics are returned.
+    The files take images of ``size``; their ``verified`` entries are set.
 
     Raises:
         ValueError: If the direction of the metric is unknown.
@@ -116,7 +107,6 @@ class _Network:
         task_of(model).replace_network(model, self._timed)
 
     def switch(self, name: str) -> None:
-        """Let a file, or the network, make the next predictions."""
         self.active = name
 
     def _timed(
@@ -145,8 +135,7 @@ class _Network:
 def lost_points(value: float, wanted: float, higher_is_better: bool) -> float:
     """Return the loss of a metric in points of 100, or of an error in percent.
 
-    Shares from 0 to 1 are converted to points. NaN is an infinite loss, or none if
-    ``wanted`` is NaN, too.
+    Metrics from 0 to 1 are shares. NaN is an infinite loss unless ``wanted`` is NaN.
     """
     if math.isnan(value):
         return 0.0 if math.isnan(wanted) else math.inf

@@ -2,4 +2,4 @@
 
 from .exporter import StitchExporter
 from .formats import FORMATS, PRECISIONS, ExportRequest
-from .single import load_single, single_stitch, single_stitch_config
+from .single import single_stitch, single_stitch_config

@@ -134,25 +134,18 @@ def save_single(cfg: Config, single: nn.Module, path: str | os.PathLike) -> None
         cfg.dump(temporary)
 
 
-def load_single(path: str | os.PathLike) -> nn.Module:
-    """Build a model from the files of :func:`save_single`."""
-    cfg = load_config(Path(path).with_suffix('.py'))
+def load_checkpoint(path: Path) -> Callable[[Tensor], Predictions]:
+    """Open a file of :func:`save_single` to predict images as graphs take them."""
+    cfg = load_config(path.with_suffix('.py'))
     init_default_scope(cfg.get('default_scope') or 'mmengine')
     single = MODELS.build(cfg.model)
     single.load_state_dict(load_weights_only(path)['state_dict'])
-    single.cfg = cfg
-    return single
-
-
-def load_checkpoint(path: Path) -> Callable[[Tensor], Predictions]:
-    """Open a file of :func:`save_single` to predict images as graphs take them."""
-    model = load_single(path)
     # mm loads BGR.
-    return lambda images: predict_loaded(model, graph_order(model.cfg, images))
+    return lambda images: predict_loaded(single, graph_order(cfg, images))
 
 
 def merged_state(model: nn.Module) -> dict[str, Tensor]:
-    """Return all weights of the active stitch, merged, by their names in a plain model."""
+    """Return the weights of the active stitch, by their names in a plain model."""
     state = model.state_dict()
     for name, module in model.named_modules(remove_duplicate=False):
         if hasattr(type(module), 'merged'):

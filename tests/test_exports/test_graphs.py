@@ -18,7 +18,7 @@ pytest.importorskip('mmpretrain')
 import snnet_mm  # noqa: E402
 import snnet_mm.tasks.classification_parts  # noqa: E402
 from snnet_mm.exports import StitchExporter  # noqa: E402
-from snnet_mm.exports.single import load_single  # noqa: E402
+from snnet_mm.inference.init_model import init_model  # noqa: E402
 from snnet_mm.models import set_stitch  # noqa: E402
 
 # Tracing takes its time for every block. Of depths 2 and 3, stitch 2 runs 1 and 1.
@@ -128,7 +128,8 @@ def test_classifier_alone(name, tmp_path):
     exporter = StitchExporter(cfg, model, tmp_path, size=(64, 64))
     manifest = exporter.export_stitch(stitch, ['mm'])
     assert manifest['stitches'][0]['files'][0]['max_difference'] == 0
-    single = load_single(tmp_path / f'stitch_{stitch}.pth').eval()
+    path = tmp_path / f'stitch_{stitch}.pth'
+    single = init_model(path.with_suffix('.py'), path, device='cpu')
     images = torch.randn(2, 3, 64, 64)
     set_stitch(model, stitch)
     assert single(images).equal(model(images))

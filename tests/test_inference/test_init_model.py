@@ -2,7 +2,6 @@ import copy
 
 import pytest
 import torch
-from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 from torch import nn
 
@@ -38,19 +37,6 @@ def test_init_model_weights_and_stitch_asked_for(cfg, checkpoint, tmp_path, stit
     assert not any(m.training for m in model.modules())
     # A CPU cannot synchronise batch norms.
     assert nn.SyncBatchNorm not in {type(m) for m in model.modules()}
-
-
-def test_init_model_data_preprocessor_at_top_level(cfg, checkpoint):
-    cfg.data_preprocessor = cfg.model.pop('data_preprocessor')
-    model = init_model(cfg, checkpoint, device='cpu')
-    assert model.data_preprocessor.mean.flatten().tolist() == [100.0, 110.0, 120.0]
-    assert 'data_preprocessor' not in cfg.model
-    wrapped = Config(dict(cfg, model=dict(type='SandwichWrapper', model=cfg.model)))
-    assert init_model(wrapped, checkpoint).data_preprocessor.std.sum() == 50 + 51 + 52
-    # As mmengine's Runner does it: what the model has itself comes first.
-    cfg.model.data_preprocessor = dict(cfg.data_preprocessor, mean=[1.0, 2.0, 3.0])
-    model = init_model(cfg, checkpoint, device='cpu')
-    assert model.data_preprocessor.mean.flatten().tolist() == [1.0, 2.0, 3.0]
 
 
 def test_init_model_classes_of_checkpoint_or_config(cfg, checkpoint, tmp_path):

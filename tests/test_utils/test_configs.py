@@ -150,6 +150,11 @@ def test_model_config_is_that_inside_wrappers():
     inner = dict(type='ImageClassifier', backbone=dict(type='PlainViT'))
     wrapped = dict(type='SandwichWrapper', model=dict(type=ModelWrapper, model=inner))
     assert model_config(Config(dict(model=wrapped))) == inner
+    # As in mmengine's Runner, the model's own preprocessor comes first.
+    cfg, own = Config(dict(model=wrapped, data_preprocessor=dict(pad=1))), dict(pad=2)
+    assert model_config(cfg) == inner | dict(data_preprocessor=dict(pad=1))
+    inner['data_preprocessor'] = cfg.model.model.model.data_preprocessor = own
+    assert model_config(cfg) == inner
 
 
 def stock_config():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from onnx_text import model_of
 from torch import nn
 
 from snnet_mm.anchors import PlainViT
@@ -10,8 +11,6 @@ ir = pytest.importorskip('onnx_ir')
 onnxruntime = pytest.importorskip('onnxruntime')
 from snnet_mm.exports.onnx_files import _to_int8  # noqa: E402
 
-FLOAT = ir.TensorType(ir.DataType.FLOAT)
-
 
 def outputs(model, x, path):
     ir.save(model, path)
@@ -19,19 +18,13 @@ def outputs(model, x, path):
 
 
 def layer(x, matrix, name='backbone.map'):
-    """Return a graph of ``x @ matrix + 1``."""
-    value = ir.Value(name='x', shape=ir.Shape(x.shape), type=FLOAT)
-    weight = ir.Value(name=name, const_value=ir.tensor(matrix))
-    product = ir.node('MatMul', [value, weight])
-    product.outputs[0].shape, product.outputs[0].type = value.shape, FLOAT
-    product.outputs[0].name = 'product'
-    one = ir.Value(name='one', const_value=ir.tensor(np.ones(len(matrix), 'f4')))
-    total = ir.node('Add', [product.outputs[0], one])
-    (result,) = total.outputs
-    result.name, result.shape, result.type = 'y', value.shape, FLOAT
-    about = dict(initializers=[weight, one], opset_imports={'': 20})
-    graph = ir.Graph([value], [result], nodes=[product, total], **about)
-    return ir.Model(graph, ir_version=10)
+    """Return a model of ``x @ matrix + 1``."""
+    size = ', '.join(map(str, x.shape))
+    text = f"""(float[{size}] x) => (float[{size}] y) {{
+        product = MatMul(x, {name.replace('.', '__')})
+        y = Add(product, one)
+    }}"""
+    return model_of(text, {name: matrix, 'one': np.ones(len(matrix), 'f4')})
 
 
 @pytest.mark.parametrize('scale, most', [(1, 0.01), (-1, 1), (0.4, 1)])
@@ -70,32 +63,16 @@ def test_to_int8_quantises_parts_of_weights_and_gemms(biased, tmp_path):
     )
     # Most of the rounded values are in the middle: without VNNI, sums saturate.
     x[:2, 0] = 20, -20
-    value = ir.Value(name='x', shape=ir.Shape(x.shape), type=FLOAT)
-    weights = [
-        ir.Value(name=name, const_value=ir.tensor(array, name=name))
-        for name, array in (
-            ('backbone.in_proj', whole),
-            ('backbone.out_proj', last),
-            ('backbone.bias', bias),
-            ('halves', np.array([8, 8])),
-            ('zeros', np.array([0, 0])),
-            ('ones', np.array([1, 1])),
-        )
-    ]
-    split = ir.node('Split', [weights[0], weights[3]], num_outputs=2)
-    turned = ir.node('Transpose', [split.outputs[1]], dict(perm=[1, 0]))
-    halves, zeros, ones = weights[3:]
-    # Optional inputs may be left out: here the axes.
-    cut = ir.node('Slice', [turned.outputs[0], zeros, halves, None, ones])
-    product = ir.node('MatMul', [value, cut.outputs[0]])
-    inputs = [product.outputs[0], weights[1], *weights[2:3][:biased]]
-    gemm = ir.node('Gemm', inputs, dict(transB=1))
-    nodes = [split, turned, cut, product, gemm]
-    for i, output in enumerate(o for node in nodes for o in node.outputs):
-        output.name = f'value{i}'
-    gemm.outputs[0].shape, gemm.outputs[0].type = value.shape, FLOAT
-    about = dict(nodes=nodes, initializers=weights, opset_imports={'': 20})
-    model = ir.Model(ir.Graph([value], [gemm.outputs[0]], **about), ir_version=10)
+    text = f"""(float[5, 8] x) => (float[5, 8] y) {{
+        first, second = Split(backbone__in_proj, halves)
+        turned = Transpose<perm = [1, 0]>(second)
+        cut = Slice(turned, zeros, halves, "", ones)
+        product = MatMul(x, cut)
+        y = Gemm<transB = 1>(product, backbone__out_proj{', backbone__bias' * biased})
+    }}"""
+    arrays = {'backbone.in_proj': whole, 'backbone.out_proj': last, 'halves': [8, 8]}
+    arrays |= {'backbone.bias': bias} if biased else {}
+    model = model_of(text, arrays | dict(zeros=[0, 0], ones=[1, 1]))
     wanted = outputs(model, x, tmp_path / 'fp32.onnx')
     np.testing.assert_allclose(
         wanted, x @ whole[8:].T @ last.T + biased * bias, rtol=1e-5, atol=1e-5

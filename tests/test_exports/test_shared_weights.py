@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from onnx_text import model_of
 from safetensors.numpy import load_file
 
 ir = pytest.importorskip('onnx_ir')
@@ -11,21 +12,18 @@ from snnet_mm.exports.shared_weights import share_weights  # noqa: E402
 NUMBERS = np.arange(100, dtype=np.float32)
 
 
-def save(path, shape, *steps, result=None):
+def save(path, shape, *steps, result='a'):
     """Save a graph of ``x`` through operators with a constant: ``(op, name, array)``.
 
     ``result`` is the name of what the first one gives.
     """
-    last = x = ir.Value(name='x', shape=ir.Shape(shape))
-    constants, nodes = [], []
-    for op, name, array in steps:
-        constants.append(ir.Value(name=name, const_value=ir.tensor(array, name=name)))
-        nodes.append(ir.node(op, [last, constants[-1]]))
-        last = nodes[-1].outputs[0]
-    nodes[0].outputs[0].name, last.name = result, 'y'
-    x.type = last.type = ir.TensorType(ir.DataType.FLOAT)
-    about = dict(nodes=nodes, initializers=constants, opset_imports={'': 20})
-    ir.save(ir.Model(ir.Graph([x], [last], **about), ir_version=10), path)
+    results = ['x', result, *'bcd'[: len(steps) - 2], 'y']
+    lines = [
+        f'{results[i + 1]} = {op}({results[i]}, {name.replace(".", "__")})'
+        for i, (op, name, _) in enumerate(steps)
+    ]
+    text = f'(float{shape} x) => (float[] y) {{ {" ".join(lines)} }}'
+    ir.save(model_of(text, {name: array for _, name, array in steps}), path)
 
 
 def run(path, x):

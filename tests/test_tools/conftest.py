@@ -1,6 +1,7 @@
 import json
 
 import launching
+import numpy as np
 import pytest
 import torch
 from manifests import MANIFEST
@@ -44,24 +45,19 @@ def bundle(tmp_path_factory):
 
     Each is a convolution of one pixel; real networks are exported in test_exports.
     """
-    onnx = pytest.importorskip('onnx')
+    ir = pytest.importorskip('onnx_ir')
     pytest.importorskip('onnxruntime')
+    from onnx_text import model_of
+
     folder, size = tmp_path_factory.mktemp('bundle'), [64, 64]
     (entry, *_), stitches = MANIFEST['stitches'], []
-    for i, weights in enumerate(([0, 0, 0, 1, 0, 0], [0, 0, 0, 0, 1, 0])):
-        sides = [
-            onnx.helper.make_tensor_value_info(name, 1, ['batch', channels, *size])
-            for name, channels in (('images', 3), ('predictions', 2))
-        ]
-        tensors = [
-            onnx.helper.make_tensor('w', 1, [2, 3, 1, 1], weights),
-            onnx.helper.make_tensor('b', 1, [2], [127, 0]),
-        ]
-        node = onnx.helper.make_node('Conv', ['images', 'w', 'b'], ['predictions'])
-        graph = onnx.helper.make_graph([node], 'g', sides[:1], sides[1:], tensors)
-        versions = dict(opset_imports=[onnx.helper.make_opsetid('', 17)], ir_version=8)
-        path = folder / f'stitch_{i}.onnx'
-        onnx.save(onnx.helper.make_model(graph, **versions), path)
+    text = """(float[batch,3,64,64] images) => (float[batch,2,64,64] predictions) {
+        predictions = Conv(images, w, b)
+    }"""
+    for i in (0, 1):
+        weights, path = np.zeros((2, 3, 1, 1), 'f4'), folder / f'stitch_{i}.onnx'
+        weights[1, i] = 1
+        ir.save(model_of(text, dict(w=weights, b=np.float32([127, 0]))), path)
         own = dict(weights=None, verified=None)
         file = entry['files'][0] | describe_file(path) | own
         about = dict(id=i, flops=(1 + i) * 10**9, metrics=dict(mIoU=40 + i))

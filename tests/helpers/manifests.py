@@ -4,7 +4,7 @@ import copy
 import json
 import re
 
-from snnet_mm.runtime.bundle import describe_file, files_of
+from snnet_mm.runtime.bundle import describe_file, files_of, name_by_content
 
 WEIGHTS = dict(name='weights.safetensors', bytes=9, sha256='0' * 64)
 VERIFIED = dict(on='val', images=3, metric='mIoU', value=40.5, pytorch=41.0, lost=0.5)
@@ -60,9 +60,12 @@ MANIFEST = dict(
 def write_bundle(folder):
     """Write a folder whose files have the sizes and digests of its manifest."""
     manifest = copy.deepcopy(MANIFEST)
-    for file in (*files_of(manifest), manifest['weights']):
+    files = *files_of(manifest), manifest['weights']
+    for file in {id(file): file for file in files}.values():
         path = folder / file['name']
-        path.write_bytes(path.name.encode())
+        path.write_text(f'{folder.name} {path.name}')
         file |= describe_file(path)
+        file['name'] = name_by_content(path.name, file['sha256'])
+        path.rename(folder / file['name'])
     (folder / 'manifest.json').write_text(json.dumps(manifest))
     return manifest

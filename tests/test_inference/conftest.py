@@ -9,6 +9,7 @@ import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 from tiny import tiny_config
+from toy import disturb
 
 METAINFO = dict(
     classes=('sky', 'road', 'car'), palette=[[10, 20, 30], [200, 0, 0], [0, 0, 200]]
@@ -33,14 +34,9 @@ def seg_cfg():
         dict(type='PackSegInputs'),
     ]
     dataset = dict(type='BaseSegDataset', metainfo=METAINFO, pipeline=pipeline)
-    return Config(
-        dict(
-            default_scope='mmseg',
-            model=model,
-            test_dataloader=dict(dataset=dataset),
-            visualizer=dict(type='SegLocalVisualizer', name='visualizer'),
-        )
-    )
+    visualizer = dict(type='SegLocalVisualizer', name='visualizer')
+    cfg = dict(default_scope='mmseg', model=model, visualizer=visualizer)
+    return Config(dict(cfg, test_dataloader=dict(dataset=dataset)))
 
 
 @pytest.fixture
@@ -53,11 +49,7 @@ def checkpoint(seg_cfg, tmp_path_factory):
     """Random weights of it, large enough for every part to affect the output."""
     init_default_scope('mmseg')
     torch.manual_seed(0)
-    model = MODELS.build(seg_cfg.model)
-    with torch.no_grad():
-        for parameter in model.backbone.parameters():
-            parameter.normal_(std=0.3)
-        model.decode_head.conv_seg.weight.normal_()
+    model = disturb(MODELS.build(seg_cfg.model))
     path = tmp_path_factory.mktemp('weights') / 'seg.pth'
     torch.save(dict(state_dict=model.state_dict()), path)
     return path

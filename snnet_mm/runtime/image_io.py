@@ -43,7 +43,8 @@ def list_image_files(
         root, here = source.resolve(), source.resolve().rglob('*')
         paths = {p for p in here if p.suffix.lower() in SUFFIXES and p.name[0] != '.'}
         check(out != root, '--out', str(out), 'a folder other than that of the images')
-        paths = {p for p in paths if out not in p.parents}
+        if root in out.parents:  # it may be above the images instead
+            paths = {p for p in paths if out not in p.parents}
     check(paths, 'source', str(source), expected)
     names = [path.relative_to(root) for path in sorted(paths)]
     number = Counter(name.with_suffix('') for name in names)

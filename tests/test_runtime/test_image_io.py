@@ -18,6 +18,7 @@ def test_list_image_files_of_folder_and_of_list(tmp_path):
         (source / name).write_bytes(b'')
     stems = [image.stem for image in list_image_files(source, out)]
     assert stems == ['0_5', '0_8.bmp', '0_8.png', 'sub/1_8']
+    assert len(list_image_files(source / 'sub', source)) == 1  # next to its folder
     text = tmp_path / 'list.txt'
     text.write_text(f'images/0_5.png\n\n{source}/sub/1_8.png\nimages/0_5.png\n')
     assert list_image_files(text, out) == [

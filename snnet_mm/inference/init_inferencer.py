@@ -243,7 +243,7 @@ def list_images(inputs: Any, channels: int = 3) -> list[str | np.ndarray]:
     Arrays are ``(H, W, channels)`` as mm loads images: of three channels, uint8 BGR.
     """
     if isinstance(inputs, (str, os.PathLike)) and Path(inputs).is_dir():
-        files = sorted(Path(inputs).iterdir())
+        files = sorted(f for f in Path(inputs).iterdir() if f.name[0] != '.')
         images = [f for f in files if f.suffix.lower() in IMAGE_SUFFIXES]
     else:
         images = inputs if isinstance(inputs, (list, tuple)) else [inputs]

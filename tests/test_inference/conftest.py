@@ -57,11 +57,12 @@ def checkpoint(seg_cfg, tmp_path_factory):
 
 @pytest.fixture(scope='session')
 def images(tmp_path_factory):
-    """A folder with three images and a text file."""
+    """A folder with three images and two other files."""
     folder = tmp_path_factory.mktemp('images')
     random = np.random.default_rng(0)
     for name in 'abc':
         image = random.integers(0, 256, (40, 60, 3), np.uint8)
         cv2.imwrite(str(folder / f'{name}.png'), image)
-    (folder / 'notes.txt').write_text('no image')
+    for name in ('notes.txt', '._a.png'):  # of macOS
+        (folder / name).write_text('no image')
     return folder

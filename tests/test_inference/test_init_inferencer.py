@@ -43,7 +43,7 @@ def by_hand(model, path, stitch):
 def test_init_inferencer_every_input_under_every_stitch(model, images):
     inferencer = init_inferencer(model)
     assert inferencer.model is model
-    files = sorted(images.glob('*.png'))
+    files = sorted(images.glob('[!.]*.png'))
     seen = []
     for stitch in (1, 0, 9):
         wanted = [by_hand(model, f, stitch) for f in files]

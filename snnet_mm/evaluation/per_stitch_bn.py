@@ -26,9 +26,8 @@ from snnet_mm.models import (
     set_input_size,
     set_statistics,
     set_stitch,
-    without_wrappers,
+    unwrapped,
 )
-from snnet_mm.models.layers.stitch_batch_norm import KEYS
 from snnet_mm.stitching import visiting_order
 from snnet_mm.tasks import task_of
 from snnet_mm.utils import check, is_whole, isolated_rng
@@ -47,7 +46,7 @@ def recalibrate_bn(
     such as those of another anchor, have none. ``mode`` is the mode of mm's forward
     that reaches all batch norms: ``'predict'`` if some of them run on detections.
     """
-    model = without_wrappers(model)
+    model = unwrapped(model)
     backbone, norms = find_stitched_backbone(model), batch_norms(model)
     check(norms, 'model', type(model).__name__, 'a model with batch norms')
     share = nullcontext if batch_norms(backbone) else backbone.sharing_prefixes
@@ -74,17 +73,15 @@ def recalibrate_bn(
                     model._run_forward(data, mode=mode)
                     for name, norm in norms.items():
                         if norm.num_batches_tracked:
-                            found = [getattr(norm, key) for key in KEYS]
-                            found.append(found[0].new_ones(1))
-                            totals[stitch.id, name] += torch.cat(found)
+                            mean, var = norm.running_mean, norm.running_var
+                            sums = torch.cat([mean, var, mean.new_ones(1)])
+                            totals[stitch.id, name] += sums
     check(num_batches, 'train_dataloader', num_batches, '1 batch or more')
     statistics: Statistics = {stitch.id: {} for stitch in stitches}
     for (stitch_id, name), total in totals.items():
         all_reduce(total)
         if total[-1]:
-            values = (total[:-1] / total[-1]).chunk(2)
-            for key, value in zip(KEYS, values, strict=True):
-                statistics[stitch_id][f'{name}.{key}'] = value.clone()
+            statistics[stitch_id][name] = (total[:-1] / total[-1]).view(2, -1)
     return statistics
 
 

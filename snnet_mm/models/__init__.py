@@ -14,7 +14,6 @@ from .layers.stitch_batch_norm import (
     batch_norms,
     convert_batch_norms,
     set_statistics,
-    without_wrappers,
 )
 from .layers.stitching_layer import (
     LoRAStitchingLayer,

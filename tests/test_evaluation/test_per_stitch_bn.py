@@ -23,7 +23,7 @@ from snnet_mm.models.layers.stitch_batch_norm import ROWS
 from snnet_mm.stitching import visiting_order
 from snnet_mm.utils import load_weights_only
 
-MEAN, VAR = 'head.bn.running_mean', 'head.bn.running_var'
+NORM = 'head.bn'
 
 
 class Model(BaseModel):
@@ -53,9 +53,8 @@ def by_hand(model, batches, stitch_id):
     """Mean and variance of what the stitch sends into the batch norm."""
     set_stitch(model.eval(), stitch_id)
     x = [model.head.conv(model.backbone(b['inputs'])[0]) for b in batches]
-    means = torch.stack([y.mean((0, 2, 3)) for y in x])
-    variances = torch.stack([y.var((0, 2, 3)) for y in x])
-    return {MEAN: means.mean(0), VAR: variances.mean(0)}
+    moments = [torch.stack([y.mean((0, 2, 3)), y.var((0, 2, 3))]) for y in x]
+    return {NORM: sum(moments) / len(moments)}
 
 
 def test_recalibrate_bn_statistics_of_each_stitch(model, batches):
@@ -70,7 +69,7 @@ def test_recalibrate_bn_statistics_of_each_stitch(model, batches):
     assert_same(dict(model.state_dict()), before)
     for stitch_id, values in statistics.items():
         torch.testing.assert_close(values, by_hand(model, batches, stitch_id))
-    means = [values[MEAN] for values in statistics.values()]
+    means = [values[NORM][0] for values in statistics.values()]
     assert not torch.allclose(means[0], means[1], rtol=0.1)
     model.auxiliary_head = nn.ModuleDict(dict(bn=nn.BatchNorm2d(3)))
     assert_same(recalibrate_bn(model, batches, (7, 0, 1)), statistics)
@@ -83,18 +82,18 @@ def test_stitch_batch_norm_follows_stitch_in_eval(model, batches):
         set_statistics(held, statistics)
         for stitch_id in (7, 0):
             set_stitch(held, stitch_id)
-            assert torch.equal(norm.running_mean, statistics[stitch_id][MEAN])
-            assert torch.equal(norm.running_var, statistics[stitch_id][VAR])
+            assert torch.equal(norm.running_mean, statistics[stitch_id][NORM][0])
+            assert torch.equal(norm.running_var, statistics[stitch_id][NORM][1])
             assert norm.train().running_mean.equal(mixed)
             plain = norm.eval().merged()
             assert type(plain) is nn.BatchNorm2d
             assert plain.state_dict().keys() == nn.BatchNorm2d(5).state_dict().keys()
-            assert torch.equal(plain.running_var, statistics[stitch_id][VAR])
+            assert torch.equal(plain.running_var, statistics[stitch_id][NORM][1])
         set_stitch(held, 3)
         assert torch.equal(norm.running_mean, mixed)
         state = model.state_dict()
         assert state.keys() - {*keys} == {f'head.bn.{name}' for name in ROWS}
-        assert torch.equal(state[MEAN], mixed)
+        assert torch.equal(state['head.bn.running_mean'], mixed)
         set_statistics(held, {})
         assert list(model.state_dict()) == keys
 
@@ -104,16 +103,16 @@ def test_stitch_batch_norm_state_dict_round_trip(model, batches):
     set_statistics(model, own)
     state = deepcopy(model.state_dict())
     assert state['head.bn.stitch_ids'].tolist() == [0, 7]
-    assert torch.equal(state['head.bn.stitch_mean'][1], own[7][MEAN])
+    assert torch.equal(state['head.bn.stitch_mean'][1], own[7][NORM][0])
     set_statistics(model, {})
     model.load_state_dict(state)
     set_stitch(model.double(), 7)
-    assert model.head.bn.running_var.equal(own[7][VAR].double())
-    assert deepcopy(model).head.bn.running_var.equal(own[7][VAR].double())
+    assert model.head.bn.running_var.equal(own[7][NORM][1].double())
+    assert deepcopy(model).head.bn.running_var.equal(own[7][NORM][1].double())
     # A state dict without statistics is one of other weights.
     model.load_state_dict({k: v for k, v in state.items() if '.stitch_' not in k})
     assert known_stitches(model) == set()
-    assert model.head.bn.running_var.equal(state[VAR].double())
+    assert model.head.bn.running_var.equal(state['head.bn.running_var'].double())
 
 
 class Classifier(BaseModel):
@@ -155,8 +154,10 @@ def test_recalibrate_bn_of_anchors_with_batch_norms(classifier, batches):
         for batch in batches:
             alone(batch['inputs'])
         run = {n: m for n, m in norms.items() if m.num_batches_tracked}
-        wanted = {f'{n}.running_mean': m.running_mean for n, m in run.items()}
-        wanted |= {f'{n}.running_var': m.running_var for n, m in run.items()}
+        wanted = {
+            name: torch.stack([norm.running_mean, norm.running_var])
+            for name, norm in run.items()
+        }
         assert len(run) < len(norms)
         torch.testing.assert_close(statistics[stitch_id], wanted)
     # Where only some have their own, stitches that begin alike differ all the same.
@@ -196,8 +197,8 @@ def statistics_in(checkpoint):
     state, found = checkpoint['state_dict'], {}
     for name in (k.removesuffix('.stitch_ids') for k in state if 'stitch_ids' in k):
         ids, means, variances = (state[f'{name}.{key}'] for key in ROWS)
-        for i, mean, var in zip(ids.tolist(), means, variances, strict=True):
-            found[i] = {f'{name}.running_mean': mean, f'{name}.running_var': var}
+        for i, *moments in zip(ids.tolist(), means, variances, strict=True):
+            found[i] = {name: torch.stack(moments)}
     return found
 
 
@@ -256,9 +257,8 @@ def moments_of_the_head(runner, state_dict, stitch_id):
     for pair in (chosen[:2], chosen[2:]):
         model.test_step(pseudo_collate([dataset[i] for i in pair]))
     hook.remove()
-    mean = sum(x.mean((0, 2, 3)) for x in seen) / 2
-    variance = sum(x.var((0, 2, 3)) for x in seen) / 2
-    return {f'{name}.running_mean': mean, f'{name}.running_var': variance}
+    moments = [torch.stack([x.mean((0, 2, 3)), x.var((0, 2, 3))]) for x in seen]
+    return {name: sum(moments) / 2}
 
 
 def check_statistics(runner, before, last):
@@ -322,5 +322,5 @@ def test_stitch_statistics_hook_serves_tests_and_models(training):
         for each in (model, plain):
             set_stitch(each, stitch_id)
         assert not model(images).equal(plain(images))
-        norm.running_mean, norm.running_var = own[stitch_id].values()
+        ((norm.running_mean, norm.running_var),) = own[stitch_id].values()
         assert model(images).equal(plain(images))

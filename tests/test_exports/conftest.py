@@ -7,7 +7,7 @@ from running_here import run_here  # noqa: F401
 from toy import SHORT, balance, disturb, narrow_toy
 
 from snnet_mm.exports import onnx_files
-from snnet_mm.models import set_statistics
+from snnet_mm.models import batch_norms, set_statistics
 
 toy_cfg = pytest.fixture(lambda: narrow_toy, scope='session')
 
@@ -56,7 +56,10 @@ def short_model(toy_cfg, build):
     def short_model(cfg=None):
         cfg = cfg or toy_cfg(sizes=SHORT)
         model = balance(build(cfg))
-        mixed = {k: v.clone() for k, v in model.state_dict().items() if 'running' in k}
+        mixed = {
+            name: torch.stack([norm.running_mean, norm.running_var])
+            for name, norm in batch_norms(model).items()
+        }
         own = {name: 1.2 * value for name, value in mixed.items()}
         set_statistics(model, {0: own, 1: mixed, 2: mixed})
         return cfg, model

@@ -11,12 +11,11 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from snnet_mm.stitching import Stitch
 
 from ..stitch_switch import find_stitched_backbone, unwrapped
-from ..wrappers.model_wrapper import ModelWrapper
 
-KEYS = 'running_mean', 'running_var'
 # Keys in a state dict: int64 (n,), and float (n, C), for n stitches.
 ROWS = 'stitch_ids', 'stitch_mean', 'stitch_var'
-Statistics = dict[int, dict[str, Tensor]]  # by stitch id and name in the state dict
+# Mean and variance (2, C) by stitch id and name of the norm.
+Statistics = dict[int, dict[str, Tensor]]
 
 
 class StitchBatchNorm(_BatchNorm):
@@ -43,12 +42,12 @@ class StitchBatchNorm(_BatchNorm):
     @property
     def running_mean(self) -> Tensor:
         """Mean ``(C,)`` of the active stitch, or of all in training mode."""
-        return self._statistic(0)
+        return self._statistic('running_mean', 0)
 
     @property
     def running_var(self) -> Tensor:
         """Variance ``(C,)`` of the active stitch, or of all in training mode."""
-        return self._statistic(1)
+        return self._statistic('running_var', 1)
 
     @property
     def shares_prefixes(self) -> bool:
@@ -58,14 +57,14 @@ class StitchBatchNorm(_BatchNorm):
     def merged(self) -> _BatchNorm:
         """Return a plain norm with the statistics of the active stitch."""
         plain = copy(self)
-        own = {key: self._statistic(i) for i, key in enumerate(KEYS)}
+        own = dict(running_mean=self.running_mean, running_var=self.running_var)
         plain.__dict__['_buffers'] = self._buffers | own
         plain.__class__ = type(self).__mro__[2]
         return plain
 
-    def _statistic(self, place: int) -> Tensor:
+    def _statistic(self, name: str, place: int) -> Tensor:
         if self.training or self.stitch_id not in self.statistics:
-            return self._buffers[KEYS[place]]
+            return self._buffers[name]
         return self.statistics[self.stitch_id][place]
 
     def _apply(self, fn: Callable[[Tensor], Tensor], *args) -> 'StitchBatchNorm':
@@ -81,12 +80,9 @@ class StitchBatchNorm(_BatchNorm):
             state.update({prefix + k: v for k, v in zip(ROWS, values, strict=True)})
 
     def _load_from_state_dict(self, state: Mapping, prefix: str, *args) -> None:
+        ids, *both = (state.pop(prefix + key, ()) for key in ROWS)
         super()._load_from_state_dict(state, prefix, *args)
-        *_, unexpected, _ = args
-        names = [prefix + key for key in ROWS]
-        unexpected[:] = [key for key in unexpected if key not in names]
-        ids, *both = (state.get(name, ()) for name in names)
-        mean = self._buffers[KEYS[0]]
+        mean = self._buffers['running_mean']
         rows = torch.stack(both, dim=1).to(mean) if len(ids) else ()
         self.statistics = {int(i): row for i, row in zip(ids, rows, strict=True)}
 
@@ -110,12 +106,7 @@ def convert_batch_norms(model: nn.Module) -> dict[str, StitchBatchNorm]:
 def set_statistics(model: nn.Module, statistics: Statistics) -> None:
     """Set the statistics of all stitches; those that are not given have none."""
     for name, norm in convert_batch_norms(model).items():
-        keys = [f'{name}.{key}' for key in KEYS]
-        norm.statistics = {
-            i: torch.stack([values[key] for key in keys])
-            for i, values in statistics.items()
-            if keys[0] in values
-        }
+        norm.statistics = {i: s[name] for i, s in statistics.items() if name in s}
 
 
 def batch_norms(model: nn.Module) -> dict[str, _BatchNorm]:
@@ -123,7 +114,7 @@ def batch_norms(model: nn.Module) -> dict[str, _BatchNorm]:
 
     Frozen norms, such as in mmdet's ResNets (``norm_eval``), are skipped.
     """
-    model = without_wrappers(model)
+    model = unwrapped(model)
     modes = {module: module.training for module in model.modules()}
     model.train()
     norms = {
@@ -137,11 +128,3 @@ def batch_norms(model: nn.Module) -> dict[str, _BatchNorm]:
     for module, mode in modes.items():
         module.training = mode
     return norms
-
-
-def without_wrappers(model: nn.Module) -> nn.Module:
-    """Return the mm model inside all wrappers, some of which contain a teacher."""
-    model = unwrapped(model)
-    while isinstance(model, ModelWrapper):
-        model = model.wrapped
-    return model

@@ -166,7 +166,7 @@ class Sensitivities:
     ) -> tuple[nn.Module, float]:
         dims = before[0].fitted.shape[-1], after[0].fitted.shape[-1]
         layer = self.backbone.gap_layer(*dims).to(before[0].tokens.device)
-        fit = LayerFit(layer, RIDGE, before[0].tokens.device)
+        fit = LayerFit(layer, RIDGE)
         for x, y in zip(before, after, strict=True):
             fit.update(x, y)
         fit.set_maps()

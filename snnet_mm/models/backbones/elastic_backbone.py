@@ -69,11 +69,6 @@ class ElasticBackbone(StitchedBackbone):
         self.unit_orders = nn.ModuleDict(named)
 
     @property
-    def read_blocks(self) -> set[int]:
-        """The blocks whose maps are returned."""
-        return {*self.out_indices} if self.out == 'maps' else set()
-
-    @property
     def runners(self) -> Sequence[BranchView]:
         return (self.view,)
 

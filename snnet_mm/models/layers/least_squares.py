@@ -85,16 +85,25 @@ class LeastSquares:
                 dist.all_reduce(total)
 
     @property
-    def sums(self) -> tuple[Tensor, Tensor, Tensor]:
-        """``X'X``, ``X'Y`` and ``Y'Y`` of a fit both ways, with the columns of ones."""
-        return tuple(self._seen())
+    def sums(self) -> tuple[Tensor, ...]:
+        """``X'X``, ``X'Y`` and, for both ways, ``Y'Y``, with the columns of ones."""
+        # Checked after all-reducing: a rank that raises earlier would block the others.
+        expected = 'images to fit the stitching layers to'
+        number = int(self._sums[0][-1, -1])  # or the sum of the weights
+        check(number, 'train_dataloader.dataset', number, expected)
+        finite = all(total.isfinite().all() for total in self._sums)
+        expected = 'weights and images that give finite activations'
+        key = 'anchors.init_cfg, checkpoint'
+        check(finite, key, 'weights of the anchors', expected)
+        xx, xy, *yy = self._sums
+        return _mirrored(xx), xy, *map(_mirrored, yy)
 
     def x_to_y(self, channels: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return weight ``(y_dim, x_dim)`` and bias ``(y_dim,)`` from x to y.
 
         ``channels`` of x, if given, are the only inputs, in their order.
         """
-        xx, xy, *_ = self._seen()
+        xx, xy, *_ = self.sums
         if channels is not None:
             used = torch.cat([channels, channels.new_tensor([self.x_dim])])
             xx, xy = xx[used][:, used], xy[used]
@@ -102,7 +111,7 @@ class LeastSquares:
 
     def y_to_x(self) -> tuple[Tensor, Tensor]:
         """Return weight ``(x_dim, y_dim)`` and bias ``(x_dim,)`` from y to x."""
-        _, xy, yy = self._seen()
+        _, xy, yy = self.sums
         return solve_affine(yy, xy.T[:, :-1], self.ridge)
 
     def difference_from(self, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
@@ -111,7 +120,7 @@ class LeastSquares:
         The weight has a ridge of ``PREFIX_RIDGE`` times the mean variance of x. It is
         zero if x is constant, such as a cls token before the first block.
         """
-        xx, xy = self._seen()
+        xx, xy = self.sums
         left = xy[:, :-1] - xx @ torch.cat([weight.T, bias[None]])
         number, mean = xx[-1, -1], xx[-1, :-1] / xx[-1, -1]
         gram = xx[:-1, :-1] - number * mean.outer(mean)
@@ -122,18 +131,6 @@ class LeastSquares:
         more = torch.linalg.solve(gram + guard * torch.eye(len(gram)).to(gram), cross)
         return more.T, left[-1] / number - mean @ more
 
-    def _seen(self) -> list[Tensor]:
-        # Checked after all-reducing: a rank that raises earlier would block the others.
-        expected = 'images to fit the stitching layers to'
-        number = int(self._sums[0][-1, -1])  # or the sum of the weights
-        check(number, 'train_dataloader.dataset', number, expected)
-        finite = all(total.isfinite().all() for total in self._sums)
-        expected = 'weights and images that give finite activations'
-        key = 'anchors.init_cfg, checkpoint'
-        check(finite, key, 'weights of the anchors', expected)
-        xx, xy, *yy = self._sums
-        return [_mirrored(xx), xy, *map(_mirrored, yy)]
-
 
 class LayerFit:
     """Fits a stitching layer to paired states by least squares.
@@ -142,13 +139,11 @@ class LayerFit:
     of all tokens is fitted, with a ridge of ``PREFIX_RIDGE`` times their variance.
     """
 
-    def __init__(
-        self, layer: StitchingLayer, ridge: float, device: torch.device | str | None
-    ) -> None:
-        widths = layer.in_features, layer.out_features
-        settings = dict(ridge=ridge, device=device, exact=ridge < 1e-6)
-        self.layer, self._all = layer, LeastSquares(*widths, False, **settings)
-        self._prefix = LeastSquares(*widths, False, ridge, device)
+    def __init__(self, layer: StitchingLayer, ridge: float) -> None:
+        settings = layer.in_features, layer.out_features, False, ridge
+        device, self.layer = layer.weight.device, layer
+        self._all = LeastSquares(*settings, device, exact=ridge < 1e-6)
+        self._prefix = LeastSquares(*settings, device)
 
     def update(
         self, x: TokenState, y: TokenState, weights: Tensor | None = None
@@ -260,7 +255,6 @@ def fit_stitching_layers(
 def fit_in_turn(
     backbone: StitchedBackbone,
     batches: Iterable[Tensor],
-    ids: Sequence[int] | None = None,
     ridge: float = 1e-4,
     progress: Callable[[int, int], None] = lambda done, total: None,
     folder: str | os.PathLike | None = None,
@@ -276,7 +270,6 @@ def fit_in_turn(
     Args:
         backbone: The :class:`ElasticBackbone`.
         batches: Preprocessed images ``(B, 3, H, W)`` of this rank, iterated once.
-        ids: Stitches to fit. Default: all.
         ridge: See :class:`LeastSquares`.
         progress: Called with the numbers of fitted gap ends and of all gap ends.
         folder: Parent of the temporary folder. Default: the system's.
@@ -289,10 +282,9 @@ def fit_in_turn(
     space, layers = backbone.space, backbone.stitching_layers
     (anchor,) = backbone.runners
     device = next(backbone.parameters()).device
-    stitches = [space[i] for i in (space.ids if ids is None else ids)]
-    ends = {name: space.layers[name].target for s in stitches for name in s.layers}
+    ends = {name: spec.target for name, spec in space.layers.items()}
     places = sorted({*ends.values()})
-    left = {s.id: s.steps[1:] for s in (space[0], *stitches)}  # after the embedding
+    left = {stitch.id: stitch.steps[1:] for stitch in space}  # after the embedding
     number = 0
     with (
         in_eval_mode(backbone),
@@ -305,8 +297,8 @@ def fit_in_turn(
                 torch.save(tuple(state), f'{states}/{i}_{number}.pth')
             number += 1
         for done, place in enumerate(places, start=1):
-            due = {s.id: n for s in stitches for n in s.layers if ends[n] == place}
-            fits = {i: LayerFit(layers[n], ridge, device) for i, n in due.items()}
+            due = {s.id: n for s in space for n in s.layers if ends[n] == place}
+            fits = {i: LayerFit(layers[n], ridge) for i, n in due.items()}
             stops = {0: left[0].index(place) + 1}
             stops |= {i: left[i].index(name) for i, name in due.items()}
             for n in range(number):

@@ -11,7 +11,7 @@ from config_models import RUNS
 from mmengine.registry import MODELS, TASK_UTILS
 from states import states_on_route
 
-from snnet_mm.anchors.blockwise import FAMILIES
+from snnet_mm.anchors.blockwise import MIRRORED
 from snnet_mm.costs import cost_table
 from snnet_mm.models import fit_stitching_layers
 from snnet_mm.stitching.metrics import DIRECTIONS, KEY_METRICS, metric_directions
@@ -125,7 +125,7 @@ def test_docs_reference_has_every_tool_and_part():
         for path in (ROOT / 'snnet_mm').glob('[!.]*/**/*.py')
         for name in decorated.findall(path.read_text())
     }
-    parts |= {family.name for family in FAMILIES.values()}
+    parts |= {family.name for family in MIRRORED.values()}
     assert len(parts) > 40
     assert first_column(of_parts) == parts | {'type'}
 

@@ -180,7 +180,7 @@ class BlockwiseAnchor(Anchor):
 
 
 # Families by the networks that they mirror; see :func:`register_family`.
-FAMILIES: dict[str, NetworkFamily] = {}
+MIRRORED: dict[str, NetworkFamily] = {}
 
 
 def register_family(family: NetworkFamily) -> None:
@@ -191,7 +191,7 @@ def register_family(family: NetworkFamily) -> None:
 
     build.__name__ = build.__qualname__ = family.name
     MODELS.register_module(family.name, module=build)
-    FAMILIES.update(dict.fromkeys(family.mirrors, family))
+    MIRRORED.update(dict.fromkeys(family.mirrors, family))
 
 
 def family_of(net: nn.Module) -> NetworkFamily:
@@ -200,10 +200,10 @@ def family_of(net: nn.Module) -> NetworkFamily:
     Raises:
         ValueError: If there is none; the message lists the supported backbones.
     """
-    family = FAMILIES.get(owner_of_forward(net))
+    family = MIRRORED.get(owner_of_forward(net))
     if family is None:
         expected = 'an anchor of snnet_mm, or a network with the forward of one of '
-        expected += ', '.join(sorted(FAMILIES))
+        expected += ', '.join(sorted(MIRRORED))
         raise refusal('model.backbone.type', type(net).__name__, expected)
     return family
 
@@ -217,7 +217,7 @@ def image_channels(model: nn.Module) -> int:
     """
     parts = [m for m in model.modules() if isinstance(m, Anchor) and m.has_embedding]
     backbone = getattr(model, 'backbone', None)
-    if backbone is not None and owner_of_forward(backbone) in FAMILIES:
+    if backbone is not None and owner_of_forward(backbone) in MIRRORED:
         parts.append(backbone)
     for module in (module for part in parts for module in part.modules()):
         if isinstance(module, nn.Conv2d):

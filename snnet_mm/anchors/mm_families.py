@@ -163,7 +163,7 @@ class FFN(MLP):
     fc1, act, fc2 = 'ffn.layers.0.0', 'ffn.layers.0.1', 'ffn.layers.1'
 
     def run(self, x: Tensor, grid: Grid) -> Tensor:
-        return self.block.ffn(self.block.norm2(x), identity=x)
+        return self.block.ffn(self.enter(x, grid), identity=x)
 
 
 class MMSegAttention(Attention):
@@ -198,9 +198,6 @@ class DeiT3Attention(MMPretrainAttention):
 
 class DeiT3FFN(FFN):
     """MLP of DeiT3 in mmpretrain, after the norm of the attention."""
-
-    def run(self, x: Tensor, grid: Grid) -> Tensor:
-        return self.block.ffn(self.block.ln1(x), identity=x)
 
     def enter(self, x: Tensor, grid: Grid) -> Tensor:
         return self.block.ln1(x)

@@ -164,10 +164,7 @@ class TimmTeacher(BaseModel):
     def __init__(
         self, name: str = 'regnety_160.deit_in1k', pretrained: bool = True, **kwargs
     ) -> None:
-        try:
-            model = create_timm_model(name, pretrained=pretrained, **kwargs)
-        except ValueError as error:
-            raise ValueError(f'{error} (config key: model.teacher)') from error
+        model = create_timm_model(name, pretrained=pretrained, **kwargs)
         cfg = model.pretrained_cfg
         mean, std = ([255 * x for x in cfg[key]] for key in ('mean', 'std'))
         super().__init__(ImgDataPreprocessor(mean, std, bgr_to_rgb=True))

@@ -1,4 +1,4 @@
-"""Anchors' weights, the active stitch, and the record of the space in weights."""
+"""The record of the space in weights, and norms of maps."""
 
 import copy
 
@@ -7,23 +7,11 @@ import torch
 from equality import assert_same
 from torch import nn
 
-from snnet_mm.models import SNNetv1, SNNetv2
+from snnet_mm.models import SNNetv1
 from snnet_mm.models.backbones.stitched_backbone import SPACE_RECORD
 from snnet_mm.stitching import TwoWaySpace, write_space_record
 
 KEY = f'backbone.{SPACE_RECORD}'
-LAYER = dict(type='LoRAStitchingLayer', rank=2)
-
-
-def test_stitched_backbone_each_anchor_loads_its_own_weights(build_vit, tmp_path):
-    fast, trained = build_vit(8, 3), build_vit(12, 3)
-    wanted = [copy.deepcopy(dict(fast.state_dict())), dict(trained.state_dict())]
-    weights = {f'backbone.{k}': v for k, v in trained.state_dict().items()}
-    torch.save(dict(state_dict=weights), path := str(tmp_path / 'trained.pth'))
-    loading = dict(type='Pretrained', checkpoint=path, prefix='backbone.')
-    net = SNNetv2([fast, build_vit(12, 3, init_cfg=loading)], LAYER)
-    net.init_weights()
-    assert_same([dict(anchor.state_dict()) for anchor in net.anchors], wanted)
 
 
 @pytest.mark.parametrize('strict', [True, False])

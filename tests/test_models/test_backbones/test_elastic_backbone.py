@@ -166,8 +166,7 @@ def test_elastic_backbone_every_family_whole_and_exported(anchor):
     for i, width in enumerate(view.widths):
         skipped = i % 3 == 1 and i in view.skippable
         plan.append(0 if skipped else (width + 1) // 2 if i % 3 == 0 else width)
-    blocks = [None if u.branch is None else u.block for u in view.units]
-    chain = write_plan(tuple(plan), blocks)
+    chain = write_plan(tuple(plan), view.blocks)
     backbone = dict(type='ElasticBackbone', anchors=[anchor], chains=[chain])
     cfg = Config(dict(model=dict(type='Alone', backbone=backbone)))
     model = disturb(MODELS.build(deepcopy(cfg.model))).eval()

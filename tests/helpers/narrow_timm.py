@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from staged_anchors import disturb
 from states import states_of
 from torch.testing import assert_close
 
@@ -30,15 +31,6 @@ FAMILIES = {
 NARROW = dict(embed_dim=32, depth=3, num_heads=2)
 
 
-@torch.no_grad()
-def randomise(model):
-    for name, parameter in model.named_parameters():
-        flat = parameter.ndim == 1 or name.endswith(('embed', 'token', 'table'))
-        parameter.normal_(std=0.3 if flat else parameter[0].numel() ** -0.5)
-    model.eval()
-    return model
-
-
 def patch_of(name):
     return 14 if 'patch14' in name else 16
 
@@ -48,7 +40,7 @@ def anchor_of(name, **kwargs):
     size = 5 * patch_of(name), 4 * patch_of(name)
     kwargs = dict(img_size=size, out_indices=(0, 1, 2)) | kwargs
     torch.manual_seed(0)
-    return randomise(TimmAnchor(name, model_args=dict(NARROW, **args), **kwargs))
+    return disturb(TimmAnchor(name, model_args=dict(NARROW, **args), **kwargs)).eval()
 
 
 def timm_of(name, anchor, **kwargs):

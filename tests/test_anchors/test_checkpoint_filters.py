@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from config_models import load as load_config
 from mmengine.registry import MODELS
-from narrow_timm import randomise
+from staged_anchors import disturb
 from states import states_of
 from torch.testing import assert_close
 from weights import build_from
@@ -55,7 +55,7 @@ def build(name, **options):
     if 'beit' not in name:
         args['dynamic_img_size'] = True
     ours = dict(ours, type='PlainViT', arch=ARCH, pos_embed_antialias=True)  # as timm
-    return randomise(timm.create_model(name, **args)), ours
+    return disturb(timm.create_model(name, **args)).eval(), ours
 
 
 def as_published(name, weights):
@@ -123,7 +123,7 @@ def test_checkpoint_filters_beit_tables_shared_by_blocks(tmp_path, own):
     args = dict(embed_dim=32, depth=3, num_heads=4, num_classes=0, global_pool='')
     args |= dict(init_values=0.1, use_abs_pos_emb=False, use_shared_rel_pos_bias=True)
     # Blocks may have tables of their own, too.
-    shared = randomise(timm.models.Beit(**args, use_rel_pos_bias=own))
+    shared = disturb(timm.models.Beit(**args, use_rel_pos_bias=own)).eval()
     file = dict(module=shared.state_dict())
     assert_equal(
         build_from(tmp_path / 'a.pth', file, dict(ours, final_norm=True)), shared

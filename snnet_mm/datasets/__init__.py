@@ -1,7 +1,7 @@
 """Data sets, samplers, and validation of the data paths in a config."""
 
 from .batches import prepare, random_batches, spread
-from .folder_check import (
+from .data_checks import (
     check_annotation_file,
     check_data_folders,
 )

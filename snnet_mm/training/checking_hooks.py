@@ -13,13 +13,13 @@ from mmengine.runner import Runner
 from torch import nn
 
 from snnet_mm.costs import count_parameters
-from snnet_mm.datasets.kept import check_objects
+from snnet_mm.datasets.data_checks import check_objects
 from snnet_mm.models import StitchedBackbone, unwrapped
 from snnet_mm.tasks import known
 from snnet_mm.utils import check, is_whole, isolated_rng
 from snnet_mm.utils.checkpoints import non_finite
 
-from .resume import diverged
+from .stitch_checkpoint_hook import diverged
 from .stitch_hooks import accumulative_counts, sampling_hook
 
 NUM_SAMPLES = 16  # training samples whose labels are checked

@@ -14,8 +14,10 @@ If an upgrade changes these, tests/test_training/test_stitch_checkpoint_hook.py 
 
 import copy
 import os.path as osp
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from mmengine.dist import broadcast_object_list, is_main_process
 from mmengine.fileio import LocalBackend, get_file_backend, register_backend
@@ -25,9 +27,7 @@ from mmengine.runner import BaseLoop, Runner
 
 from snnet_mm.models import unwrapped
 from snnet_mm.utils import atomic_path, check, remove_leftovers
-from snnet_mm.utils.checkpoints import check_weights_fit, non_finite
-
-from .resume import check_resumable, diverged, find_resumable
+from snnet_mm.utils.checkpoints import check_weights_fit, is_whole_archive, non_finite
 
 
 @register_backend('snnet_atomic', force=True)
@@ -66,9 +66,8 @@ class StitchCheckpointHook(CheckpointHook):
             folder = osp.join(folder, osp.basename(runner.work_dir.rstrip(osp.sep)))
         found = [None, None]
         if is_main_process():
-            names = self.filename_tmpl
             try:
-                found[0] = find_resumable(runner.work_dir, folder, names, runner.logger)
+                found[0] = self._find_resumable(runner, folder)
             except ValueError as error:
                 found[1] = error
         broadcast_object_list(found)  # so that all ranks raise, and none hangs
@@ -91,11 +90,45 @@ class StitchCheckpointHook(CheckpointHook):
         model = unwrapped(runner.model)
         check_weights_fit(model, checkpoint, name, not fine_tunes, resumed)
         if resumed:
-            check_resumable(checkpoint, name)
+            missing = {'meta', 'message_hub', 'optimizer'} - set(checkpoint)
+            missing |= {'epoch', 'iter'} - set(checkpoint.get('meta', ()))
+            lacking = f'a checkpoint with {", ".join(sorted(missing))}; to start from '
+            expected = f'{lacking}its weights, set resume=False'
+            check(not missing, 'load_from', name, expected)
             runner.logger.info(
                 'Learning rates, schedule and seed continue from the checkpoint, '
                 'whatever the config says; its other settings apply.'
             )
+
+    def _find_resumable(self, runner: Runner, folder: str) -> str | None:
+        """Find the checkpoint in ``last_checkpoint``, else the newest readable one.
+
+        The former may be torn or stale, as mmengine does not write it atomically.
+        """
+        note = Path(runner.work_dir, 'last_checkpoint')
+        named = note.read_text().strip() if note.is_file() else ''
+        if named and Path(named).is_dir():  # DeepSpeed's, which has its own reader
+            return named
+        pattern = re.compile(re.escape(self.filename_tmpl).replace(r'\{\}', r'(\d+)'))
+        steps = {p: pattern.fullmatch(p.name) for p in Path(folder).glob('*')}
+        times = [(p.stat().st_mtime_ns, int(m[1]), p) for p, m in steps.items() if m]
+        newest_first = [str(path) for _, _, path in sorted(times, reverse=True)]
+        paths = [*dict.fromkeys([named, *newest_first] if named else newest_first)]
+        for path in paths:
+            if is_whole_archive(path):
+                runner.logger.info(f'Resuming from {path}.')
+                return path
+            runner.logger.warning(f'Not resumed from {path}: it is missing or damaged.')
+        if named:
+            raise ValueError(
+                f'{note} names {named}, but none of {", ".join(paths)} can be read. '
+                'Put a readable one there, name one (config key: load_from), or delete '
+                'last_checkpoint to start from scratch'
+            )
+        runner.logger.warning(
+            f'There is no readable checkpoint in {folder}: starting from scratch.'
+        )
+        return None
 
     def _save_checkpoint_with_step(self, runner: Runner, step: int, meta: dict) -> None:
         unit = 'epoch' if self.by_epoch else 'iteration'
@@ -136,6 +169,16 @@ def _check_finite(runner: Runner, when: str) -> None:
     broadcast_object_list(found)
     if found[0]:
         raise diverged(runner, f'{found[0]} is not finite {when}')
+
+
+def diverged(runner: Runner, what: str) -> ValueError:
+    """Return the error for a diverged training, which names the last checkpoint."""
+    last = runner.message_hub.runtime_info.get('last_ckpt')
+    kept = f'the last checkpoint is {last}' if last else 'there is no checkpoint yet'
+    return ValueError(
+        f'{what}: the training diverged; {kept} (config keys: '
+        'optim_wrapper.optimizer.lr, optim_wrapper.clip_grad, param_scheduler)'
+    )
 
 
 def _is_local(folder: str) -> bool:

@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader
 
 from snnet_mm.costs.sizes import size_name
 from snnet_mm.datasets import check_annotation_file, check_data_folders
-from snnet_mm.datasets.kept import innermost
+from snnet_mm.datasets.data_checks import check_categories, innermost
 from snnet_mm.evaluation.metric_buffers import MetricBuffers
 from snnet_mm.models import unwrapped
 from snnet_mm.tasks import check_saved
@@ -109,11 +109,7 @@ def _try_images(
         metric.results = []
     check(len(dataset), DATA, 0, '1 image or more')
     for leaf in innermost(dataset):
-        if hasattr(leaf, 'cat_ids') and (names := leaf.metainfo.get('classes')):
-            number = len(leaf.cat_ids)
-            expected = f'names in {leaf.ann_file}, which has {number} of them'
-            right = number == len(names)
-            check(right, f'{DATA}.metainfo.classes', list(names), expected)
+        check_categories(leaf, DATA)
         if not isinstance(getattr(leaf, 'pipeline', None), NamingPipeline | None):
             leaf.pipeline = NamingPipeline(leaf.pipeline)
     training = model.training

@@ -1,4 +1,3 @@
-import json
 import math
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -7,7 +6,7 @@ import pytest
 import torch
 from mmdet.models.dense_heads import Mask2FormerHead, MaskFormerHead
 from mmengine.hooks import RuntimeInfoHook
-from mmengine.logging import MessageHub, MMLogger
+from mmengine.logging import MessageHub
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.structures import BaseDataElement
 from mmseg.models.decode_heads import Mask2FormerHead as MMSegHead
@@ -15,7 +14,6 @@ from tiny import tiny_config
 from torch import nn
 from torch.utils.data import ConcatDataset
 
-from snnet_mm.datasets.kept import check_objects
 from snnet_mm.tasks.detection_parts.eomt import EoMTHead
 from snnet_mm.training import LabelCheckHook, LossCheckHook, TrainableParamsHook
 from snnet_mm.training.checking_hooks import LaunchReportHook
@@ -56,46 +54,6 @@ def test_label_check_hook_labels_and_classes_of_a_sample(
     model.decode_head = Part(num_classes)
     with pytest.raises(ValueError, match=message) if message else nullcontext():
         look_at(sample, model, classes=tuple('abcdef'))
-
-
-class Boxes(list):
-    """A data set of images with boxes, as mmdet's."""
-
-    def get_data_info(self, index):
-        return dict(instances=self[index])
-
-
-@pytest.mark.parametrize(
-    ('classes', 'names', 'message'),
-    [
-        (['car', 'dog'], ['car', 'dog'], None),
-        (['Car'], ['car', 'dog'], "did you mean 'car'"),
-        (['car', 'dog'], ['car', 'dog', 'car'], 'car.* is invalid.*some'),
-        ('car', ['car'], "classes='car' is invalid"),
-        (['dog', 'car'], ['car', 'dog'], None),
-    ],
-)
-def test_check_objects_class_names_fit_the_file(
-    tmp_path, caplog, classes, names, message
-):
-    MMLogger.get_current_instance().addHandler(caplog.handler)
-    content = dict(categories=[dict(id=i, name=n) for i, n in enumerate(names, 3)])
-    (tmp_path / 'some.json').write_text(json.dumps(content))
-    data = Boxes([[dict(ignore_flag=0)]])
-    data.ann_file, data.metainfo = str(tmp_path / 'some.json'), dict(classes=classes)
-    data.cat_ids = [i for i, name in enumerate(names, 3) if name in classes]
-    with pytest.raises(ValueError, match=message) if message else nullcontext():
-        check_objects(ConcatDataset([data]), 'val_dataloader.dataset')
-    # Labels have the order of the file.
-    assert ('has the order of' in caplog.text) is (classes == ['dog', 'car'])
-
-
-@pytest.mark.parametrize('instances', [[], [dict(ignore_flag=1)]])
-def test_check_objects_one_is_kept(instances):
-    none, one = Boxes([instances]), Boxes([[dict(ignore_flag=0)]])
-    with pytest.raises(ValueError, match='val_dataloader'):
-        check_objects(ConcatDataset([none]), 'val_dataloader.dataset')
-    check_objects(ConcatDataset([none, one]), 'any')
 
 
 def test_label_check_hook_heads_of_other_classes_are_refused():

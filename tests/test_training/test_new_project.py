@@ -11,8 +11,7 @@ from mmengine.registry import MODELS
 from mmengine.runner import Runner
 
 from snnet_mm.anchors import timm_anchor
-from snnet_mm.datasets.class_folders import ClassFolders
-from snnet_mm.datasets.folders import read_folder
+from snnet_mm.datasets.folders import ClassFolders, read_folder
 from snnet_mm.training import new_project
 from snnet_mm.training.new_project import input_size, write_project
 from snnet_mm.utils import load_config

@@ -97,7 +97,7 @@ def test_try_test_names_classes_that_annotations_lack(networks, tmp_path):
         pipeline=[LOAD, dict(type='PackDetInputs')],
         test_mode=True,
     )
-    with pytest.raises(ValueError, match=r"'Object'.*a\.json.*classes"):
+    with pytest.raises(ValueError, match=r"'Object'.*test_dataloader.*classes"):
         try_test(cfg, model)
 
 

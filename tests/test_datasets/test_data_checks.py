@@ -1,6 +1,12 @@
+import json
+from contextlib import nullcontext
+
 import pytest
+from mmengine.logging import MMLogger
+from torch.utils.data import ConcatDataset
 
 from snnet_mm.datasets import check_annotation_file, check_data_folders
+from snnet_mm.datasets.data_checks import check_objects
 
 IMAGES = dict(data_prefix='images')
 BOXES = dict(type='LoadAnnotations', with_bbox=True, with_mask=True)
@@ -52,3 +58,42 @@ def test_check_annotation_file_empty_one_of_metric(root):
     check_annotation_file(dict(ann_file=str(root / 'full.json')), 'test_evaluator')
     with pytest.raises(ValueError, match='test_evaluator.ann_file'):
         check_annotation_file(dict(ann_file=str(root / 'empty.json')), 'test_evaluator')
+
+
+class Boxes(list):
+    """A data set of images with boxes, as mmdet's."""
+
+    def get_data_info(self, index):
+        return dict(instances=self[index])
+
+
+@pytest.mark.parametrize(
+    ('classes', 'names', 'message'),
+    [
+        (['car', 'dog'], ['car', 'dog'], None),
+        (['Car'], ['car', 'dog'], "did you mean 'car'"),
+        (['car', 'dog'], ['car', 'dog', 'car'], 'car.* is invalid.*some'),
+        (['dog', 'car'], ['car', 'dog'], None),
+    ],
+)
+def test_check_objects_class_names_fit_the_file(
+    tmp_path, caplog, classes, names, message
+):
+    MMLogger.get_current_instance().addHandler(caplog.handler)
+    content = dict(categories=[dict(id=i, name=n) for i, n in enumerate(names, 3)])
+    (tmp_path / 'some.json').write_text(json.dumps(content))
+    data = Boxes([[dict(ignore_flag=0)]])
+    data.ann_file, data.metainfo = str(tmp_path / 'some.json'), dict(classes=classes)
+    data.cat_ids = [i for i, name in enumerate(names, 3) if name in classes]
+    with pytest.raises(ValueError, match=message) if message else nullcontext():
+        check_objects(ConcatDataset([data]), 'val_dataloader.dataset')
+    # Labels have the order of the file.
+    assert ('has the order of' in caplog.text) is (classes == ['dog', 'car'])
+
+
+@pytest.mark.parametrize('instances', [[], [dict(ignore_flag=1)]])
+def test_check_objects_one_is_kept(instances):
+    none, one = Boxes([instances]), Boxes([[dict(ignore_flag=0)]])
+    with pytest.raises(ValueError, match='val_dataloader'):
+        check_objects(ConcatDataset([none]), 'val_dataloader.dataset')
+    check_objects(ConcatDataset([none, one]), 'any')

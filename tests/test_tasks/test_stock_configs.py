@@ -122,14 +122,8 @@ def data(tmp_path_factory):
 def test_stock_config_trains_tests_counts_and_exports(
     package, stock, model, data, tmp_path
 ):
-    check_stock_config(package, stock, model, data, tmp_path)
-
-
-def check_stock_config(package, stock, model, data, tmp_path, **settings):
-    """Train, test, count and export, and compare by the package's own calls."""
     extra = dict(beit=LAYER_DECAY, knet=MIXED).get(stock.partition('/')[0], '')
-    settings = dict(extra=extra) | settings
-    cfg = read_own(package, stock, model, tmp_path / 'own.py', **settings)
+    cfg = read_own(package, stock, model, tmp_path / 'own.py', extra=extra)
     cfg = narrow_config(cfg, data, tmp_path)
     stitches = cfg.test_cfg.stitches
     trained = copy.deepcopy(cfg)
@@ -149,8 +143,7 @@ def check_stock_config(package, stock, model, data, tmp_path, **settings):
     assert {r['id']: r['flops'] for r in results['stitches']} == {
         i: costs[i].flops for i in stitches
     }
-    assert costs.scope == results.get('scope')
-    assert costs.scope is None
+    assert costs.scope is results.get('scope') is None
     assert costs[0].flops < costs[4].flops < costs[1].flops
     for name, value in runner.model.state_dict().items():
         assert torch.equal(value, before[name]), name

@@ -14,7 +14,6 @@ from .toy_drawing import CLASSES, DISK, Scene, draw_scene
 SPLITS = ('train', 'val', 'test')
 PALETTE = [(135, 206, 235), (60, 120, 60), (230, 60, 60), (160, 70, 190)]
 PALETTE += [(240, 200, 40)]
-MIN_SIDE = 16  # pixels
 MIN_VISIBLE = 12  # pixels; smaller objects are ignored
 
 
@@ -27,7 +26,7 @@ class ToyScenes(BaseDataset):
     images or maps from files; ``img_path`` only names the scene.
 
     Args:
-        size: (H, W) of a scene in pixels, 16 or more each.
+        size: (H, W) of a scene in pixels.
         split: One of 'train', 'val' and 'test', which are independent.
         num_objects: Minimum and maximum number of objects in a scene.
         depth: Whether to return depth maps, in metres, instead of segmentation maps.
@@ -46,7 +45,6 @@ class ToyScenes(BaseDataset):
         **kwargs,
     ) -> None:
         check(split in SPLITS, 'dataset.split', split, SPLITS)
-        check(min(size) >= MIN_SIDE, 'dataset.size', size, '(H, W), 16 or more')
         self.num_scenes, self.size = num_scenes, tuple(size)
         self.split, self.seed = split, seed
         self.num_objects, self.depth = tuple(num_objects), depth

@@ -20,7 +20,6 @@ from .detector_graphs import (
     predict_one,
     samples_of,
     step_of,
-    takes_padding,
 )
 
 # Settings of two-stage heads with which no box is dropped before ``max_per_img``.
@@ -89,7 +88,8 @@ class Detection(Task):
         return [] if fault_of(model) else [step_of(model)]
 
     def takes_padding(self, model: nn.Module) -> bool:
-        return takes_padding(model)
+        # A DETR of mmdet masks the padding.
+        return 'DetectionTransformer' not in class_names(model)
 
     def without_heads(self, model: nn.Module) -> str | None:
         return fault_of(model)

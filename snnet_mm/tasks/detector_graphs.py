@@ -110,11 +110,6 @@ def step_of(detector: nn.Module) -> dict:
     return dict(step='segments', **classes, number=number, panoptic=panoptic)
 
 
-def takes_padding(detector: nn.Module) -> bool:
-    """Return whether a graph takes padded images: a DETR of mmdet masks the padding."""
-    return _kind_of(detector) != 'DetectionTransformer'
-
-
 def fault_of(detector: nn.Module) -> str | None:
     """Return the name of the head that a graph would lack and why, or None."""
     if (kind := _kind_of(detector)) is None:

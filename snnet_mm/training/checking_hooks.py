@@ -16,6 +16,7 @@ from snnet_mm.costs import count_parameters
 from snnet_mm.datasets.data_checks import check_objects
 from snnet_mm.models import StitchedBackbone, unwrapped
 from snnet_mm.tasks import known
+from snnet_mm.tasks.base import class_names
 from snnet_mm.utils import check, is_whole, isolated_rng
 from snnet_mm.utils.checkpoints import non_finite
 
@@ -122,7 +123,7 @@ def check_heads(model: nn.Module, metainfo: Mapping, split: str = 'training') ->
     for path, part in model.named_modules():
         # Heads of a cascade and of end anchors have numbers in their paths.
         name = re.sub(r'(\.parts)?\.\d+', '', path)
-        kinds = {kind.__name__ for kind in type(part).__mro__}
+        kinds = {*class_names(part)}
         # The parts of a PartPerAnchor are checked one by one.
         if name in heads and not kinds & {'PartPerAnchor', *one_class}:
             number = getattr(part, 'num_classes', max(allowed))
@@ -170,8 +171,6 @@ class TrainableParamsHook(Hook):
 class LossCheckHook(Hook):
     """Stops a training whose loss is not finite, before a checkpoint is written.
 
-    Before the first iteration, it rejects mask losses in float16, which are 0 or NaN.
-
     mmengine's ``RuntimeInfoHook`` copies every loss from the device to the message hub,
     where this hook reads it: no further synchronisation is needed.
 
@@ -193,7 +192,7 @@ class LossCheckHook(Hook):
         # None of mmengine's AmpOptimWrapper means torch's default on GPUs.
         dtype = getattr(runner.optim_wrapper, 'cast_dtype', torch.bfloat16)
         for part in runner.model.modules():
-            kinds = {kind.__name__ for kind in type(part).__mro__}
+            kinds = class_names(part)
             if 'MaskFormerHead' in kinds and 'EoMTHead' not in kinds:
                 found, wide = str(dtype or torch.float16), dtype is torch.bfloat16
                 expected = f"'bfloat16' for {type(part).__name__}, whose mask loss "

@@ -1,7 +1,5 @@
 """Exact resuming for the training of any config."""
 
-from collections.abc import Iterator
-
 from mmengine.dist import get_rank
 from mmengine.hooks import Hook
 from mmengine.registry import HOOKS
@@ -25,22 +23,19 @@ class ExactResumeHook(Hook):
     priority = 'HIGHEST'
 
     def before_train(self, runner: Runner) -> None:
-        for reason in _missing_seeds(runner):
-            runner.logger.warning(f'A resumed training will not be exact: {reason}.')
+        warning = 'A resumed training will not be exact: '
+        if runner.cfg.get('randomness', {}).get('seed') is None:
+            key = 'config key: randomness.seed'
+            runner.logger.warning(f'{warning}every start draws another seed ({key}).')
+        loader = runner.train_dataloader
+        sampler = getattr(loader.batch_sampler, 'sampler', loader.sampler)
+        if not getattr(sampler, 'seeds_samples', False):
+            runner.logger.warning(
+                f'{warning}{type(sampler).__name__} seeds no augmentation, '
+                'SeededSampler does (config key: train_dataloader.sampler).'
+            )
 
     def before_train_iter(
         self, runner: Runner, batch_idx: int, data_batch: dict | None = None
     ) -> None:
         seed_everything(runner.seed, ITERATIONS, runner.iter, get_rank())
-
-
-def _missing_seeds(runner: Runner) -> Iterator[str]:
-    if runner.cfg.get('randomness', {}).get('seed') is None:
-        yield 'every start draws another seed (config key: randomness.seed)'
-    loader = runner.train_dataloader
-    sampler = getattr(loader.batch_sampler, 'sampler', loader.sampler)
-    if not getattr(sampler, 'seeds_samples', False):
-        yield (
-            f'{type(sampler).__name__} seeds no augmentation, SeededSampler does '
-            '(config key: train_dataloader.sampler)'
-        )

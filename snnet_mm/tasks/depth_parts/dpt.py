@@ -148,11 +148,7 @@ class DPTDepthHead(DPTHead):
     def loss_by_feat(
         self, depth: Tensor, batch_data_samples: Sequence
     ) -> dict[str, Tensor]:
-        maps = [sample.gt_depth_map.data for sample in batch_data_samples]
-        sizes = sorted({tuple(m.shape) for m in maps})
-        keys = 'train_dataloader.dataset.pipeline, data_preprocessor.size'
-        check(len(sizes) == 1, keys, sizes, 'depth maps of one size in a batch')
-        truth = torch.stack(maps)
+        truth = torch.stack([x.gt_depth_map.data for x in batch_data_samples])
         depth = resize(
             depth, truth.shape[2:], mode='bilinear', align_corners=self.align_corners
         )

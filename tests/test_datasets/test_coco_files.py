@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 from labelled_folders import box, write_coco
+from mmdet.datasets import CocoDataset
 
 from snnet_mm.datasets.folders import read_folder
 
@@ -229,7 +230,6 @@ def test_coco_files_keeps_valid_outlines(tmp_path, outline, expected):
 
 @pytest.mark.ops
 def test_coco_files_keeps_objects_that_mmdet_keeps(tmp_path):
-    CocoDataset = pytest.importorskip('mmdet.datasets').CocoDataset
     boxes = [60, 0, 5, 5], [-9, 0, 9, 9], [0, 40, 9, 9], [6, 4, 0.9, 9], [-8, -8, 9, 9]
     changes = [dict(bbox=b) for b in boxes] + [dict(ignore=1), dict(iscrowd=1)]
     others = [box(i, 4, **change) for i, change in enumerate(changes, 10)]

@@ -4,8 +4,6 @@ from mmengine.registry import DATASETS, init_default_scope
 
 from snnet_mm.datasets import PairedDataset
 
-pytest.importorskip('mmseg')
-
 
 def build(root, lines):
     (root / 'list.txt').write_text(lines)

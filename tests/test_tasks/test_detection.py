@@ -11,8 +11,6 @@ from snnet_mm.models import set_stitch
 from snnet_mm.tasks import task_of
 from snnet_mm.tasks.detection import samples_of
 
-pytest.importorskip('mmdet')
-
 
 def test_cost_table_detector_heads_run_on_most_boxes(detector):
     """On as many boxes as prediction allows."""

@@ -3,12 +3,12 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from mmdet.models.roi_heads.roi_extractors import SingleRoIExtractor
 from mmengine.registry import MODELS, init_default_scope
 
 from snnet_mm.tasks.detector_graphs import fault_of, pool, predict_one
 
 pytestmark = pytest.mark.ops
-extractors = pytest.importorskip('mmdet.models.roi_heads.roi_extractors')
 
 
 @pytest.mark.parametrize('ratio', [0, 2])
@@ -19,7 +19,7 @@ def test_pool_equals_mmdet(ratio):
     boxes = [[4, 4, 40, 40], [10, 10, 200, 220], [0, 0, 120, 100]]
     boxes = torch.tensor(boxes, dtype=torch.float32)
     layer = dict(type='RoIAlign', output_size=7, sampling_ratio=ratio)
-    extractor = extractors.SingleRoIExtractor(layer, 4, [4, 8, 16, 32])
+    extractor = SingleRoIExtractor(layer, 4, [4, 8, 16, 32])
     rois = F.pad(boxes, (1, 0))
     torch.testing.assert_close(pool(extractor, maps, rois), extractor(maps, rois))
 

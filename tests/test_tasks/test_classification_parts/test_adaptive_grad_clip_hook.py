@@ -1,11 +1,8 @@
 from types import SimpleNamespace
 
-import pytest
 import torch
 from mmengine.optim import OptimWrapper
 from torch import nn
-
-pytest.importorskip('mmpretrain')
 
 from snnet_mm.tasks.classification_parts import AdaptiveGradClipHook
 

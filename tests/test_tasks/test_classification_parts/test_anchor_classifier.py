@@ -1,15 +1,13 @@
 """Classifiers of anchors against timm's networks."""
 
 import pytest
+import timm
 import torch
 from mmengine.registry import MODELS
 from staged_anchors import ENDS, convnext, disturb, levit, mobilenet, resnet, swin
 from torch.testing import assert_close
 
-pytest.importorskip('mmpretrain')
-timm = pytest.importorskip('timm')
-
-from snnet_mm.tasks.classification_parts import AnchorClassifier  # noqa: E402
+from snnet_mm.tasks.classification_parts import AnchorClassifier
 
 CLASSES = 5
 STAGES = {f.__name__: f for f in (swin, resnet, convnext, levit, mobilenet)}

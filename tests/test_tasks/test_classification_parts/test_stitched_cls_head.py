@@ -1,22 +1,13 @@
 import pytest
 import torch
+from mmpretrain.models import ImageClassifier
+from mmpretrain.structures import DataSample
 from staged_anchors import ENDS, levit, resnet, swin
 from states import states_of
 from torch.testing import assert_close
 
-pytest.importorskip('mmpretrain')
-pytest.importorskip('timm')
-
-
-from mmpretrain.models import ImageClassifier  # noqa: E402
-from mmpretrain.structures import DataSample  # noqa: E402
-
-import snnet_mm.tasks.classification_parts  # noqa: E402, F401
-from snnet_mm.models import (  # noqa: E402
-    SNNetv1,
-    convert_ziplab,
-    set_stitch,  # noqa: E402
-)
+import snnet_mm.tasks.classification_parts  # noqa: F401
+from snnet_mm.models import SNNetv1, convert_ziplab, set_stitch
 
 CLASSES = 5
 WIDTHS = 8, 12, 16

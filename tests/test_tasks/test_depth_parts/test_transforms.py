@@ -1,10 +1,8 @@
 import numpy as np
 import pytest
 
-pytest.importorskip('mmseg')
-
-from snnet_mm.tasks.depth_parts import FixedCrop, RandomGammaColor  # noqa: E402
-from snnet_mm.utils import isolated_rng  # noqa: E402
+from snnet_mm.tasks.depth_parts import FixedCrop, RandomGammaColor
+from snnet_mm.utils import isolated_rng
 
 
 @pytest.fixture

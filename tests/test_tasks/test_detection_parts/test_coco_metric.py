@@ -8,7 +8,6 @@ import pytest
 from snnet_mm.models import set_stitch
 
 pytestmark = pytest.mark.ops
-pytest.importorskip('mmdet')
 
 IDS = [0, 4, 12, 1]
 LOAD = dict(type='LoadAnnotations', with_bbox=True, with_mask=True)

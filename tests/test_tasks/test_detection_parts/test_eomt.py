@@ -7,14 +7,11 @@ from mmengine.registry import MODELS, init_default_scope
 from mmengine.structures import InstanceData, PixelData
 from torch.testing import assert_close
 
+import snnet_mm.tasks.segmentation_parts  # noqa: F401
 from snnet_mm.anchors import PlainViT
+from snnet_mm.tasks.detection_parts import eomt
 
 pytestmark = pytest.mark.ops
-pytest.importorskip('mmdet')
-pytest.importorskip('mmseg')
-
-eomt = pytest.importorskip('snnet_mm.tasks.detection_parts.eomt')
-import snnet_mm.tasks.segmentation_parts  # noqa: E402, F401
 
 VIT = dict(
     type='PlainViT',

@@ -7,6 +7,7 @@ import numpy as np
 from mmengine.dataset import BaseDataset
 from mmengine.registry import DATASETS
 
+from snnet_mm.runtime.image_io import run_lengths
 from snnet_mm.utils import check
 
 from .toy_drawing import CLASSES, DISK, Scene, draw_scene
@@ -98,7 +99,7 @@ class ToyObjects(ToyScenes):
             if mask.any():
                 x, y, width, height = cv2.boundingRect(mask.astype(np.uint8))
                 box = [float(edge) for edge in (x, y, x + width, y + height)]
-                truth = dict(bbox=box, bbox_label=0, mask=_run_lengths(mask))
+                truth = dict(bbox=box, bbox_label=0, mask=run_lengths(mask))
                 truth['ignore_flag'] = int(mask.sum() < MIN_VISIBLE)
                 instances.append(truth)
         return dict(instances=instances)
@@ -112,10 +113,3 @@ class ToyLabels(ToyScenes):
 
     def truth_of(self, scene: Scene) -> dict:
         return dict(gt_label=scene.labels[-1] - DISK)
-
-
-def _run_lengths(mask: np.ndarray) -> dict:
-    """Return COCO's run lengths of a mask, in column-major order."""
-    flat = np.append(0, mask.ravel(order='F'))
-    counts = np.diff(np.flatnonzero(np.diff(flat)), prepend=0, append=flat.size - 1)
-    return dict(size=list(mask.shape), counts=counts.tolist())

@@ -112,12 +112,12 @@ def describe(found: np.ndarray | Detections | Panoptic, num_classes: int) -> dic
         about |= dict(score=round(float(found.scores[i]), 6), area=box[2] * box[3])
         if found.masks is not None:
             mask = found.masks[i]
-            about |= dict(area=int(mask.sum()), segmentation=_run_lengths(mask))
+            about |= dict(area=int(mask.sum()), segmentation=run_lengths(mask))
         objects.append(about)
     return dict(objects=objects)
 
 
-def _run_lengths(mask: np.ndarray) -> dict:
+def run_lengths(mask: np.ndarray) -> dict:
     """Return COCO's uncompressed run lengths, column-major and zeros first."""
     pixels = np.concatenate([[False], mask.ravel(order='F')])
     changes = np.flatnonzero(pixels[1:] != pixels[:-1])

@@ -6,7 +6,7 @@ import numpy as np
 import timm
 import torch
 from mmengine.config import ConfigDict
-from mmengine.registry import MODELS
+from mmengine.registry import DATASETS, MODELS
 from mmengine.utils import is_seq_of
 from PIL import Image
 from toy import without_weights
@@ -87,7 +87,7 @@ def write_image(path, high=255, channels=3, dtype=np.uint8, height=80, width=112
     Image.fromarray(pixels).save(path)
 
 
-def write_data(root, coco_classes):
+def write_data(root):
     """Write two images into every folder that a data set reads."""
     for i in range(2):
         for split in ('train', 'val', 'test'):
@@ -106,7 +106,8 @@ def write_data(root, coco_classes):
     polygon = [10, 10, 70, 10, 70, 60, 10, 60]
     thing = dict(category_id=1, bbox=[10, 10, 60, 50], area=3000, iscrowd=0)
     ids = [i for i in range(1, 91) if i not in NO_CATEGORY]
-    categories = [dict(id=i, name=n) for i, n in zip(ids, coco_classes, strict=True)]
+    names = DATASETS.get('mmdet.CocoDataset').METAINFO['classes']
+    categories = [dict(id=i, name=n) for i, n in zip(ids, names, strict=True)]
     for split, number in dict(train=2, val=1).items():
         images, things = [], []
         for i in range(number):

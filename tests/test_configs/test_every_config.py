@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from config_models import CONFIGS, RUNS, load, paths, read, runs
 from mmengine.optim import build_optim_wrapper
-from mmengine.registry import DATASETS
 from mmengine.runner import Runner
 from narrowing import narrow_own, write_data
 
@@ -141,7 +140,7 @@ def test_staged_configs_have_stitches_of_the_authors(family):
 @pytest.fixture(scope='module')
 def data_root(tmp_path_factory):
     root = tmp_path_factory.mktemp('data')
-    write_data(root, DATASETS.get('mmdet.CocoDataset').METAINFO['classes'])
+    write_data(root)
     return root
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from mm_models import CLS, TOY, cls_mean, cls_vit
 from mmengine.config import Config
-from mmengine.registry import DATASETS, MODELS, init_default_scope
+from mmengine.registry import MODELS, init_default_scope
 from narrowing import write_data
 from package_calls import infer, predicted
 from staged_anchors import disturb
@@ -40,7 +40,7 @@ def data(tmp_path_factory):
     """Generated images in the layouts of ADE20K, COCO and ImageNet."""
     root = tmp_path_factory.mktemp('data')
     pytest.importorskip('mmdet.datasets')
-    write_data(root, DATASETS.get('mmdet.CocoDataset').METAINFO['classes'])
+    write_data(root)
     return root
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from mmengine.evaluator import BaseMetric
-from mmengine.registry import DATASETS, MODELS, init_default_scope
+from mmengine.registry import MODELS, init_default_scope
 from narrowing import AT_MOST, WIDTH, narrow, shrink, write_data
 from numpy.testing import assert_allclose, assert_array_equal
 from old_torch import writes_onnx
@@ -209,7 +209,7 @@ class Sums(BaseMetric):
 def test_files_are_evaluated_as_the_model(build, stock, tmp_path):
     """In the metric of ``--verify-on`` objects are chosen as in the runtime."""
     cfg, model, size = build(stock)
-    write_data(tmp_path, DATASETS.get('mmdet.CocoDataset').METAINFO['classes'])
+    write_data(tmp_path)
     dataset = dict(type='CocoDataset', data_root=str(tmp_path), test_mode=True)
     dataset |= dict(ann_file='annotations/instances_val2017.json')
     dataset |= dict(data_prefix=dict(img='val2017/'))

@@ -3,7 +3,6 @@
 import pytest
 import torch
 from manifests import open_exported
-from mmengine.registry import DATASETS
 from narrowing import write_data
 from old_torch import writes_onnx
 from staged_anchors import disturb
@@ -45,7 +44,7 @@ def data(tmp_path_factory):
     """Generated images in the layouts of ADE20K, COCO and ImageNet."""
     root = tmp_path_factory.mktemp('data')
     pytest.importorskip('mmdet.datasets')
-    write_data(root, DATASETS.get('mmdet.CocoDataset').METAINFO['classes'])
+    write_data(root)
     return root
 
 

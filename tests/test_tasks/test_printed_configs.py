@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from launching import run_tool
 from mmengine.config import Config, ConfigDict
-from mmengine.registry import DATASETS
-from narrowing import SIDE, WIDTH, narrow_config, write_data
+from narrowing import SIDE, WIDTH, narrow_config
 
 import snnet_mm as sn
 from snnet_mm.runtime import Detections
@@ -26,13 +25,6 @@ def printed(page):
 def test_readme_prints_first_config_of_tutorial():
     assert printed(ROOT / 'README.md') == printed(PAGE)[:1]
     assert len(printed(PAGE)) == len(NAMES)
-
-
-@pytest.fixture(scope='module')
-def data(tmp_path_factory):
-    root = tmp_path_factory.mktemp('data')
-    write_data(root, DATASETS.get('mmdet.CocoDataset').METAINFO['classes'])
-    return root
 
 
 def narrowed(cfg, data, work_dir):

@@ -9,9 +9,9 @@ import cv2
 import pytest
 import torch
 from mmengine.config import Config, ConfigDict
-from mmengine.registry import DATASETS, MODELS, init_default_scope
+from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import Runner
-from narrowing import narrow_config, write_data
+from narrowing import narrow_config
 from package_calls import infer, infer_ours, predicted
 from stock_configs import (
     FROM_8,
@@ -108,14 +108,6 @@ def cases():
             name = f'{package}-{stock.rpartition("/")[2].partition("_")[0]}'
             marks = [OPS] * name.startswith(WITH_OPS) + [SLOW] * (name not in FAST)
             yield pytest.param(package, stock, model, marks=marks, id=name)
-
-
-@pytest.fixture(scope='module')
-def data(tmp_path_factory):
-    """Generated images in the layouts of ADE20K, COCO and ImageNet."""
-    root = tmp_path_factory.mktemp('data')
-    write_data(root, DATASETS.get('mmdet.CocoDataset').METAINFO['classes'])
-    return root
 
 
 @pytest.mark.parametrize('package, stock, model', [*cases()])

@@ -23,14 +23,6 @@ class _OneCycle(_ParamScheduler):
         check(inside, 'param_scheduler.pct_start', pct_start, expected)
         super().__init__(optimizer, param_name, **kwargs)
 
-    @classmethod
-    def build_iter_from_epoch(
-        cls, optimizer, *, epoch_length: int, end: int, begin: int = 0, **kwargs
-    ) -> '_OneCycle':
-        """Build a scheduler by iteration from a config that counts epochs."""
-        own = dict(begin=begin * epoch_length, end=end * epoch_length, by_epoch=False)
-        return cls(optimizer, **kwargs | own)
-
     def _get_value(self) -> list[float]:
         return [self._value_of(*self._levels(base)) for base in self.base_values]
 

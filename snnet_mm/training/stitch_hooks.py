@@ -40,7 +40,6 @@ class StitchInitHook(Hook):
 
     Args:
         num_images: Number of random training images to fit to.
-        ridge: See :class:`snnet_mm.models.LeastSquares`.
         method: ``'least-squares'``, or ``'kaiming'`` for torch's random initialisation
             of a linear layer (SN-Netv1, figure 8); low-rank layers then update a random
             map.
@@ -48,13 +47,11 @@ class StitchInitHook(Hook):
 
     stitched_only = True  # a stitch exported alone does not need it
 
-    def __init__(
-        self, num_images: int = 100, ridge: float = 1e-8, method: str = 'least-squares'
-    ) -> None:
+    def __init__(self, num_images: int = 100, method: str = 'least-squares') -> None:
         check(method in METHODS, 'StitchInitHook.method', method, METHODS)
         right = is_whole(num_images, 1)
         check(right, 'StitchInitHook.num_images', num_images, '1 or more')
-        self.num_images, self.ridge, self.method = num_images, ridge, method
+        self.num_images, self.method = num_images, method
 
     def before_train(self, runner: Runner) -> None:
         backbone = find_stitched_backbone(runner.model)
@@ -78,7 +75,7 @@ class StitchInitHook(Hook):
         # The images neither depend on earlier draws nor affect later ones.
         with isolated_rng(runner.seed):
             batches = self._image_batches(runner)
-            num_images = fit_stitching_layers(backbone, batches, self.ridge)
+            num_images = fit_stitching_layers(backbone, batches)
         runner.logger.info(
             f'Fitted {len(backbone.stitching_layers)} stitching layers by least '
             f'squares on {num_images} images per rank in {time.time() - start:.1f} s.'

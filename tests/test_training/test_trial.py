@@ -110,19 +110,13 @@ WITH_ALPHA = dict(LOAD, color_type='unchanged')
 @pytest.mark.parametrize(
     ('changes', 'words'),
     [
-        (
-            {f'{DATA}.pipeline': [LOAD, PACK]},
-            "'gt_sem_seg'.*test_evaluator",
-        ),
+        ({f'{DATA}.pipeline': [LOAD, PACK]}, "'gt_sem_seg'.*test_evaluator"),
         (
             {f'{DATA}.data_prefix': dict(_delete_=True, img_path='images')},
             r'images/0\.png.*dataset\.pipeline',
         ),
         # The first two images have one size.
-        (
-            {'test_dataloader.batch_size': 2},
-            r'test_dataloader\.batch_size',
-        ),
+        ({'test_dataloader.batch_size': 2}, r'test_dataloader\.batch_size'),
         (
             {'test_evaluator': dict(format_only=True, output_dir='nowhere')},
             r'test_evaluator\.format_only',
@@ -142,10 +136,7 @@ WITH_ALPHA = dict(LOAD, color_type='unchanged')
         ),
         (dict(custom_hooks=[dict(type='NoSuchHook')]), 'NoSuchHook'),
         (dict(test_evaluator=None), 'test_evaluator'),
-        (
-            {f'{DATA}.img_suffix': '.tif'},
-            'setup .*: test_dataloader',
-        ),
+        ({f'{DATA}.img_suffix': '.tif'}, 'setup .*: test_dataloader'),
     ],
 )
 def test_try_test_names_key_of_what_fails_late(of_files, changes, words):

@@ -90,7 +90,8 @@ def check_categories(dataset: Any, key: str) -> None:
     """Compare class names with the categories of a COCO file, which define labels."""
     if not hasattr(dataset, 'cat_ids') or not getattr(dataset, 'ann_file', None):
         return
-    classes, key = [*dataset.metainfo.get('classes', ())], f'{key}.metainfo.classes'
+    key = f'{key}.metainfo.classes'
+    classes = [*(dataset.metainfo.get('classes') or ())]
     backend = getattr(dataset, 'backend_args', None)
     content = load(dataset.ann_file, file_format='json', backend_args=backend)
     by_id = {c['id']: c['name'] for c in content['categories']}

@@ -78,9 +78,3 @@ def read_all(read: Callable, items: Sequence[tuple]) -> list:
         more = f'; and {len(faults) - 3} other files' if len(faults) > 3 else ''
         raise ValueError('; '.join(faults[:3]) + more)
     return results
-
-
-def note(what: str, names: Sequence) -> list[str]:
-    """Return a list of one sentence that counts ``names``, or an empty list."""
-    first = ', '.join(map(str, names[:3])) + ', ...' * (len(names) > 3)
-    return [f'{len(names)} {what}: {first}'] if names else []

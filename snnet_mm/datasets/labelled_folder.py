@@ -14,7 +14,6 @@ from .image_files import (
     OTHER_SUFFIXES,
     ImageFacts,
     find_images,
-    note,
     read_all,
     read_image,
 )
@@ -79,7 +78,12 @@ class LabelledFolder(ABC):
     @property
     def notes(self) -> list[str]:
         """One sentence per oddity, with number and examples."""
-        return [line for what, names in self.odd.items() for line in note(what, names)]
+        lines = []
+        for what, names in self.odd.items():
+            if names:
+                first = ', '.join(map(str, names[:3])) + ', ...' * (len(names) > 3)
+                lines.append(f'{len(names)} {what}: {first}')
+        return lines
 
     @abstractmethod
     def find(self) -> dict[str, list[Item]]:

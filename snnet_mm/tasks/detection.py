@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
+from unittest.mock import patch
 
 import torch
 from mmengine.evaluator import BaseMetric
@@ -124,23 +125,19 @@ def _keeping_all_boxes(model: nn.Module) -> Iterator[None]:
         heads.pop()
     parts = [part for head in heads if head is not None for part in head.modules()]
     settings = [d for p in parts for d in dicts_in(getattr(p, 'test_cfg', None))]
-    before = [{k: d[k] for k in ALL_BOXES.keys() & d.keys()} for d in settings]
-    pasting = [part for part in parts if 'FCNMaskHead' in class_names(part)]
-
-    def unpasted(mask_preds: Tensor, results_list: list, *_, **__) -> list:
-        return results_list
-
-    try:
-        for each, old in zip(settings, before, strict=True):
-            each.update({key: ALL_BOXES[key] for key in old})
-        for part in pasting:
-            part.predict_by_feat = unpasted
+    with ExitStack() as stack:
+        for each in settings:
+            chosen = {key: ALL_BOXES[key] for key in ALL_BOXES.keys() & each.keys()}
+            stack.enter_context(patch.dict(each, chosen))
+        for part in parts:
+            if 'FCNMaskHead' in class_names(part):
+                unpasted = patch.object(part, 'predict_by_feat', _found_so_far)
+                stack.enter_context(unpasted)
         yield
-    finally:
-        for each, old in zip(settings, before, strict=True):
-            each.update(old)
-        for part in pasting:
-            del part.predict_by_feat
+
+
+def _found_so_far(mask_preds: Tensor, results_list: list, *_, **__) -> list:
+    return results_list
 
 
 def _placed(

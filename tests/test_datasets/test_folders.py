@@ -29,23 +29,19 @@ def test_read_folder_of_another_task_raises(tmp_path, make, task, words):
 
 
 YAML = 'train: images/train\nval: images/val\nnames: [person, car]\n'
-XML = """<annotation><object><name>car</name><bndbox><xmin>16</xmin><ymin>16</ymin>
-<xmax>45</xmax><ymax>25</ymax></bndbox></object></annotation>"""
 
 
-@pytest.mark.parametrize('kind', ['yolo', 'pascal_voc'])
-def test_read_folder_converted_by_supervision(tmp_path, kind):
-    """The conversions in docs/tutorials/own_data.md."""
+def test_read_folder_converted_by_supervision(tmp_path):
+    """The conversion in docs/tutorials/own_data.md."""
     supervision = pytest.importorskip('supervision')
     for i in range(2):
         write(tmp_path / f'images/train/{i}.jpg', (40, 60))
         (tmp_path / 'labels/train').mkdir(parents=True, exist_ok=True)
         (tmp_path / f'labels/train/{i}.txt').write_text('1 0.5 0.5 0.5 0.25')
-        (tmp_path / f'labels/train/{i}.xml').write_text(XML)
     (tmp_path / 'data.yaml').write_text(YAML)
-    convert = getattr(supervision.DetectionDataset, f'from_{kind}')
-    folders = [str(tmp_path / f'{name}/train') for name in ('images', 'labels')]
-    data = convert(*folders, *[str(tmp_path / 'data.yaml')] * (kind == 'yolo'))
+    paths = [str(tmp_path / name) for name in ('images/train', 'labels/train')]
+    read = supervision.DetectionDataset.from_yolo
+    data = read(*paths, str(tmp_path / 'data.yaml'))
     data.as_coco(annotations_path=str(tmp_path / 'annotations/train.json'))
     found = read_folder(tmp_path, 'det')
     assert found.counts == dict(car=2)

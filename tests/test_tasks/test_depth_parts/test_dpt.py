@@ -31,22 +31,18 @@ BACKBONE = dict(
 )
 
 
-@pytest.fixture
-def build(randomise):
-    """Builds a depth model on a stitched backbone of widths 8/12."""
+def build(test_cfg=None, **head):
+    """Build a depth model on a stitched backbone of widths 8 and 12."""
     init_default_scope('mmseg')
-
-    def build(test_cfg=None, backbone=None, **head):
-        config = dict(
+    return MODELS.build(
+        dict(
             type='DPTDepthEstimator',
             data_preprocessor=dict(type='SegDataPreProcessor', seg_pad_val=0),
-            backbone=BACKBONE | (backbone or {}),
+            backbone=BACKBONE,
             decode_head=HEAD | head,
             test_cfg=ConfigDict(test_cfg or dict(mode='whole')),
         )
-        return MODELS.build(config)
-
-    return build
+    )
 
 
 def sample(depth):
@@ -78,7 +74,7 @@ def depth_by_hand(head, features):
 @pytest.mark.parametrize(
     'readout, activation', [('ignore', 'sigmoid'), ('project', 'relu')]
 )
-def test_dpt_depth_head_reads_features_of_mmseg(build, randomise, readout, activation):
+def test_dpt_depth_head_reads_features_of_mmseg(randomise, readout, activation):
     kwargs = dict(readout_type=readout, activation=activation)
     model = randomise(build(min_depth=0.5, max_depth=3, **kwargs)).eval()
     images, features = torch.randn(2, 3, *SIZE), []
@@ -97,7 +93,7 @@ def test_dpt_depth_head_reads_features_of_mmseg(build, randomise, readout, activ
         assert model(images).equal(depth)
 
 
-def test_dpt_depth_estimator_loss_is_at_full_size(build):
+def test_dpt_depth_estimator_loss_is_at_full_size():
     model, images = build(), torch.randn(2, 3, 64, 90)
     truth = torch.rand(2, 1, 64, 90) * 5
     losses = model(images, [sample(t) for t in truth], mode='loss')
@@ -109,7 +105,7 @@ def test_dpt_depth_estimator_loss_is_at_full_size(build):
 
 
 @torch.no_grad()
-def test_dpt_depth_estimator_averages_windows_and_mirror_images(build, randomise):
+def test_dpt_depth_estimator_averages_windows_and_mirror_images(randomise):
     crops = dict(mode='slide', crop_size=(32, 64), stride=(32, 32))
     model = randomise(build(crops)).eval()
     images = torch.randn(2, 3, 64, 96)

@@ -24,13 +24,16 @@ VIT = dict(
 QUERIES, CLASSES = 5, 3
 
 
+def build(kind, scope, num_points=64, **classes):
+    init_default_scope(scope)
+    torch.manual_seed(0)
+    settings = dict(num_queries=QUERIES, channels=8, num_points=num_points)
+    return MODELS.build(dict(type=kind, vit=VIT, **settings, **classes))
+
+
 @pytest.fixture
 def head():
-    init_default_scope('mmseg')
-    torch.manual_seed(0)
-    settings = dict(num_queries=QUERIES, channels=8, num_points=64)
-    head = dict(type='EoMTSegHead', vit=VIT, num_classes=CLASSES, **settings)
-    return MODELS.build(head)
+    return build('EoMTSegHead', 'mmseg', num_classes=CLASSES)
 
 
 @pytest.fixture
@@ -109,27 +112,14 @@ def test_eomt_seg_head_loss_after_every_block(head, maps):
     assert logits.shape == (2, CLASSES, 32, 32)
 
 
-@pytest.fixture
-def instances():
-    """Two objects, in both of two images."""
-    masks = torch.zeros(2, 32, 32, dtype=torch.long)
-    masks[0, :8], masks[1, 20:, 4:9] = 1, 1
-    return [InstanceData(labels=torch.zeros(2, dtype=torch.long), masks=masks)] * 2
-
-
-@pytest.fixture
-def instance_head():
-    init_default_scope('mmdet')
-    torch.manual_seed(0)
-    settings = dict(num_queries=QUERIES, channels=8, num_points=64)
-    head = dict(type='EoMTHead', vit=VIT, num_things_classes=1, **settings)
-    return MODELS.build(head).train()
-
-
-def test_eomt_head_half_precision_losses_equal_float32(instance_head, maps, instances):
+def test_eomt_head_half_precision_losses_equal_float32(maps):
     """4 masks of 2**15 points: float16 has no such number."""
-    instance_head.num_points = 2**15
-    classes, masks = ([x.detach().half() for x in xs] for xs in instance_head(maps))
+    head = build('EoMTHead', 'mmdet', num_things_classes=1, num_points=2**15).train()
+    objects = torch.zeros(2, 32, 32, dtype=torch.long)
+    objects[0, :8], objects[1, 20:, 4:9] = 1, 1
+    labels = torch.zeros(2, dtype=torch.long)
+    instances = [InstanceData(labels=labels, masks=objects)] * 2
+    classes, masks = ([x.detach().half() for x in xs] for xs in head(maps))
 
     def losses(dtype):
         torch.manual_seed(0)
@@ -137,7 +127,7 @@ def test_eomt_head_half_precision_losses_equal_float32(instance_head, maps, inst
         with torch.autocast(
             'cpu', dtype=torch.bfloat16, enabled=dtype != torch.float32
         ):
-            return instance_head.loss_by_feat(*found, instances, [{}, {}])
+            return head.loss_by_feat(*found, instances, [{}, {}])
 
     wanted = losses(torch.float32)
     assert all(value.isfinite() for value in wanted.values())

@@ -125,19 +125,18 @@ def _keeping_all_boxes(model: nn.Module) -> Iterator[None]:
         heads.pop()
     parts = [part for head in heads if head is not None for part in head.modules()]
     settings = [d for p in parts for d in dicts_in(getattr(p, 'test_cfg', None))]
+
+    def unpasted(mask_preds: Tensor, results_list: list, *_, **__) -> list:
+        return results_list
+
     with ExitStack() as stack:
         for each in settings:
             chosen = {key: ALL_BOXES[key] for key in ALL_BOXES.keys() & each.keys()}
             stack.enter_context(patch.dict(each, chosen))
         for part in parts:
             if 'FCNMaskHead' in class_names(part):
-                unpasted = patch.object(part, 'predict_by_feat', _found_so_far)
-                stack.enter_context(unpasted)
+                stack.enter_context(patch.object(part, 'predict_by_feat', unpasted))
         yield
-
-
-def _found_so_far(mask_preds: Tensor, results_list: list, *_, **__) -> list:
-    return results_list
 
 
 def _placed(

@@ -87,7 +87,6 @@ def read_folder(
         ValueError: If its layout is unknown, or training would misread its labels.
     """
     root = Path(root).expanduser().resolve()
-    check(task in TASKS, '--task', task, tuple(TASKS))
     check(len({*classes}) == len(classes), '--classes', classes, 'different names')
     if next(find_images(root), None) is None:
         raise ValueError(f'{root} has no images, {SUFFIXES} (argument: FOLDER)')

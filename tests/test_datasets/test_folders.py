@@ -19,7 +19,6 @@ from snnet_mm.datasets.image_files import read_all, read_image
         (write_classes, 'seg', 'segmentation: .*masks/'),
         (lambda root: write(root / 'a/1.jpg', (9, 9)), 'cls', 'every class.*found a/'),
         (lambda root: None, 'seg', 'no images.*argument: FOLDER'),
-        (write_masks, 'boxes', "task='boxes'"),
     ],
 )
 def test_read_folder_of_another_task_raises(tmp_path, make, task, words):

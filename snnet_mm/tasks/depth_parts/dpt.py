@@ -177,6 +177,9 @@ class DPTDepthEstimator(DepthEstimator):
         super().__init__(*args, **kwargs)
         mode = (self.test_cfg or {}).get('mode')
         check(mode in MODES, 'model.test_cfg.mode', mode, MODES)
+        padding = getattr(self.data_preprocessor, 'seg_pad_val', 0)  # mmseg's is 255
+        expected = '0, so that padding has no depth'
+        check(padding == 0, 'data_preprocessor.seg_pad_val', padding, expected)
 
     def inference(self, inputs: Tensor, batch_img_metas: list[dict]) -> Tensor:
         """Return depths ``(B, 1, H, W)`` in metres from images ``(B, 3, H, W)``."""

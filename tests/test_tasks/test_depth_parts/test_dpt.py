@@ -31,13 +31,13 @@ BACKBONE = dict(
 )
 
 
-def build(test_cfg=None, **head):
+def build(test_cfg=None, padding=0, **head):
     """Build a depth model on a stitched backbone of widths 8 and 12."""
     init_default_scope('mmseg')
     return MODELS.build(
         dict(
             type='DPTDepthEstimator',
-            data_preprocessor=dict(type='SegDataPreProcessor', seg_pad_val=0),
+            data_preprocessor=dict(type='SegDataPreProcessor', seg_pad_val=padding),
             backbone=BACKBONE,
             decode_head=HEAD | head,
             test_cfg=ConfigDict(test_cfg or dict(mode='whole')),
@@ -102,6 +102,11 @@ def test_dpt_depth_estimator_loss_is_at_full_size():
     torch.testing.assert_close(losses, {'decode.loss_depth': expected})
     losses['decode.loss_depth'].backward()
     assert all(p.grad.any() for p in model.decode_head.parameters())
+
+
+def test_dpt_depth_estimator_padding_with_depth_is_refused():
+    with pytest.raises(ValueError, match='seg_pad_val=255 is invalid'):
+        build(padding=255)
 
 
 @torch.no_grad()

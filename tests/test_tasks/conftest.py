@@ -29,45 +29,39 @@ def det_cfg(tmp_path):
     return cfg
 
 
-@pytest.fixture
-def build_detector():
-    """Builds the model of a config; all its weights affect the output."""
-
-    def build(cfg):
-        init_default_scope('mmdet')
-        torch.manual_seed(0)
-        model = MODELS.build(cfg.model).eval()
-        model.init_weights()
-        with torch.no_grad():
-            for name, parameter in model.named_parameters():
-                if name.startswith('backbone') and parameter.dim() > 1:
-                    parameter.normal_(std=0.2)
-            model.roi_head.bbox_head.fc_cls.weight.normal_()
-        return model
-
-    return build
+def build_detector(cfg):
+    """Build the model of a config; all its weights affect the output."""
+    init_default_scope('mmdet')
+    torch.manual_seed(0)
+    model = MODELS.build(cfg.model).eval()
+    model.init_weights()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.startswith('backbone') and parameter.dim() > 1:
+                parameter.normal_(std=0.2)
+        model.roi_head.bbox_head.fc_cls.weight.normal_()
+    return model
 
 
 @pytest.fixture
-def detector(det_cfg, build_detector):
+def detector(det_cfg):
     model = build_detector(det_cfg)
     model.cfg = det_cfg
     model.dataset_meta = dict(classes=('object',), palette=None)
     return model
 
 
-COSTS = {}  # by the size of images
+COSTS = {}  # of the detector, by the size of images: counting takes seconds
 
 
 def count_once(model, size):
-    """Count the costs of a detector, which takes seconds, once for all tests."""
     if size not in COSTS:
         COSTS[size] = cost_table(model, size)
     return COSTS[size]
 
 
 @pytest.fixture
-def make_runner(det_cfg, build_detector, monkeypatch):
+def make_runner(det_cfg, monkeypatch):
     """Builds runners whose models have the same weights, and costs."""
     monkeypatch.setattr('snnet_mm.evaluation.loops.cost_table', count_once)
 

@@ -1,79 +1,54 @@
 import pytest
-from mmengine.registry import DATASETS, HOOKS, MODELS
-from tiny import tiny_config
+from mmengine.registry import MODELS
 
-from snnet_mm.inference.init_model import init_model
 from snnet_mm.utils import explain_builds
 
 VIT = dict(type='PlainViT', img_size=32, patch_size=8)
 VIT |= dict(arch=dict(embed_dims=8, depth=2, num_heads=2))
 
 
+def failing(error):
+    raise error
+
+
+def failing_with(error):
+    return dict(type=failing, error=error)
+
+
 @pytest.mark.parametrize(
-    ('registry', 'settings', 'words'),
+    ('settings', 'words'),
     [
         (
-            MODELS,
             dict(type='SNNetv2', stiching_layer=dict(rank=2), anchors=[VIT, VIT]),
             "mean 'stitching_layer'.*: SNNetv2",
         ),
+        (dict(type='SNNetv2'), "SNNetv2.*'anchors'"),
         (
-            MODELS,
-            dict(type='SNNetv2'),
-            "SNNetv2.*'anchors'",
+            dict(type='SNNetv2', anchors=[VIT | dict(img_sise=8)] * 2),
+            "mean 'img_size'.*: PlainViT",
         ),
-        # Those of a _base_, merged with ours, or passed on by a part to others.
-        (
-            MODELS,
-            dict(type='SimpleFeaturePyramid', num_outs=5),
-            "_delete_=True.*'Simple",
-        ),
-        (
-            DATASETS,
-            dict(type='SeededDataset', of='ToyScenes', nums=3),
-            "Toy.*'nums'.*ToyScenes",
-        ),
-        (MODELS, dict(type='SNNetV2'), "mean 'SNNetv2'"),
-        (HOOKS, dict(type='LogerHook'), "a hook .*mean 'LoggerHook'"),
+        # A setting of a _base_, merged with ours.
+        (dict(type='SimpleFeaturePyramid', num_outs=5), "_delete_=True.*'Simple"),
+        (dict(type='SNNetV2'), "a model .*mean 'SNNetv2'"),
+        (failing_with(AssertionError()), 'failing cannot .*: raise error'),
+        (failing_with(ValueError('none')), 'failing cannot .*: none .*key: failing'),
     ],
 )
-def test_explain_builds_misspelt_name_suggests_the_nearest(registry, settings, words):
+def test_explain_builds_names_the_part_and_suggests_the_nearest(settings, words):
     with pytest.raises(ValueError, match=words), explain_builds():
-        registry.build(settings)
-
-
-def test_explain_builds_assertion_of_mm_names_the_class():
-    cfg = tiny_config()
-    cfg.model.decode_head.in_channels = [8, 8]
-    words = 'SETRUPHead.*in_channels, int'
-    with pytest.raises(ValueError, match=words):
-        init_model(cfg, None)
-
-
-@pytest.mark.parametrize('error', [AssertionError(), KeyError('a'), TypeError('argum')])
-def test_explain_builds_other_errors_stay_as_they_are(error):
-    with pytest.raises(type(error)) as raised, explain_builds():
-        raise error
-    assert raised.value is error
+        MODELS.build(settings)
 
 
 @pytest.mark.parametrize(
-    ('error', 'kept'),
+    'error',
     [
-        (ValueError('no images'), False),
-        (ValueError('x=1 is invalid (config key: x)'), True),
-        (TypeError('not an iterator'), True),
-        (KeyError('key'), True),
+        ValueError('x=1 is invalid (config key: x)'),
+        TypeError('not an iterator'),
+        KeyError('key'),
     ],
 )
-def test_explain_builds_errors_inside_a_part(error, kept):
-    def part():
-        raise error
-
+@pytest.mark.parametrize('call', [failing, lambda e: MODELS.build(failing_with(e))])
+def test_explain_builds_other_errors_stay_as_they_are(error, call):
     with pytest.raises(type(error)) as raised, explain_builds():
-        MODELS.build(dict(type=part))
-    assert (raised.value is error) is kept
-    if not kept:
-        assert str(raised.value) == (
-            'part cannot be built: no images (config key: part)'
-        )
+        call(error)
+    assert raised.value is error

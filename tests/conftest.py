@@ -125,6 +125,16 @@ def build_snnet(build_vit):
     return build
 
 
+@pytest.fixture(scope='session')
+def mm_data(tmp_path_factory):
+    """Generated images in the layouts of ADE20K, NYUv2, COCO and ImageNet."""
+    pytest.importorskip('mmdet.datasets')
+    from narrowing import write_data
+
+    write_data(root := tmp_path_factory.mktemp('data'))
+    return root
+
+
 @dataclass
 class Golden:
     """Tensors from the authors' released code; see tests/data/README.md."""

@@ -52,8 +52,11 @@ def box(number, image, category=7, **kwargs):
     return found | dict(bbox=[6, 4, 30, 20], area=600) | kwargs
 
 
-def write_coco(root, splits=('train', 'val'), number=5, **kwargs):
-    """Write images with one box each, except the last; category ids are 3 and 7."""
+THINGS = [dict(id=7, name='car'), dict(id=3, name='person')]
+
+
+def write_coco(root, splits=('train', 'val'), number=5, categories=THINGS, **kwargs):
+    """Write images with one box each, except the last."""
     for split in splits:
         images = [
             dict(id=i, file_name=f'{i}.jpg', height=40, width=60) for i in range(number)
@@ -63,7 +66,7 @@ def write_coco(root, splits=('train', 'val'), number=5, **kwargs):
         content = dict(
             images=images,
             annotations=[box(i + 1, i, **kwargs) for i in range(number - 1)],
-            categories=[dict(id=7, name='car'), dict(id=3, name='person')],
+            categories=categories,
         )
         path = root / f'annotations/instances_{split}.json'
         path.parent.mkdir(exist_ok=True)

@@ -1,18 +1,17 @@
 """Narrows any config, ours or a stock one, to a small model and few small images."""
 
-import json
-
 import numpy as np
 import timm
 import torch
+from labelled_folders import halves, write, write_coco
 from mmengine.config import ConfigDict
 from mmengine.registry import DATASETS, MODELS
 from mmengine.utils import is_seq_of
-from PIL import Image
 from toy import without_weights
 
 # The width that all stages, necks and heads are narrowed to.
-WIDTH, SIDE, IMAGE = 32, 64, (160, 112)
+WIDTH, SIDE, SCALE = 32, 64, (160, 112)
+IMAGE = 80, 112
 SQUARE = SIDE, SIDE
 AT_MOST = dict(
     embed_dim=WIDTH,
@@ -24,6 +23,7 @@ AT_MOST = dict(
     num_proposals=20,
     proposal_feature_channel=WIDTH,
     num_points=64,
+    num_deconv_filters=WIDTH,
     num=16,  # sampled boxes
     rank=2,
     max_per_img=30,
@@ -68,7 +68,7 @@ def shrink(config):
         sizes = value if key == 'scales' else [value]
         wide = 'scale' in key
         small = [
-            SIDE if isinstance(v, int) else IMAGE if wide and len({*v}) > 1 else SQUARE
+            SIDE if isinstance(v, int) else SCALE if wide and len({*v}) > 1 else SQUARE
             for v in sizes
         ]
         config[key] = small if key == 'scales' else small[0]
@@ -80,43 +80,26 @@ def _items(config):
     return enumerate(config) if isinstance(config, (list, tuple)) else ()
 
 
-def write_image(path, high=255, channels=3, dtype=np.uint8, height=80, width=112):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    shape = (height, width, 3)[: 3 if channels == 3 else 2]
-    pixels = np.random.default_rng(0).integers(0, high, shape, dtype=dtype)
-    Image.fromarray(pixels).save(path)
-
-
 def write_data(root):
-    """Write two images into every folder that a data set reads."""
+    """Write small images into every folder that a data set reads."""
     for i in range(2):
         for split in ('train', 'val', 'test'):
             for name in 'ab':
-                write_image(root / split / name / f'{i}.jpg')
+                write(root / split / name / f'{i}.jpg', IMAGE)
         for split in ('train', 'test'):
-            size = dict(height=480, width=640)  # of which NYUv2's border is cropped
-            write_image(root / f'depth/images/{split}/{i}.jpg', **size)
-            depth = root / f'depth/annotations/{split}/{i}.png'
-            write_image(depth, 9999, channels=1, dtype=np.uint16, **size)
+            size = 480, 640  # of which NYUv2's border is cropped
+            write(root / f'depth/images/{split}/{i}.jpg', size)
+            depth = halves(*size, low=1000, high=4200, dtype=np.uint16)
+            write(root / f'depth/annotations/{split}/{i}.png', depth)
         for split in SEGMENTATION_SPLITS:
-            write_image(root / f'images/{split}/{i}.jpg')
+            write(root / f'images/{split}/{i}.jpg', IMAGE)
             suffix = '_labelTrainIds' if split.endswith('2014') else ''
-            labels = root / f'annotations/{split}/{i}{suffix}.png'
-            write_image(labels, 6, channels=1)
-    polygon = [10, 10, 70, 10, 70, 60, 10, 60]
-    thing = dict(category_id=1, bbox=[10, 10, 60, 50], area=3000, iscrowd=0)
+            write(root / f'annotations/{split}/{i}{suffix}.png', halves(*IMAGE))
     ids = [i for i in range(1, 91) if i not in NO_CATEGORY]
-    names = DATASETS.get('mmdet.CocoDataset').METAINFO['classes']
-    categories = [dict(id=i, name=n) for i, n in zip(ids, names, strict=True)]
-    for split, number in dict(train=2, val=1).items():
-        images, things = [], []
-        for i in range(number):
-            write_image(root / f'{split}2017' / f'{i}.jpg')
-            images.append(dict(id=i, file_name=f'{i}.jpg', height=80, width=112))
-            things.append(dict(thing, id=i + 1, image_id=i, segmentation=[polygon]))
-        written = dict(images=images, annotations=things, categories=categories)
-        path = root / f'annotations/instances_{split}2017.json'
-        path.write_text(json.dumps(written))
+    classes = DATASETS.get('mmdet.CocoDataset').METAINFO['classes']
+    things = [dict(id=i, name=n) for i, n in zip(ids, classes, strict=True)]
+    thing = dict(category_id=1, segmentation=[[6, 4, 36, 4, 36, 24]])
+    write_coco(root, ('train2017', 'val2017'), 3, categories=things, **thing)
 
 
 def narrow_config(cfg, root, work_dir, iters=2):
@@ -226,17 +209,25 @@ def _read_maps_of(model, dims):
         if head is not None:
             head.in_channels = blocks[-1]
     backbone, last = model.backbone, dims[-1]
-    staged = len({*last}) > 1 and 'head' not in model
-    if not staged:
-        return
-    ends = [i for i, d in enumerate(last) if d != (*last, 0)[i + 1]]
-    backbone.out_indices, widths = ends, [last[i] for i in ends]
-    necks = model.get('neck', [])
-    readers = [*(necks if isinstance(necks, list) else [necks])]
-    readers += [model[k] for k in ('decode_head', 'auxiliary_head') if k in model]
-    for part in readers:
+    if len({*last}) > 1 and 'head' not in model:
+        ends = [i for i, d in enumerate(last) if d != (*last, 0)[i + 1]]
+        backbone.out_indices = ends
+        read_maps(model, [last[i] for i in ends])
+
+
+def read_maps(model, widths):
+    """Let necks read maps of these widths, and heads unless a neck has its own."""
+    readers = _parts(model, 'neck')
+    if not any('out_channels' in neck for neck in readers):
+        readers += _parts(model, 'decode_head', 'auxiliary_head', 'head')
+    for part in (part for part in readers if 'in_channels' in part):
         one = isinstance(part.in_channels, int)
-        part.in_channels = widths[part.in_index] if one else widths
+        part.in_channels = widths[part.get('in_index', -1)] if one else widths
+
+
+def _parts(model, *names):
+    found = (model.get(name) or [] for name in names)
+    return [p for part in found for p in (part if isinstance(part, list) else [part])]
 
 
 def _narrow_teacher(model, root):

@@ -9,7 +9,7 @@ import pytest
 from config_models import CONFIGS, RUNS, load, paths, read, runs
 from mmengine.optim import build_optim_wrapper
 from mmengine.runner import Runner
-from narrowing import narrow_own, write_data
+from narrowing import narrow_own
 
 from snnet_mm.models.layers.stitch_batch_norm import ROWS
 
@@ -137,17 +137,10 @@ def test_staged_configs_have_stitches_of_the_authors(family):
     assert f', {found[1]} stitches' in RUNS[name].config.read_text()
 
 
-@pytest.fixture(scope='module')
-def data_root(tmp_path_factory):
-    root = tmp_path_factory.mktemp('data')
-    write_data(root)
-    return root
-
-
 @pytest.mark.parametrize('name', [pytest.param(n, marks=marks(n)) for n in ALL])
-def test_config_trains_and_tests(name, data_root, tmp_path):
+def test_config_trains_and_tests(name, mm_data, tmp_path):
     cfg = read(name)
-    narrow_own(cfg, data_root, tmp_path)
+    narrow_own(cfg, mm_data, tmp_path)
     runner = Runner.from_cfg(cfg)
     before = {k: v.clone() for k, v in runner.model.state_dict().items()}
     runner.train()

@@ -6,7 +6,6 @@ import torch
 from mm_models import CLS, TOY, cls_mean, cls_vit
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
-from narrowing import write_data
 from package_calls import infer, predicted
 from staged_anchors import disturb
 from stock_networks import CASES, chains_of, read_stock
@@ -27,31 +26,22 @@ ENDS, NAMES = ('py', 'pth'), ('network', 'elastic')
 
 
 def cases():
-    for path, case in CASES.items():
+    for path, family in CASES.items():
         package, _, stock = path.partition('/')
         folder = stock.partition('/')[0]
         marks = [OPS] * (package == 'mmdet') + [pytest.mark.slow] * (folder not in FAST)
         name = f'{package}-{stock.rpartition("/")[2][:18]}'
-        yield pytest.param((package, stock, *case), marks=marks, id=name)
-
-
-@pytest.fixture(scope='module')
-def data(tmp_path_factory):
-    """Generated images in the layouts of ADE20K, COCO and ImageNet."""
-    root = tmp_path_factory.mktemp('data')
-    pytest.importorskip('mmdet.datasets')
-    write_data(root)
-    return root
+        yield pytest.param((package, stock, family), marks=marks, id=name)
 
 
 @pytest.fixture(scope='module', params=[*cases()])
 @torch.no_grad()
-def made(request, data, tmp_path_factory):
+def made(request, mm_data, tmp_path_factory):
     """A stock model of random weights, and what is made of it, in files, too."""
-    package, stock, family, backbone, parts = request.param
+    package, stock, family = request.param
     folder = tmp_path_factory.mktemp('made')
     torch.manual_seed(0)
-    cfg = read_stock(package, stock, backbone, parts, data, folder)
+    cfg = read_stock(package, stock, mm_data, folder)
     cfg.dump(folder / 'network.py')
     network = init_model(cfg, None, device='cpu')
     if package != 'mmdet':  # boxes of random heads would have no area
@@ -75,12 +65,12 @@ def made(request, data, tmp_path_factory):
 
 
 @torch.no_grad()
-def test_convert_model_unchanged_at_largest_budget(made, data):
+def test_convert_model_unchanged_at_largest_budget(made, mm_data):
     """Features in this package, and predictions of an image in the model's own."""
     assert made.conversion.backbone['anchors'][0]['type'] == made.family
     set_stitch(made.elastic, 0)
     check_equal(made.network, made.elastic, torch.randn(1, 3, 64, 64))
-    image = str(data / 'images/validation/0.jpg')
+    image = str(mm_data / 'images/validation/0.jpg')
     files = ([str(made.folder / f'{n}.{e}') for e in ENDS] for n in NAMES)
     wanted, found = (predicted(infer(made.package, *pair, image)) for pair in files)
     assert wanted.keys() == found.keys()

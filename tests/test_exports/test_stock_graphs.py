@@ -3,7 +3,6 @@
 import pytest
 import torch
 from manifests import open_exported
-from narrowing import write_data
 from old_torch import writes_onnx
 from staged_anchors import disturb
 from stock_networks import CASES, chains_of, read_stock
@@ -31,29 +30,17 @@ SIZE = 64, 64
 
 def cases():
     for path in sorted(CASES.keys() - NO_GRAPHS):
-        _, *case = CASES[path]
         package, _, stock = path.partition('/')
         name = stock.rpartition('/')[2]
         marks = [pytest.mark.ops] * (package == 'mmdet')
         marks += [pytest.mark.slow]
-        yield pytest.param(package, stock, *case, marks=marks, id=f'{package}-{name}')
-
-
-@pytest.fixture(scope='module')
-def data(tmp_path_factory):
-    """Generated images in the layouts of ADE20K, COCO and ImageNet."""
-    root = tmp_path_factory.mktemp('data')
-    pytest.importorskip('mmdet.datasets')
-    write_data(root)
-    return root
+        yield pytest.param(package, stock, marks=marks, id=f'{package}-{name}')
 
 
 @torch.no_grad()
-@pytest.mark.parametrize('package, stock, backbone, parts', [*cases()])
-def test_graphs_of_an_elastic_stock_model(
-    package, stock, backbone, parts, data, tmp_path
-):
-    cfg = read_stock(package, stock, backbone, parts, data, tmp_path)
+@pytest.mark.parametrize('package, stock', [*cases()])
+def test_graphs_of_an_elastic_stock_model(package, stock, mm_data, tmp_path):
+    cfg = read_stock(package, stock, mm_data, tmp_path)
     network = init_model(cfg, None, device='cpu')
     if package != 'mmdet':  # boxes of random heads would have no area
         disturb(network)

@@ -7,17 +7,16 @@ without a network afterwards.
 """
 
 import argparse
-import hashlib
 import urllib.request
 from fnmatch import fnmatch
 from pathlib import Path
 
 import yaml
 
+from snnet_mm.runtime.bundle import file_digest
 from snnet_mm.utils import ToolParser, atomic_path, run_command
 
 LIST = Path(__file__).resolve().parents[1] / 'configs' / 'weights.yml'
-CHUNK = 1 << 20
 TEACHER = 'regnety_160.deit_in1k'  # of DistillationWrapper
 
 
@@ -51,14 +50,9 @@ def checked(path: Path, sha256: str | None) -> str:
     """Return a note on the checksum of a file; raise if it does not match."""
     if sha256 is None:
         return 'checksum unknown'
-    digest = hashlib.sha256()
-    with path.open('rb') as file:
-        while chunk := file.read(CHUNK):
-            digest.update(chunk)
-    if not digest.hexdigest().startswith(sha256):
-        raise ValueError(
-            f'SHA-256 of {path} is {digest.hexdigest()}; expected {sha256}...'
-        )
+    found = file_digest(path)
+    if not found.startswith(sha256):
+        raise ValueError(f'SHA-256 of {path} is {found}; expected {sha256}...')
     return 'checksum verified'
 
 

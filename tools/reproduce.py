@@ -17,7 +17,6 @@ import sys
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from papers import (
     CONFIGS,
@@ -31,15 +30,15 @@ from papers import (
     read_runs,
 )
 
-if TYPE_CHECKING:
-    from snnet_mm.stitching import StitchTable
+from snnet_mm.stitching import StitchTable
+from snnet_mm.utils import ToolParser, run_command
 
 # Name parts of stitched models, whose stitches are all tested.
 STITCHED = re.compile(r'snnet|bridge-|esta-|stitch|fast-slow')
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = ToolParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     what = "a table or figure, such as 'SN-Netv2 table 2', or runs: 'setr/*-r4_*'"
     add('item', nargs='?', help=what)
@@ -188,7 +187,6 @@ def ends_of(results: StitchTable) -> str:
 def report(runs: list[Run], papers: Mapping, published: list[str], out: Path) -> None:
     """Print the figures of all runs beside the paper's, and plot the fronts."""
     from snnet_mm.evaluation import plot_pareto
-    from snnet_mm.stitching import StitchTable
 
     fronts = {}
     for run in runs:
@@ -228,7 +226,4 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-    try:
-        main()
-    except (OSError, ValueError) as error:
-        sys.exit(f'Error: {error}')
+    run_command(main)

@@ -86,15 +86,10 @@ def test_get_weights_of_a_config(get, monkeypatch, tmp_path):
     assert names_in(str(own)) == files
 
 
-def test_weights_yml_has_all_files_that_configs_read(get):
+def test_weights_yml_entries(get):
     files = yaml.safe_load((CONFIGS / 'weights.yml').read_text())
     for name, entry in files.items():
         assert {*entry} <= {'what', 'url', 'sha256', 'licence'}, name
         assert entry['url'].startswith('https://'), name
         assert entry.get('sha256', '') in entry['url'], name
     assert all(name in get('--list') for name in [*files][:2])
-    texts = [p.read_text() for p in CONFIGS.rglob('*.py')]
-    known = ' '.join([*texts, (CONFIGS / 'papers.yml').read_text()])
-    for name in ('deit_3_', 'mae_', 'sam_vit', 'beitv2', 'deit_tiny', 'augreg'):
-        assert any(name in file for file in files), name
-        assert name in known, name

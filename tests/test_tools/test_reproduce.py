@@ -1,5 +1,4 @@
 import re
-import runpy
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -72,10 +71,9 @@ def test_reproduce_tests_stitches_of_table_1_alone(call):
     assert scores == [72.6, 76.48, 78.2, 79.96, 81.502, 81.962]
 
 
-def test_reproduce_wrong_name_is_one_line(monkeypatch):
-    monkeypatch.setattr(sys, 'argv', ['reproduce.py', 'SN-Netv2 table 9'])
-    with pytest.raises(SystemExit, match="^Error: 'SN-Netv2 table 9'"):
-        runpy.run_path(str(ROOT / 'tools/reproduce.py'), run_name='__main__')
+def test_reproduce_unknown_item_is_refused(call):
+    with pytest.raises(ValueError, match="^'SN-Netv2 table 9'"):
+        call('SN-Netv2 table 9')
 
 
 def test_reproduce_does_nothing_twice(call, tmp_path, monkeypatch):

@@ -130,19 +130,24 @@ def test_innermost_parts_of_a_concatenated_data_set():
     assert innermost(dataset) == a
 
 
-def test_load_config_stitched_network_inside_backbone_is_refused(tmp_path):
-    """Its costs and exports know the maps of the stitched one, not of the outer one."""
-    nested = "backbone_cfg=dict(type='SNNetv1', anchors=[])"
-    write(tmp_path, a=f"model = dict(backbone=dict(type='ICNet', {nested}))")
-    with pytest.raises(ValueError, match="'SNNetv1'.*backbone_cfg"):
-        load_config(tmp_path / 'a.py')
-
-
-def test_load_config_checkpoint_beside_anchors_is_refused(tmp_path):
-    """mmseg would pass it on to the backbone, which has no such setting."""
-    anchors = "backbone=dict(type='SNNetv2', anchors=[])"
-    write(tmp_path, a=f"model = dict(pretrained='a.pth', {anchors})")
-    with pytest.raises(ValueError, match="'a.pth'.*pretrained"):
+@pytest.mark.parametrize(
+    ('model', 'message'),
+    [
+        # Costs and exports know the maps of the stitched network, not of the outer one.
+        (
+            "backbone=dict(backbone_cfg=dict(type='SNNetv1', anchors=[]))",
+            "'SNNetv1'.*backbone_cfg",
+        ),
+        # mmseg would pass it on to the backbone, which has no such setting.
+        (
+            "pretrained='a.pth', backbone=dict(type='SNNetv2', anchors=[])",
+            "'a.pth'.*pretrained",
+        ),
+    ],
+)
+def test_load_config_misplaced_stitched_networks_are_refused(tmp_path, model, message):
+    write(tmp_path, a=f'model = dict({model})')
+    with pytest.raises(ValueError, match=message):
         load_config(tmp_path / 'a.py')
 
 
@@ -157,24 +162,12 @@ def test_model_config_is_that_inside_wrappers():
     assert model_config(cfg) == inner
 
 
-def stock_config():
-    """As mm's own: stock hooks, loaders without seeds, and no seed of the run."""
-    cfg = tiny_config()
-    hooks = cfg.default_hooks
-    names = 'exact_resume', 'label_check', 'loss_check', 'trainable_params'
-    for name in (*names, 'stitch_report', 'stitch_statistics'):
-        del hooks[name]
-    hooks.checkpoint = dict(type='CheckpointHook', by_epoch=False, interval=1)
-    hooks.checkpoint.max_keep_ckpts = 2
-    loader = cfg.train_dataloader
-    loader.dataset.type = loader.dataset.pop('of')
-    loader.sampler = dict(type='InfiniteSampler', shuffle=True)
-    cfg.pop('randomness')
-    return cfg
-
-
 def test_make_safe_replaces_stock_hooks():
-    cfg = stock_config()
+    sampler = dict(type='InfiniteSampler', shuffle=True)
+    loader = dict(dataset=dict(type='ToyScenes'), sampler=sampler)
+    checkpoint = dict(type='CheckpointHook', by_epoch=False, max_keep_ckpts=2)
+    hooks = dict(checkpoint=dict(checkpoint, interval=1))
+    cfg = Config(dict(model={}, train_dataloader=loader, default_hooks=hooks))
     assert make_safe(cfg) == [
         'StitchCheckpointHook', 'ExactResumeHook', 'SeededDataset and SeededSampler',
         'randomness.seed=0', 'LabelCheckHook', 'LossCheckHook',
@@ -182,8 +175,8 @@ def test_make_safe_replaces_stock_hooks():
     wanted = dict(type='StitchCheckpointHook', by_epoch=False, interval=1)
     assert cfg.default_hooks.checkpoint == dict(wanted, max_keep_ckpts=2)
     loader = cfg.train_dataloader
-    sampler = dict(type='SeededSampler', of='InfiniteSampler', shuffle=True)
-    assert (loader.sampler, loader.dataset.of) == (sampler, 'ToyScenes')
+    assert loader.sampler == sampler | dict(type='SeededSampler', of='InfiniteSampler')
+    assert loader.dataset == dict(type='SeededDataset', of='ToyScenes')
     before = cfg.to_dict()
     assert make_safe(cfg) == []
     assert cfg.to_dict() == before

@@ -13,7 +13,6 @@ from snnet_mm.stitching import Selection
 from snnet_mm.utils import (
     ToolParser,
     check_file,
-    check_writable,
     parse_size,
     run_command,
     tool_command,
@@ -76,7 +75,6 @@ def main() -> None:
         limit=args.limit,
         tolerance=args.tolerance,
     )
-    check_writable(args.out, 'option: --out')
     model = init_model(cfg, args.checkpoint, device='cpu')
     exporter = StitchExporter(cfg, model, args.out, args.shape, selection.table)
     manifest = exporter.export(request)

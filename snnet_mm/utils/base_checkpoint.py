@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -82,32 +82,3 @@ class BaseCheckpoint:
         content = dict(meta=dict(meta, **{KEY: record}), state_dict=added)
         with atomic_path(path) as temporary:
             torch.save(content, temporary)
-
-
-def joined_with_base(
-    loaded: dict[str, Any], path: Path, read: Callable[[Path], dict[str, Tensor]]
-) -> dict[str, Any]:
-    """Return a checkpoint joined with the weights of its base, if it refers to one.
-
-    Raises:
-        ValueError: If the base is missing, or its weights have changed.
-    """
-    meta = loaded.get('meta')
-    record = meta.get(KEY) if isinstance(meta, Mapping) else None
-    if record is None:
-        return loaded
-    base = path.resolve().parent / record['path']
-    if not base.is_file():
-        raise ValueError(
-            f'checkpoint {path} adds to {base}, which does not exist: put the network '
-            'there, or write one file with tools/make_elastic.py --whole'
-        )
-    weights = read(base)
-    if weights_digest(weights) != record['sha256']:
-        raise ValueError(
-            f'checkpoint {path} adds to {base}, whose weights have changed since: '
-            'restore that file, or run tools/make_elastic.py again'
-        )
-    named = with_prefixes(weights, record['renames'])
-    kept = {k: v for k, v in meta.items() if k != KEY}
-    return dict(loaded, meta=kept, state_dict={**named, **loaded['state_dict']})

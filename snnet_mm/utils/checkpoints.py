@@ -19,7 +19,8 @@ from mmengine.logging import HistoryBuffer, print_log
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from .base_checkpoint import joined_with_base
+from .base_checkpoint import KEY as BASE
+from .base_checkpoint import weights_digest, with_prefixes
 from .distributed import first_process_first
 
 _PLAIN = ('?', 'i1', 'i2', 'i4', 'i8', 'u1', 'u2', 'u4', 'u8', 'f2', 'f4', 'f8', 'U1')
@@ -38,12 +39,11 @@ class UntrustedCheckpointError(ValueError):
     """Raised if a checkpoint contains more than weights, log history and plain data."""
 
 
-def load_weights_only(path: str | os.PathLike, joined: bool = True) -> dict[str, Any]:
+def load_weights_only(path: str | os.PathLike) -> dict[str, Any]:
     """Load a checkpoint to the CPU without running any code in it.
 
-    A checkpoint that adds to a base checkpoint is returned with the weights of both
-    unless ``joined`` is False; see
-    :class:`snnet_mm.utils.base_checkpoint.BaseCheckpoint`.
+    A checkpoint that adds to a base checkpoint is returned with the weights of both;
+    see :class:`snnet_mm.utils.base_checkpoint.BaseCheckpoint`.
     Besides the types that torch allows, ``HistoryBuffer`` and numpy arrays and scalars
     of plain data are allowed, because mmengine's checkpoints contain them, and
     ``argparse.Namespace``, in which published files keep their options. Inside
@@ -77,8 +77,34 @@ def load_weights_only(path: str | os.PathLike, joined: bool = True) -> dict[str,
         raise ValueError(
             f'checkpoint {path} holds a {type(loaded).__name__}, expected a dict'
         )
-    read = lambda base: weights_of(load_weights_only(base))  # noqa: E731
-    return joined_with_base(dict(loaded), path, read) if joined else dict(loaded)
+    return _joined_with_base(dict(loaded), path)
+
+
+def _joined_with_base(loaded: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Return a checkpoint joined with the weights of its base, if it refers to one.
+
+    Raises:
+        ValueError: If the base is missing, or its weights have changed.
+    """
+    meta = loaded.get('meta')
+    record = meta.get(BASE) if isinstance(meta, Mapping) else None
+    if record is None:
+        return loaded
+    base = path.resolve().parent / record['path']
+    if not base.is_file():
+        raise ValueError(
+            f'checkpoint {path} adds to {base}, which does not exist: put the network '
+            'there, or write one file with tools/make_elastic.py --whole'
+        )
+    weights = weights_of(load_weights_only(base))
+    if weights_digest(weights) != record['sha256']:
+        raise ValueError(
+            f'checkpoint {path} adds to {base}, whose weights have changed since: '
+            'restore that file, or run tools/make_elastic.py again'
+        )
+    named = with_prefixes(weights, record['renames'])
+    kept = {k: v for k, v in meta.items() if k != BASE}
+    return dict(loaded, meta=kept, state_dict={**named, **loaded['state_dict']})
 
 
 def weights_of(loaded: Mapping) -> dict[str, Any]:

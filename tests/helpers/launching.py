@@ -28,7 +28,7 @@ def run_script(script, *args, cwd, **env):
 
 def run_tool(tool, *args, cwd=ROOT):
     """Run a tool in a separate process, by default from the repository root."""
-    return subprocess.run(
+    done = subprocess.run(
         [sys.executable, ROOT / 'tools' / tool, *map(str, args)],
         cwd=cwd,
         env=dict(os.environ, OMP_NUM_THREADS='1', PYTHONPATH=str(ROOT)),
@@ -36,3 +36,5 @@ def run_tool(tool, *args, cwd=ROOT):
         capture_output=True,
         timeout=600,
     )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done

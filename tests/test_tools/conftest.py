@@ -1,6 +1,5 @@
 import json
 
-import launching
 import numpy as np
 import pytest
 import torch
@@ -11,18 +10,6 @@ from toy import SHORT, balance, disturb, narrow_toy
 from snnet_mm.costs import cost_table
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.runtime.bundle import describe_file
-
-
-@pytest.fixture(scope='session')
-def run_tool():
-    """Runs a tool as a user would, from the repository root."""
-
-    def run(tool, *args):
-        done = launching.run_tool(tool, *args)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done
-
-    return run
 
 
 @pytest.fixture(scope='session')

@@ -64,9 +64,9 @@ def test_export_stitch_report_names_what_is_left_out(tool, capsys):
 
 
 @pytest.mark.slow
-def test_export_stitch_mmseg_scores_stitch_as_we_do(exported, run_tool, tmp_path):
+def test_export_stitch_mmseg_scores_stitch_as_we_do(exported, run_here, tmp_path):
     config, weights = tmp_path / 'stitch_2.py', tmp_path / 'stitch_2.pth'
-    run_tool('test.py', config, weights, '--work-dir', tmp_path / 'ours')
+    run_here('test.py', config, weights, '--work-dir', tmp_path / 'ours')
     # Another package's tool, in another folder; only custom_imports leads to ours.
     command = [sys.executable, MMSEG_TEST, config, weights]
     command += ['--work-dir', tmp_path / 'theirs']

@@ -1,6 +1,7 @@
 import cv2
 import numpy as np
 import pytest
+from launching import run_tool
 from toy import smooth_images
 
 import snnet_mm as sn
@@ -65,7 +66,7 @@ def test_predict_options_that_do_not_fit(run_here, narrow, images, tmp_path):
 
 
 @pytest.mark.slow
-def test_predict_on_ray_writes_the_same(run_tool, bundle, images, tmp_path):
+def test_predict_on_ray_writes_the_same(bundle, images, tmp_path):
     pytest.importorskip('ray.data', reason='ray is missing')
     written = []
     for options in ((), ('--ray', 2)):

@@ -48,7 +48,6 @@ def run(folder, command):
     assert python == 'python'
     tool = (folder / tool).resolve()
     done = run_tool(tool.relative_to(ROOT / 'tools'), *args, cwd=folder)
-    assert done.returncode == 0, done.stdout + done.stderr
     for noise in ('OneDL', 'NMS is not compiled', 'constant folding'):
         assert noise not in done.stdout + done.stderr
     return done.stdout.splitlines()

@@ -9,6 +9,8 @@ from mmengine.registry import DATASETS, MODELS
 from mmengine.utils import is_seq_of
 from toy import without_weights
 
+from snnet_mm.utils import dicts_in
+
 # The width that all stages, necks and heads are narrowed to.
 WIDTH, SIDE, SCALE = 32, 64, (160, 112)
 IMAGE = 80, 112
@@ -47,37 +49,28 @@ NO_CATEGORY = {12, 26, 29, 30, 45, 66, 68, 69, 71, 83}
 
 def narrow(model):
     """Limit all widths in a config to ``WIDTH``, and sizes to ``AT_MOST``."""
-    for key, value in _items(model):
-        most = WIDTH if str(key).endswith('channels') else AT_MOST.get(key)
-        if most and is_seq_of(value, int):
-            model[key] = type(value)(min(v, most) for v in value)
-        elif most is not None and isinstance(value, (int, float)):
-            model[key] = min(value, most)
-        else:
-            narrow(value)
+    for part in dicts_in(model):
+        for key, value in [*part.items()]:
+            most = WIDTH if str(key).endswith('channels') else AT_MOST.get(key)
+            if most and is_seq_of(value, int):
+                part[key] = type(value)(min(v, most) for v in value)
+            elif most is not None and isinstance(value, (int, float)):
+                part[key] = min(value, most)
 
 
 def shrink(config):
     """Shrink all image sizes in a config."""
-    for key, value in _items(config):
-        if key == 'pad_size_divisor':
-            config[key] = min(value, SIDE)
-        if key not in SIZES:
-            shrink(value)
-            continue
-        sizes = value if key == 'scales' else [value]
-        wide = 'scale' in key
-        small = [
-            SIDE if isinstance(v, int) else SCALE if wide and len({*v}) > 1 else SQUARE
-            for v in sizes
-        ]
-        config[key] = small if key == 'scales' else small[0]
-
-
-def _items(config):
-    if isinstance(config, dict):
-        return list(config.items())
-    return enumerate(config) if isinstance(config, (list, tuple)) else ()
+    for part in dicts_in(config):
+        if 'pad_size_divisor' in part:
+            part['pad_size_divisor'] = min(part['pad_size_divisor'], SIDE)
+        for key in SIZES & part.keys():
+            sizes = part[key] if key == 'scales' else [part[key]]
+            large = SCALE if 'scale' in key else SQUARE
+            small = [
+                SIDE if isinstance(v, int) else large if len({*v}) > 1 else SQUARE
+                for v in sizes
+            ]
+            part[key] = small if key == 'scales' else small[0]
 
 
 def write_data(root):

@@ -11,6 +11,8 @@ import torch
 from mmengine.config import Config
 from mmengine.runner import Runner
 
+from snnet_mm.utils import dicts_in
+
 TOY = Path(__file__).parents[2] / 'configs' / 'toy'
 SEGMENTOR = TOY / 'setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
 # A head of one convolution to the labels' size.
@@ -31,12 +33,9 @@ _read = cache(Config.fromfile)
 
 
 def without_weights(cfg):
-    """Remove ``init_cfg`` from a config or list of configs, at any depth."""
-    for part in cfg.values() if isinstance(cfg, dict) else cfg:
-        if isinstance(part, (dict, list)):
-            without_weights(part)
-    if isinstance(cfg, dict):
-        cfg.pop('init_cfg', None)
+    """Remove ``init_cfg`` from a config, at any depth."""
+    for part in dicts_in(cfg):
+        part.pop('init_cfg', None)
 
 
 def small_toy(task, work_dir):

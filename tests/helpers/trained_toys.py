@@ -4,16 +4,10 @@ import torch
 from config_models import CONFIGS as FOLDER
 from mmengine.config import Config
 from narrowing import WIDTH, narrow
-from toy import TOY, without_weights
+from toy import CONFIGS, TOY, without_weights
 
 from snnet_mm.inference.init_model import init_model
 
-CONFIGS = dict(
-    seg='setr-naive_vit-fast_1xb16-300',
-    depth='dpt_vit-fast_1xb16-300',
-    det='mask-rcnn_vit-fast_1xb8-300',
-    cls='cls_vit-fast_1xb16-600',
-)
 # Query-based heads, and the task whose data and network they use.
 OF_QUERIES = dict(dino='det', mask2former='seg', eomt='seg')
 DEPTH = 4
@@ -22,9 +16,10 @@ DEPTH = 4
 @torch.no_grad()
 def write_trained(task, folder):
     """Write config and checkpoint of four blocks whose weights affect the output."""
-    config = CONFIGS[OF_QUERIES.get(task, task)]
+    base = OF_QUERIES.get(task, task)
+    config = CONFIGS[base].replace('snnetv2-fast-slow', 'vit-fast')
     cfg = Config.fromfile(TOY / f'{config}_toy-scenes-64x64.py')
-    if config == CONFIGS['seg']:
+    if base == 'seg':
         cfg.model.backbone.arch.embed_dims = WIDTH
         cfg.model.decode_head.update(in_channels=WIDTH, num_convs=1)
     if task in OF_QUERIES:

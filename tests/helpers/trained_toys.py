@@ -3,6 +3,7 @@
 import torch
 from config_models import CONFIGS as FOLDER
 from mmengine.config import Config
+from mmengine.utils import import_modules_from_strings
 from narrowing import WIDTH, narrow
 from toy import CONFIGS, TOY, without_weights
 
@@ -61,6 +62,7 @@ def give_queries(cfg, kind):
         model.decode_head.loss_cls.class_weight = [1.0] * 5 + [0.1]
     if kind != 'dino':
         parts = ['snnet_mm', 'snnet_mm.tasks.segmentation_parts']
+        import_modules_from_strings(parts)  # as reading the written config does
         cfg.custom_imports = dict(imports=parts, allow_failed_imports=False)
     narrow(model)
     cfg.model = model

@@ -10,7 +10,6 @@ import argparse
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from copy import deepcopy
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -114,16 +113,6 @@ def read_config(path: Path) -> Config:
     from mmengine.config import Config
 
     return Config.fromfile(path)
-
-
-def config_of(run: Run) -> Config:
-    """Return the config of a run with its options, merged as by tools."""
-    from mmengine.config import DictAction
-
-    cfg = deepcopy(read_config(run.config))
-    pairs = (option.split('=', 1) for option in options_of(run.options, cfg.model))
-    cfg.merge_from_dict({k: DictAction._parse_iterable(v) for k, v in pairs})
-    return cfg
 
 
 def figures(papers: Mapping, name: str) -> str:

@@ -1,18 +1,19 @@
 """Configs and runs of this repository, with their models on meta tensors."""
 
 import sys
+from copy import deepcopy
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
-from mmengine.config import Config
+from mmengine.config import Config, DictAction
 from mmengine.registry import MODELS, init_default_scope
 
 CONFIGS = Path(__file__).parents[2] / 'configs'
 sys.path.append(str(CONFIGS.parent / 'tools'))
-from papers import config_of, read_papers, read_runs  # noqa: E402
+from papers import options_of, read_config, read_papers, read_runs  # noqa: E402
 
 PAPERS = read_papers()
 RUNS = read_runs(PAPERS)
@@ -38,6 +39,14 @@ def read(name):
     cfg = config_of(run) if run else Config.fromfile(name)
     init_default_scope(cfg.default_scope)
     cfg.optim_wrapper.type = 'OptimWrapper'  # AMP is for GPUs
+    return cfg
+
+
+def config_of(run):
+    """Return the config of a run with its options, merged as by tools."""
+    cfg = deepcopy(read_config(run.config))
+    pairs = (option.split('=', 1) for option in options_of(run.options, cfg.model))
+    cfg.merge_from_dict({k: DictAction._parse_iterable(v) for k, v in pairs})
     return cfg
 
 

@@ -3,11 +3,10 @@
 import re
 
 import pytest
-from config_models import CONFIGS, PAPERS, RUNS, build_on_meta, load, read
+from config_models import CONFIGS, PAPERS, RUNS, build_on_meta, config_of, load, read
 from mmengine.registry import init_default_scope
 from mmengine.runner import Runner
 from narrowing import narrow_own
-from papers import config_of
 from reproduce import find_items, find_runs
 
 from snnet_mm.costs import count_parameters

@@ -126,7 +126,7 @@ def build_snnet(build_vit):
 
 
 @pytest.fixture(scope='session')
-def mm_data(tmp_path_factory):
+def data(tmp_path_factory):
     """Generated images in the layouts of ADE20K, NYUv2, COCO and ImageNet."""
     pytest.importorskip('mmdet.datasets')
     from narrowing import write_data

@@ -129,9 +129,9 @@ def test_staged_configs_have_stitches_of_the_authors(family):
 
 
 @pytest.mark.parametrize('name', [pytest.param(n, marks=marks(n)) for n in ALL])
-def test_config_trains_and_tests(name, mm_data, tmp_path):
+def test_config_trains_and_tests(name, data, tmp_path):
     cfg = read(name)
-    narrow_own(cfg, mm_data, tmp_path)
+    narrow_own(cfg, data, tmp_path)
     runner = Runner.from_cfg(cfg)
     before = {k: v.clone() for k, v in runner.model.state_dict().items()}
     runner.train()

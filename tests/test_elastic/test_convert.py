@@ -36,12 +36,12 @@ def cases():
 
 @pytest.fixture(scope='module', params=[*cases()])
 @torch.no_grad()
-def made(request, mm_data, tmp_path_factory):
+def made(request, data, tmp_path_factory):
     """A stock model of random weights, and what is made of it, in files, too."""
     package, stock, family = request.param
     folder = tmp_path_factory.mktemp('made')
     torch.manual_seed(0)
-    cfg = read_stock(package, stock, mm_data, folder)
+    cfg = read_stock(package, stock, data, folder)
     cfg.dump(folder / 'network.py')
     network = init_model(cfg, None, device='cpu')
     if package != 'mmdet':  # boxes of random heads would have no area
@@ -65,12 +65,12 @@ def made(request, mm_data, tmp_path_factory):
 
 
 @torch.no_grad()
-def test_convert_model_unchanged_at_largest_budget(made, mm_data):
+def test_convert_model_unchanged_at_largest_budget(made, data):
     """Features in this package, and predictions of an image in the model's own."""
     assert made.conversion.backbone['anchors'][0]['type'] == made.family
     set_stitch(made.elastic, 0)
     check_equal(made.network, made.elastic, torch.randn(1, 3, 64, 64))
-    image = str(mm_data / 'images/validation/0.jpg')
+    image = str(data / 'images/validation/0.jpg')
     files = ([str(made.folder / f'{n}.{e}') for e in ENDS] for n in NAMES)
     wanted, found = (predicted(infer(made.package, *pair, image)) for pair in files)
     assert wanted.keys() == found.keys()

@@ -39,8 +39,8 @@ def cases():
 
 @torch.no_grad()
 @pytest.mark.parametrize('package, stock', [*cases()])
-def test_graphs_of_an_elastic_stock_model(package, stock, mm_data, tmp_path):
-    cfg = read_stock(package, stock, mm_data, tmp_path)
+def test_graphs_of_an_elastic_stock_model(package, stock, data, tmp_path):
+    cfg = read_stock(package, stock, data, tmp_path)
     network = init_model(cfg, None, device='cpu')
     if package != 'mmdet':  # boxes of random heads would have no area
         disturb(network)

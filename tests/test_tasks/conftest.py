@@ -4,19 +4,10 @@ import pytest
 import torch
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import Runner
-from narrowing import write_data
 from running_here import run_here  # noqa: F401
 from toy import small_toy
 
 from snnet_mm.costs import cost_table
-
-
-@pytest.fixture(scope='session')
-def data(tmp_path_factory):
-    """Generated images in the layouts of ADE20K, COCO and ImageNet."""
-    root = tmp_path_factory.mktemp('data')
-    write_data(root)
-    return root
 
 
 @pytest.fixture

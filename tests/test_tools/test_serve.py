@@ -5,6 +5,7 @@ none up.
 """
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -75,6 +76,34 @@ def test_serve_refuses_malformed_requests(service):
     """Those that never reach a replica."""
     assert send('/predict', None)[0] == 405
     assert send('/predict?deadline_ms=-1')[0] == 422
+
+
+def replicas(process):
+    """Return the ids of the replicas among the descendants of a process."""
+    listed = subprocess.check_output(['ps', '-eo', 'pid=,ppid=,args='], text=True)
+    family, found = {process.pid}, set()
+    for pid, parent, args in sorted(
+        (int(pid), int(parent), args)
+        for pid, parent, args in (
+            line.split(maxsplit=2) for line in listed.splitlines()
+        )
+    ):
+        if parent in family:
+            family.add(pid)
+            found |= {pid} if 'ServeReplica' in args else set()
+    return found
+
+
+def test_serve_replaces_a_killed_replica(service):
+    killed = replicas(service[0])
+    assert len(killed) == 1
+    os.kill(*killed, signal.SIGKILL)
+    end, statuses = time.monotonic() + 600, []
+    while not replicas(service[0]) - killed or statuses[-1] != 200:
+        assert time.monotonic() < end, service[1].read_text()
+        statuses.append(send('/predict')[0])
+        time.sleep(0.3)
+    assert {*statuses} <= {200, 500, 503}
 
 
 def test_serve_counts_predictions(service):

@@ -57,7 +57,6 @@ PAIR, SPACE, HOPS = SlidingWindowSpace((3, 3)), TwoWaySpace((12, 24)), [(8, 8)]
         (lambda: BudgetController({0: 1, 1: math.nan}, target_fps=1), 'costs'),
         (lambda: BudgetController({0: 1}, target_fps=0), 'target-fps=0 is invalid'),
         (lambda: ToyScenes(split='valid'), "'valid' is invalid"),
-        (lambda: ToyScenes(size=(64, 8)), r'\(64, 8\) is invalid'),
         (lambda: LinearAdapter(6, 4, HOPS, resize='strided'), "'bilinear', 'none' "),
         (lambda: LinearAdapter(6, 4, HOPS, (0, 5)), 'stitching_layer.type'),
         (

@@ -38,7 +38,8 @@ def test_demo_makes_networks_elastic_in_both_ways(printed, tmp_path):
         rows = json.loads((tmp_path / name / 'stitches.json').read_text())['stitches']
         assert len(rows) == number
         for row in rows:
-            assert format(row['metrics']['mIoU'], form) in printed
+            left_out = re.search(rf'Not listed.*\b{row["id"]}\b', printed)
+            assert format(row['metrics']['mIoU'], form) in printed or left_out
         for picture in ('pareto.png', 'predictions.png'):
             assert (tmp_path / name / picture).read_bytes().startswith(b'\x89PNG')
     tools = re.findall(r'^  python tools/(\w+).py', printed, re.MULTILINE)

@@ -98,6 +98,22 @@ def test_dinov2_depth_table_equals_results():
         assert row[5] == (f'{changes[i]:+.1f}%' if i else '')
 
 
+@pytest.mark.parametrize(
+    ('start', 'name'),
+    [('gives them budgets', 'stitched'), ('86.13 |', 'elastic')],
+)
+def test_toy_tables_equal_results(start, name):
+    folder = ROOT / 'configs' / 'toy'
+    read = json.loads((folder / 'results' / f'demo_{name}.json').read_text())
+    known = {
+        f'{r["flops"] / 1e6:.1f} {r["metrics"]["mIoU"]:.2f}' for r in read['stitches']
+    }
+    rows = rows_after(start, (folder / 'README.md').read_text())
+    assert len(rows) >= 4
+    for _, flops, *_, score in rows:
+        assert f'{flops} {score}' in known
+
+
 def test_tables_of_image_sizes_equal_results():
     files = sorted(RESULTS.glob('sizes_4000_seed?_test.json'))
     tables = [json.loads(file.read_text())['stitches'] for file in files]

@@ -5,8 +5,9 @@ package, never the reverse.
 """
 
 from .budget_controller import BudgetController
+from .deadline import Deadline
 from .detection import Detections, Panoptic
-from .folder import Deadline, Folder, predict_folder
+from .folder import Folder, predict_folder
 from .manifest import read_manifest
 from .painting import paint
 from .runtime import StitchRuntime

@@ -5,22 +5,15 @@ import io
 import json
 import os
 import shutil
-import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from statistics import median
 
 import numpy as np
 
-from .budgets import best_within
 from .checks import check, is_whole
 from .image_io import ImageFile, encode, list_image_files, read_image
-from .runtime import StitchRuntime
 
 STATE = '.predict'  # folder of unfinished files, and of boxes and classes by image
-RECENT = 5  # batches whose median load is the recent one
-RESERVE = 0.05  # of the time until a deadline
 Predict = Callable[[list[np.ndarray]], Sequence]
 
 
@@ -154,31 +147,3 @@ def predict_folder(
         before(left)
         reasons |= folder.predict(predict, folder.left[-left:][:batch_size])
     return folder.finish(reasons)
-
-
-class Deadline:
-    """Switches a runtime to the best stitch that finishes all images in time.
-
-    Stitches are expected to take :meth:`StitchRuntime.front`, times the median load of
-    the last batches. The load is the measured time, including reading and writing, over
-    the expected time.
-    """
-
-    def __init__(self, runtime: StitchRuntime, seconds: float) -> None:
-        self._runtime, self._front = runtime, runtime.front()
-        self._end, self._loads = time.monotonic() + seconds, deque([1.0], maxlen=RECENT)
-        self._last: tuple[float, int, float] | None = None
-
-    def choose(self, left: int) -> None:
-        """Select a stitch for the ``left`` images: the fastest if none is in time.
-
-        The images that are no longer left show the load since the last call.
-        """
-        now = time.monotonic()
-        if self._last is not None:
-            begin, before, expected = self._last
-            self._loads.append(1000 * (now - begin) / (before - left) / expected)
-        slack = 1000 * (1 - RESERVE) * (self._end - now) / median(self._loads)
-        key = best_within(self._front, slack / left) or next(iter(self._front))
-        self._runtime.set_stitch(*key[::-1])
-        self._last = now, left, self._front[key]

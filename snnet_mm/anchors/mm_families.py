@@ -47,19 +47,25 @@ def _mmseg_vit_output(
 
 def _embed_mmpretrain_vit(net: nn.Module, images: Tensor) -> TokenState:
     x, grid = net.patch_embed(images)
-    table, cls = net.pos_embed, net.cls_token
+    table = net.pos_embed
     # DeiT3's positions have no row for the cls token, which follows them.
     of_patches = table is not None and table.shape[1] == prod(net.patch_resolution)
     if of_patches:
         x = net.drop_after_pos(x + _resized_positions(net, table, grid))
-    if cls is not None:
-        x = torch.cat((cls.expand(x.shape[0], -1, -1), x), dim=1)
+    prefix = (token.expand(x.shape[0], -1, -1) for token in _prefix_of(net))
+    x = torch.cat((*prefix, x), dim=1)
     if not of_patches:
         x = x if table is None else x + _resized_positions(net, table, grid)
         x = net.drop_after_pos(x)
     if hasattr(net, 'pre_norm'):
         x = net.pre_norm(x)
     return TokenState(x, tuple(grid))
+
+
+def _prefix_of(net: nn.Module) -> list[Tensor]:
+    """Return the cls token of mmpretrain's ViTs, and that of a distilled DeiT."""
+    tokens = net.cls_token, getattr(net, 'dist_token', None)
+    return [token for token in tokens if token is not None]
 
 
 def _run_mmpretrain_vit(
@@ -316,14 +322,22 @@ for _family in (
     ),
     NetworkFamily(
         'MMPretrainViT',  # whose ``out_type`` selects its outputs
-        ('mmpretrain.VisionTransformer', 'mmpretrain.DeiT3', 'mmpretrain.BEiTViT'),
+        tuple(
+            f'mmpretrain.{name}'
+            for name in (
+                'VisionTransformer',
+                'DistilledVisionTransformer',
+                'DeiT3',
+                'BEiTViT',
+            )
+        ),
         stages=lambda net: [net.layers],
         scales=_vit_scales,
         embed=_embed_mmpretrain_vit,
         run=_run_mmpretrain_vit,
         norm=lambda net: net.ln1 if net.final_norm else None,
         output=lambda net, state, place: net._format_output(*state),
-        num_prefix=lambda net: int(net.cls_token is not None),
+        num_prefix=lambda net: len(_prefix_of(net)),
         outputs_prefix=lambda net: net.out_type in ('cls_token', 'raw'),
         branches=_mmpretrain_vit_branches,
         by_block=True,

@@ -37,6 +37,7 @@ PLAIN_CASES = [
         VIT | dict(out_type='featmap', with_cls_token=False, out_indices=[0, -1]),
         (0, 2),
     ),
+    ('MMPretrainViT', 'mmpretrain.DistilledVisionTransformer', VIT, (2,)),
     ('MMPretrainViT', 'mmpretrain.DeiT3', VIT | dict(out_indices=[1, 2]), (1, 2)),
     ('MMPretrainViT', 'mmpretrain.BEiTViT', BEIT | dict(out_type='avg_featmap'), (2,)),
     (

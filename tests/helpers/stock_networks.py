@@ -50,6 +50,7 @@ CASES = {
     'mmdet/swin/retinanet_swin-t-p4-w7_fpn_1x_coco': 'MMSwin',
     'mmpretrain/resnet/resnet50_8xb32_in1k': 'MMResNet',
     'mmpretrain/deit/deit-small_4xb256_in1k': 'MMPretrainViT',
+    'mmpretrain/deit/deit-small-distilled_4xb256_in1k': 'MMPretrainViT',
     'mmpretrain/deit3/deit3-small-p16_64xb64_in1k': 'MMPretrainViT',
     'mmpretrain/vision_transformer/vit-base-p16_64xb64_in1k': 'MMPretrainViT',
     'mmpretrain/beit/benchmarks/beit-base-p16_8xb128-coslr-100e_in1k': 'MMPretrainViT',
@@ -70,8 +71,8 @@ def read_stock(package, stock, data, work_dir):
     with MODELS.switch_scope_and_registry(package) as registry, torch.no_grad():
         backbone = registry.build(deepcopy(cfg.model.backbone))
         maps = backbone(torch.zeros(2, 3, 64, 64))
-    # DPT's backbone adds a cls token to each map.
-    maps = [found[0] if isinstance(found, list) else found for found in maps]
+    # DPT's backbone adds a cls token to each map, a distilled DeiT has two.
+    maps = [found if isinstance(found, torch.Tensor) else found[0] for found in maps]
     read_maps(cfg.model, [found.shape[1] for found in maps])
     return cfg
 

@@ -10,7 +10,13 @@ from torch import Tensor, nn
 from snnet_mm.utils import check
 
 from .base import TokenState
-from .blockwise import NetworkFamily, map_of, register_family, run_on_map
+from .blockwise import (
+    NetworkFamily,
+    map_of,
+    register_family,
+    run_on_map,
+    run_with_grid,
+)
 from .branches import MLP, Attention, BranchKinds
 from .position import Grid
 
@@ -71,6 +77,8 @@ def _prefix_of(net: nn.Module) -> list[Tensor]:
 def _run_mmpretrain_vit(
     net: nn.Module, block: nn.Module, state: TokenState
 ) -> TokenState:
+    if hasattr(net, 'rope'):  # EVA02
+        return run_with_grid(net, block, state)
     if not hasattr(net, 'rel_pos_bias'):
         return state.mapped(block)
     shared = net.rel_pos_bias
@@ -329,6 +337,7 @@ for _family in (
                 'DistilledVisionTransformer',
                 'DeiT3',
                 'BEiTViT',
+                'ViTEVA02',
             )
         ),
         stages=lambda net: [net.layers],

@@ -51,6 +51,7 @@ CASES = {
     'mmpretrain/resnet/resnet50_8xb32_in1k': 'MMResNet',
     'mmpretrain/deit/deit-small_4xb256_in1k': 'MMPretrainViT',
     'mmpretrain/deit/deit-small-distilled_4xb256_in1k': 'MMPretrainViT',
+    'mmpretrain/eva02/eva02-tiny-p14_in1k': 'MMPretrainViT',
     'mmpretrain/deit3/deit3-small-p16_64xb64_in1k': 'MMPretrainViT',
     'mmpretrain/vision_transformer/vit-base-p16_64xb64_in1k': 'MMPretrainViT',
     'mmpretrain/beit/benchmarks/beit-base-p16_8xb128-coslr-100e_in1k': 'MMPretrainViT',

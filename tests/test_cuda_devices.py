@@ -1,18 +1,24 @@
 """Every tensor is created on the model's device: runs on fake CUDA tensors."""
 
+import logging
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 import torch
 from config_models import read
+from mmengine.evaluator import BaseMetric, Evaluator
 from mmengine.registry import MODELS, init_default_scope
 from mmpretrain.structures import DataSample
+from mmseg.structures import SegDataSample
 from narrowing import SIDE, narrow_own
 from tiny import tiny_config
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from snnet_mm.costs import cost_table
 from snnet_mm.esta.importance import saliency, trained_parameters
+from snnet_mm.evaluation.metric_buffers import MetricBuffers
+from snnet_mm.evaluation.one_pass import run_one_pass
 from snnet_mm.models import (
     ElasticBackbone,
     find_stitched_backbone,
@@ -82,6 +88,39 @@ def devices(outputs):
         return {outputs.device}
     nested = outputs if isinstance(outputs, (tuple, list)) else ()
     return set().union(*map(devices, nested))
+
+
+class DeviceMetric(BaseMetric):
+    """Collects the devices of predictions in place of their scores."""
+
+    def process(self, data_batch, data_samples):
+        for sample in data_samples:
+            maps = sample['pred_sem_seg'], sample['seg_logits']
+            self.results += [found['data'].device for found in maps]
+
+    def compute_metrics(self, results):
+        return dict(devices=len({*results}))
+
+
+def test_run_one_pass_predicts_and_scores_on_device(tiny, monkeypatch):
+    # Fake tensors have no values to be compared; here, all images are the same.
+    monkeypatch.setattr(torch, 'equal', lambda a, b: a.shape == b.shape)
+    model, ids = tiny.eval(), some(tiny.backbone.space.ids)
+    runner = SimpleNamespace(
+        model=model, call_hook=lambda *args, **kwargs: None, logger=logging.getLogger()
+    )
+    model.data_preprocessor._device = CUDA  # as after model.to(CUDA)
+    model.test_cfg.mode = 'whole'  # sliding windows read values
+    size = dict(img_shape=(SIDE, SIDE), ori_shape=(SIDE + 9, SIDE))
+    buffers = MetricBuffers(Evaluator(DeviceMetric()), ids)
+    with fake_cuda(model):
+        image = torch.empty(3, SIDE, SIDE, dtype=torch.uint8)  # of the loader
+        batch = dict(inputs=[image], data_samples=[SegDataSample(metainfo=size)])
+        run_one_pass(runner, 'test', [batch, batch], buffers)
+    for i in ids:
+        with buffers.of(i):
+            # Logits and labels of two batches.
+            assert buffers.evaluator.metrics[0].results == [CUDA] * 4
 
 
 @pytest.mark.parametrize('name', [ESTA, TAUGHT])

@@ -82,3 +82,19 @@ def test_joint_training_page_base_is_read_everywhere(tmp_path, read):
     expected = load_config(f'snnet_mm::{STITCHED}')
     expected.train_cfg.max_iters = 4
     assert read(own).to_dict() == expected.to_dict()
+
+
+MMSEG = "__import__('mmseg').__path__[0] + '/.mim/configs/_base_/models/"
+
+
+@pytest.mark.parametrize(
+    ('base', 'model'),
+    [
+        ("'mmdet::_base_/models/mask-rcnn_r50_fpn.py'", 'MaskRCNN'),
+        (f"{MMSEG}fcn_r50-d8.py'", 'EncoderDecoder'),
+    ],
+)
+def test_load_config_base_of_other_package(base, model, tmp_path):
+    own = tmp_path / 'own.py'
+    own.write_text(f'_base_ = [{base}]')
+    assert load_config(own).model.type == model

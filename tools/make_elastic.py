@@ -29,9 +29,10 @@ def parse_args() -> argparse.Namespace:
         device); default: 75%%,50%%,33%%,25%%, or such shares of the branches alone if
         neck and head cost more than a quarter"""
     which.add_argument('--budgets', help=what)
-    what = """explicit plan of a sub-network, such as '0:3/768 1:0/768': heads/neurons
-        that blocks 0 and 1 run; all other blocks run whole; repeat the option for
-        further sub-networks"""
+    what = """explicit plan of a sub-network, such as '0:3/768 1:0/0': heads/neurons
+        that blocks 0 and 1 run ('1:0' skips a block of a backbone that is reduced by
+        blocks); all other blocks run whole; repeat the option for further
+        sub-networks"""
     which.add_argument('--plan', action='append', default=[], help=what)
     what = 'write one checkpoint that also contains the weights of the model'
     add('--whole', action='store_true', help=what)

@@ -88,10 +88,11 @@ def check_objects(dataset: Any, key: str) -> None:
 
 def check_categories(dataset: Any, key: str) -> None:
     """Compare class names with the categories of a COCO file, which define labels."""
-    if not hasattr(dataset, 'cat_ids') or not getattr(dataset, 'ann_file', None):
+    classes = [*(getattr(dataset, 'metainfo', {}).get('classes') or ())]
+    ann_file = hasattr(dataset, 'cat_ids') and getattr(dataset, 'ann_file', None)
+    if not classes or not ann_file:
         return
     key = f'{key}.metainfo.classes'
-    classes = [*(dataset.metainfo.get('classes') or ())]
     backend = getattr(dataset, 'backend_args', None)
     content = load(dataset.ann_file, file_format='json', backend_args=backend)
     by_id = {c['id']: c['name'] for c in content['categories']}

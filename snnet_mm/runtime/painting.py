@@ -1,10 +1,13 @@
 """Predictions painted on their images."""
 
+import colorsys
 from collections.abc import Sequence
 
 import numpy as np
 
 from .detection import Detections, Panoptic
+
+GOLDEN = 0.618  # hue step between classes, as a fraction of the circle
 
 
 def paint(
@@ -17,46 +20,68 @@ def paint(
 ) -> np.ndarray:
     """Return an image with its prediction painted on it.
 
-    ``supervision`` paints classes, and objects with outlines, masks, names and scores.
-    Depths are painted in grey, near pixels bright; pixels without a finite depth are
-    unchanged. For class probabilities, the whole image is.
+    ``supervision`` draws objects with outlines, masks, names and scores. Depths are
+    painted in grey, near pixels bright; pixels without a finite depth are unchanged.
+    For class probabilities, the whole image is.
 
     Args:
         image: uint8 RGB ``(H, W, 3)``.
         found: Prediction of :class:`StitchRuntime` for the image.
         classes: Names of the classes.
-        palette: RGB colours of the classes. Default: those of ``supervision``.
+        palette: RGB colours of the classes. Default: generated hues.
         opacity: Opacity of maps and masks.
         score_thr: Minimum score of drawn objects.
     """
-    is_map = isinstance(found, np.ndarray)
-    if is_map and found.ndim == 1:
+    if isinstance(found, Panoptic):
+        found = found.as_detections(len(classes))
+    if isinstance(found, Detections):
+        kept = found.scores >= score_thr
+        found = Detections(*(None if x is None else x[kept] for x in found))
+        return _paint_objects(image, found, classes, palette, opacity)
+    if found.ndim == 1:
         return image
-    if is_map and found.dtype.kind == 'f':
+    if found.dtype.kind == 'f':
         known = np.isfinite(found)
         farthest = found.max(where=known, initial=1e-6)
         near = 255 * (1 - (found[known] / farthest).clip(0, 1))
         painted = image.copy()
-        blend = image[known] * (1 - opacity) + near[:, None] * opacity
-        painted[known] = blend.round()
+        painted[known] = _blend(image[known], near[:, None], opacity)
         return painted
+    colours = _colours(palette, int(found.max()) + 1)
+    return _blend(image, colours[found], opacity)
 
+
+def _colours(palette: Sequence[Sequence[int]], number: int) -> np.ndarray:
+    """Return RGB colours ``(classes, 3)``: the palette, then generated hues."""
+    hues = (colorsys.hsv_to_rgb(GOLDEN * i % 1, 0.8, 1) for i in range(number))
+    colours = (255 * np.array([*hues]).reshape(-1, 3)).astype(np.uint8)
+    given = np.array(palette, np.uint8).reshape(-1, 3)
+    colours[: len(given)] = given[:number]
+    return colours
+
+
+def _blend(image: np.ndarray, above: np.ndarray, opacity: float) -> np.ndarray:
+    return (image * (1 - opacity) + above * opacity).round().astype(np.uint8)
+
+
+def _paint_objects(
+    image: np.ndarray,
+    found: Detections,
+    classes: Sequence[str],
+    palette: Sequence[Sequence[int]],
+    opacity: float,
+) -> np.ndarray:
     import supervision as sv
 
-    if is_map:
-        found = Panoptic(found, None).as_detections(num_classes=-1)
-    elif isinstance(found, Panoptic):
-        found = found.as_detections(len(classes))
+    colours = _colours(palette, max([len(classes), *(found.labels + 1)]))
+    color = sv.ColorPalette([sv.Color(*map(int, colour)) for colour in colours])
     objects, names = found.to_supervision(), dict(enumerate(classes))
-    objects = objects[objects.confidence >= score_thr]
-    colours = [sv.Color(*map(int, colour)) for colour in palette]
-    color = sv.ColorPalette(colours) if colours else sv.ColorPalette.DEFAULT
     scene = np.ascontiguousarray(image[..., ::-1])  # supervision expects BGR
-    if objects.mask is not None:
+    if found.masks is not None:
         scene = sv.MaskAnnotator(color, opacity).annotate(scene, objects)
-    if not is_map:
-        pairs = zip(objects.class_id.tolist(), objects.confidence, strict=True)
-        labels = [f'{names.get(label, label)} {score:.2f}' for label, score in pairs]
-        scene = sv.BoxAnnotator(color).annotate(scene, objects)
-        scene = sv.LabelAnnotator(color).annotate(scene, objects, labels)
-    return scene[..., ::-1]
+    scene = sv.BoxAnnotator(color).annotate(scene, objects)
+    labels = [
+        f'{names.get(int(label), label)} {score:.2f}'
+        for label, score in zip(found.labels, found.scores, strict=True)
+    ]
+    return sv.LabelAnnotator(color).annotate(scene, objects, labels)[..., ::-1]

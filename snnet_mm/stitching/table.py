@@ -317,9 +317,12 @@ class StitchTable:
         rows = [StitchRow.read(shared | row) for row in data['stitches']]
         once = 0 < len({row.key for row in rows}) == len(rows)
         require(once, 'ids of stitches', [row.id for row in rows], 'different ids')
-        names, metric = {n for row in rows for n in row.metrics}, data.get('metric')
+        scored = [row for row in rows if row.metrics]
+        names, metric = {n for row in scored for n in row.metrics}, data.get('metric')
         right = metric in (names or {None})
         require(right, 'metric', metric, f'one of {sorted(names)}')
+        same = all(row.metrics.keys() == names for row in scored)
+        require(same, 'metrics', sorted(names), 'the same for all stitches')
         directions = data.get('directions', metric_directions(names))
         about = {n: data.get(n) for n in ('space', 'scope', 'data_size', 'digest')}
         return cls(rows, metric=metric, directions=directions, **about)

@@ -1,4 +1,4 @@
-"""Every config builds, trains a step and tests an image."""
+"""Every config says what to expect, builds, trains a step and tests an image."""
 
 import math
 import re
@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from config_models import RUNS, load, paths, read, runs
+from config_models import CONFIGS, RUNS, load, paths, read, runs
 from mmengine.optim import build_optim_wrapper
 from mmengine.runner import Runner
 from narrowing import narrow_own
@@ -53,6 +53,15 @@ def every():
 
 def marks(name):
     return [] if name.startswith(QUICK) else [pytest.mark.slow]
+
+
+@pytest.mark.parametrize('name', paths('**/*.py'))
+def test_config_header_says_what_to_expect(name):
+    lines = (CONFIGS / name).read_text().splitlines()
+    header = ' '.join(line for line in lines if line.startswith('#'))
+    assert 'batch' in header
+    assert 'paper' in header.lower()
+    assert 'measured' in header or 'not yet run' in header
 
 
 @pytest.mark.parametrize('name', every())

@@ -1,12 +1,13 @@
 import json
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 from mmengine.logging import MMLogger
 from torch.utils.data import ConcatDataset
 
 from snnet_mm.datasets import check_annotation_file, check_data_folders
-from snnet_mm.datasets.data_checks import check_objects
+from snnet_mm.datasets.data_checks import check_categories, check_objects
 
 IMAGES = dict(data_prefix='images')
 BOXES = dict(type='LoadAnnotations', with_bbox=True, with_mask=True)
@@ -97,3 +98,7 @@ def test_check_objects_one_is_kept(instances):
     with pytest.raises(ValueError, match='val_dataloader'):
         check_objects(ConcatDataset([none]), 'val_dataloader.dataset')
     check_objects(ConcatDataset([none, one]), 'any')
+
+
+def test_check_categories_without_class_names_reads_no_file():
+    check_categories(SimpleNamespace(cat_ids=[1], ann_file='none', metainfo={}), 'key')

@@ -5,8 +5,6 @@ import pytest
 
 from snnet_mm.runtime import Detections, Panoptic, paint
 
-pytest.importorskip('supervision')
-
 GREY = np.full((60, 120, 3), 100, np.uint8)
 PALETTE = [[200, 0, 0], [0, 200, 50]]
 MASKS = np.zeros((2, 60, 120), bool)
@@ -40,6 +38,7 @@ def test_paint_depths_grey_where_finite():
 
 
 def test_paint_objects_and_segments():
+    pytest.importorskip('supervision')
     painted = paint(GREY, FOUND, ['car', 'sky'], PALETTE, opacity=0.5)
     assert painted[53, 65].tolist() == pytest.approx([50, 150, 75], abs=1)
     assert painted[50, 65].tolist() == [100] * 3
@@ -55,6 +54,7 @@ def test_paint_objects_and_segments():
 
 
 def test_detections_to_supervision():
+    pytest.importorskip('supervision')
     theirs = FOUND.to_supervision()
     assert theirs.area.tolist() == [40, 0]  # of the masks
     assert theirs[theirs.class_id == 0].xyxy.tolist() == [[0, 0, 300, 9]]

@@ -107,6 +107,7 @@ def test_stitch_table_undefined_metrics_are_null():
         (dict(id=0), 'ids of stitches'),
         (dict(input_size=48), ".*'int'"),
         (dict(name='x'), '.*name'),
+        (dict(metrics=dict(mAcc=1)), 'metrics is'),
     ],
 )
 def test_stitch_table_read_damaged_file_raises(change, words, tmp_path):

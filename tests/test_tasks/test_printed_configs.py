@@ -58,7 +58,16 @@ def test_printed_config_trains_tests_and_exports(name, data, run_here, tmp_path)
 
     run_here('test.py', *model, '--work-dir', tmp_path / 'test', '--stitch-id', 'all')
     (written,) = tmp_path.glob('test/*/stitches.json')
-    assert len(json.loads(written.read_text())['stitches']) == 4
+    rows = json.loads(written.read_text())['stitches']
+    assert len(rows) == 4
+    limit = sorted(row['flops'] for row in rows)[1]
+    budget = '--budget', f'{limit / 1e9:.12f}G', '--results', written
+    run_here('test.py', *model, '--work-dir', tmp_path / 'budget', *budget)
+    (chosen,) = tmp_path.glob('budget/*/stitches.json')
+    (row,) = json.loads(chosen.read_text())['stitches']
+    (same,) = (r for r in rows if r['id'] == row['id'])
+    assert row['flops'] <= limit
+    assert row['metrics'] == pytest.approx(same['metrics'], nan_ok=True)
 
     def exported(ids, folder):
         # The image size of detectors is not in the config.

@@ -1,6 +1,11 @@
-import pytest
-from mmengine.registry import MODELS
+from functools import partial
 
+import pytest
+from mmengine.registry import DATASETS, HOOKS, MODELS
+from tiny import tiny_config
+
+from snnet_mm.inference.init_model import init_model
+from snnet_mm.training import run
 from snnet_mm.utils import explain_builds
 
 VIT = dict(type='PlainViT', img_size=32, patch_size=8)
@@ -37,6 +42,28 @@ def failing_with(error):
 def test_explain_builds_names_the_part_and_suggests_the_nearest(settings, words):
     with pytest.raises(ValueError, match=words), explain_builds():
         MODELS.build(settings)
+
+
+def test_explain_builds_setting_passed_on_to_another_part():
+    part = dict(type='SeededDataset', of='ToyScenes', nums=3)
+    words = "Toy.*'nums'.*ToyScenes"
+    with pytest.raises(ValueError, match=words), explain_builds():
+        DATASETS.build(part)
+
+
+def test_explain_builds_hook():
+    words = "a hook .*mean 'LoggerHook'"
+    with pytest.raises(ValueError, match=words), explain_builds():
+        HOOKS.build(dict(type='LogerHook'))
+
+
+@pytest.mark.parametrize('build', [partial(init_model, checkpoint=None), run.train])
+def test_models_that_cannot_be_built_name_the_class(build, tmp_path):
+    cfg = tiny_config()
+    cfg.model.decode_head.in_channels = [8, 8]
+    cfg.work_dir = str(tmp_path)
+    with pytest.raises(ValueError, match='SETRUPHead.*in_channels, int'):
+        build(cfg)
 
 
 @pytest.mark.parametrize(

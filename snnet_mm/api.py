@@ -323,8 +323,8 @@ def evaluate(
         >>> [row.id for row in sn.evaluate('snnet.py', 'snnet.pth').front()]
     """
     cfg = runner_config(config, work_dir)
-    options = dict(options, stitches=stitches)
-    return run.results_of(run.test(cfg, checkpoint, out_dir=cfg.work_dir, **options))
+    where = dict(stitches=stitches, out_dir=cfg.work_dir)
+    return run.results_of(run.test(cfg, checkpoint, **where, **options))
 
 
 def _known_results(model: nn.Module) -> Table | None:

@@ -77,7 +77,7 @@ def _prefix_of(net: nn.Module) -> list[Tensor]:
 def _run_mmpretrain_vit(
     net: nn.Module, block: nn.Module, state: TokenState
 ) -> TokenState:
-    if hasattr(net, 'rope'):  # EVA02
+    if hasattr(net, 'rope'):  # of EVA02, whose angles follow the grid
         return run_with_grid(net, block, state)
     if not hasattr(net, 'rel_pos_bias'):
         return state.mapped(block)
@@ -330,15 +330,12 @@ for _family in (
     ),
     NetworkFamily(
         'MMPretrainViT',  # whose ``out_type`` selects its outputs
-        tuple(
-            f'mmpretrain.{name}'
-            for name in (
-                'VisionTransformer',
-                'DistilledVisionTransformer',
-                'DeiT3',
-                'BEiTViT',
-                'ViTEVA02',
-            )
+        (
+            'mmpretrain.VisionTransformer',
+            'mmpretrain.DistilledVisionTransformer',
+            'mmpretrain.DeiT3',
+            'mmpretrain.BEiTViT',
+            'mmpretrain.ViTEVA02',
         ),
         stages=lambda net: [net.layers],
         scales=_vit_scales,

@@ -55,14 +55,14 @@ def check_annotation_file(config: Mapping | None, key: str, root: str = '') -> N
         check(ok, keys, file, 'a file with annotations')
 
 
-def innermost(dataset: Any) -> Iterator[Any]:
+def leaf_datasets(dataset: Any) -> Iterator[Any]:
     """Yield the data sets inside wrappers such as RepeatDataset and ConcatDataset."""
     inside = getattr(dataset, 'datasets', None) or [getattr(dataset, 'dataset', None)]
     for child in inside:
         if child is None:
             yield dataset
         else:
-            yield from innermost(child)
+            yield from leaf_datasets(child)
 
 
 def check_objects(dataset: Any, key: str) -> None:
@@ -72,7 +72,7 @@ def check_objects(dataset: Any, key: str) -> None:
     data set, which may be a wrapper of some.
     """
     kept = []  # of each data set with objects, whether it keeps one
-    for leaf in innermost(dataset):
+    for leaf in leaf_datasets(dataset):
         check_categories(leaf, key)
         infos = hasattr(leaf, 'get_data_info') and len(leaf) and leaf.get_data_info(0)
         if infos and 'instances' in infos:
@@ -94,19 +94,19 @@ def check_categories(dataset: Any, key: str) -> None:
         return
     key = f'{key}.metainfo.classes'
     backend = getattr(dataset, 'backend_args', None)
-    content = load(dataset.ann_file, file_format='json', backend_args=backend)
+    content = load(ann_file, file_format='json', backend_args=backend)
     by_id = {c['id']: c['name'] for c in content['categories']}
     order = [by_id[i] for i in dataset.cat_ids if i in by_id]
     if len(order) < len(classes):
         unknown = [name for name in classes if name not in order]
         raise refusal(key, unknown, [*by_id.values()], misspelt=(unknown or [None])[0])
     twice = [name for name, n in Counter(order).items() if n > 1]
-    expected = f'names that each belong to one category of {dataset.ann_file}'
+    expected = f'names that each belong to one category of {ann_file}'
     check(not twice or len(order) == len(classes), key, twice, expected)
     if order != classes:
         print_log(
-            f'{dataset.ann_file} has the order of classes {order[:10]}, which is that '
-            f'of labels: pictures and exports name them wrongly (config key: {key})',
+            f'{ann_file} has the order of classes {order[:10]}, which is that of '
+            f'labels: pictures and exports name them wrongly (config key: {key})',
             'current',
             level=30,
         )

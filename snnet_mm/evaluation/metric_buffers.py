@@ -29,7 +29,8 @@ class MetricBuffers:
 
     mmengine's metrics collect in ``metric.results`` and compute at the end. Switching
     the stitch swaps these lists, so that one evaluator, with its data set's
-    annotations, serves all stitches. In their place, exported files have names.
+    annotations, serves all stitches. ``ids`` are stitch ids, or names of exported
+    files.
     """
 
     def __init__(self, evaluator: Evaluator, ids: Sequence[int | str]) -> None:
@@ -77,8 +78,8 @@ class MetricBuffers:
     ) -> dict[int | str, StitchScores]:
         """Compute the metrics of all stitches over the images of all processes.
 
-        Per-class tables go to the log file only. Of more than ``num_images`` images, a
-        sampler repeated the last ones. Per-image scores are those of ``metric``, by
+        Per-class tables go to the log file only. Images beyond ``num_images``, which a
+        sampler repeats, are dropped. Per-image scores are those of ``metric``, by
         default of the one that ranks stitches.
         """
         names = gathered(self.names, num_images)

@@ -54,7 +54,7 @@ def sample_images(dataset: Sequence | None, shape: tuple[int, int, int, int]) ->
     return torch.cat([F.interpolate(image[None].float(), size) for image in images])
 
 
-def size_of_images(dataset: Sequence | None, model: nn.Module) -> tuple[int, int]:
+def first_image_size(dataset: Sequence | None, model: nn.Module) -> tuple[int, int]:
     """Return the size of a model's first test image, or :data:`SIZE` without one."""
     if dataset is None:
         return SIZE

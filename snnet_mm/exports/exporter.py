@@ -30,9 +30,9 @@ from snnet_mm.utils.configs import graph_order
 
 from .comparison import (
     check_parity,
+    first_image_size,
     predict_loaded,
     sample_images,
-    size_of_images,
     test_set_of,
 )
 from .description import describe_graphs
@@ -57,7 +57,7 @@ class StitchExporter:
     the content of ``manifest.json``; see docs/how_to/export.md. Graphs take images of
     ``size``, by default the size of the model's sliding windows, ``input_size`` in the
     config's ``test_cfg``, or the size of the data preprocessor. Checkpoints need no
-    size: if it is unknown, costs are counted at :func:`size_of_images`.
+    size: if it is unknown, costs are counted at :func:`first_image_size`.
     """
 
     def __init__(
@@ -82,11 +82,12 @@ class StitchExporter:
         try:
             self.size = tuple(size or preprocessed_size(model))
         except ValueError:
-            self.size, self.has_size = size_of_images(dataset, model), False
+            self.size, self.has_size = first_image_size(dataset, model), False
         check(min(self.size) > 0, '--shape', size_name(self.size), '1x1 or more')
-        expected = f'{window and size_name(window)}, the window size '
-        expected += '(model.test_cfg.crop_size)'
-        check(window in (None, self.size), '--shape', size_name(self.size), expected)
+        if window is not None:
+            key = 'model.test_cfg.crop_size'
+            expected = f'{size_name(window)}, the window size ({key})'
+            check(self.size == window, '--shape', size_name(self.size), expected)
         self.costs = cost_table(model, self.size)
         name, expected = type(model).__name__, 'an image model: docs/how_to/anchors.md'
         of_images = empty_images(model, self.size, batch=1).ndim == 4

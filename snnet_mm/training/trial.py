@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader
 
 from snnet_mm.costs.sizes import size_name
 from snnet_mm.datasets import check_annotation_file, check_data_folders
-from snnet_mm.datasets.data_checks import check_categories, innermost
+from snnet_mm.datasets.data_checks import check_categories, leaf_datasets
 from snnet_mm.evaluation.metric_buffers import MetricBuffers
 from snnet_mm.models import unwrapped
 from snnet_mm.tasks import check_saved
@@ -108,7 +108,7 @@ def _try_images(
     for metric in evaluator.metrics:
         metric.results = []
     check(len(dataset), DATA, 0, '1 image or more')
-    for leaf in innermost(dataset):
+    for leaf in leaf_datasets(dataset):
         check_categories(leaf, DATA)
         if not isinstance(getattr(leaf, 'pipeline', None), NamingPipeline | None):
             leaf.pipeline = NamingPipeline(leaf.pipeline)

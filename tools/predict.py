@@ -43,6 +43,9 @@ def parse_args() -> argparse.Namespace:
     what = """finish within this time, such as 8h, 30m or 90s, by switching between the
         stitches of a bundle; not with --ray"""
     which.add_argument('--deadline', help=what)
+    what = """predict all images again, also if the output folder has results of another
+        model, stitch or precision"""
+    add('--force', action='store_true', help=what)
     what = 'with a checkpoint: stitches.json of its test, for --budget'
     add('--results', help=what)
     add('--precision', help='with a bundle: use only graphs of this precision')
@@ -72,11 +75,17 @@ def open_bundle(args: argparse.Namespace) -> StitchRuntime:
 
 
 def open_checkpoint(args: argparse.Namespace) -> tuple[Predict, tuple]:
-    """Return the predictor of a checkpoint, its task, classes and image channels."""
+    """Return the predictor of a checkpoint, and what a :class:`Folder` is told of it.
+
+    That is the task, the classes, the channels of images, and the request.
+    """
     import snnet_mm as sn
     from snnet_mm.anchors import image_channels
     from snnet_mm.inference.init_inferencer import init_inferencer, predict_arrays
+    from snnet_mm.models import StitchedBackbone
     from snnet_mm.tasks import task_of
+    from snnet_mm.utils.base_checkpoint import weights_digest
+    from snnet_mm.utils.configs import digest_of_settings
 
     for key in ('precision', 'threads', 'deadline', 'ray'):
         value = getattr(args, key)
@@ -87,7 +96,13 @@ def open_checkpoint(args: argparse.Namespace) -> tuple[Predict, tuple]:
         results = args.results and sn.Table.read(args.results)
         sn.set_budget(model, args.budget, results)
     classes = (model.dataset_meta or {}).get('classes') or ()
-    about = task_of(model).name, classes, image_channels(model)
+    stitched = [m for m in model.modules() if isinstance(m, StitchedBackbone)]
+    request = dict(
+        config=digest_of_settings(model.cfg),
+        weights=weights_digest(model.state_dict())[:12],
+        stitch=[backbone.active_stitch.id for backbone in stitched],
+    )
+    about = task_of(model).name, classes, image_channels(model), request
     return partial(predict_arrays, init_inferencer(model)), about
 
 
@@ -105,17 +120,20 @@ def main() -> None:
     else:
         runtime = open_bundle(args)
         predict, about = runtime.predict_batch, runtime.manifest
-        about = about['task'], about['classes'], about['input']['shape'][1]
+        request = runtime.request
+        if seconds:  # of any length: a resumed run has less time left
+            request |= dict(stitch='by --deadline', precision=args.precision)
+        channels = about['input']['shape'][1]
+        about = about['task'], about['classes'], channels, request
         deadline = Deadline(runtime, seconds) if seconds else None
-    folder = Folder(args.source, args.out, *about)
     with work_dir_lock(args.out, 'prediction', '--out'):
+        folder = Folder(args.source, args.out, *about, args.force)
         if args.ray is not None:
             from snnet_mm.serving import predict_folder_on_ray, start_ray
 
             # Ray Data needs one CPU in addition to those of the workers.
             start_ray(args.ray + 1, args.address)
-            build = lambda: open_bundle(args).predict_batch  # noqa: E731
-            skipped = predict_folder_on_ray(build, folder, args.batch_size, args.ray)
+            skipped = predict_folder_on_ray(predict, folder, args.batch_size, args.ray)
         else:
             columns, total = Progress.get_default_columns(), len(folder.left)
             with Progress(*columns, MofNCompleteColumn()) as progress:
@@ -133,6 +151,8 @@ def main() -> None:
     if skipped:
         print(f'Skipped {len(skipped)}, listed in unreadable.txt')
     print(f'Wrote to {args.out}')
+    expected = f'images that can be predicted; all {len(skipped)} were skipped'
+    check(len(skipped) < len(folder.images), 'source', args.source, expected)
 
 
 if __name__ == '__main__':

@@ -4,10 +4,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from snnet_mm.runtime.image_io import SUFFIXES, find_images
 from snnet_mm.utils import check
 
 from .coco_files import CocoFiles
-from .image_files import SUFFIXES, find_images
 from .label_maps import DEPTH_DIRS, MASK_DIRS, DepthMaps, Masks
 from .labelled_folder import (
     IMAGE_DIRS,

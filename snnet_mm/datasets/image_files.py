@@ -1,4 +1,4 @@
-"""Find the images in folders, and decode them to detect damaged files."""
+"""Decode image files to detect damaged ones."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from snnet_mm.runtime.image_io import SUFFIXES
+from snnet_mm.runtime.image_io import open_image
 
 ORIENTATION = 0x0112  # EXIF tag; values from 5 on swap rows and columns
 # Suffixes of images and label maps that training does not read.
@@ -27,22 +27,13 @@ class ImageFacts(NamedTuple):
     highest: int  # value of 255
 
 
-def find_images(folder: Path, suffixes: Sequence[str] = SUFFIXES) -> Iterator[Path]:
-    """Yield all visible images below a folder, sorted by path."""
-    for path in sorted(folder.rglob('*')):
-        parts = path.relative_to(folder).parts
-        hidden = any(p[0] == '.' or p in ('__MACOSX', '@eaDir') for p in parts)
-        if path.suffix.lower() in suffixes and not hidden and path.is_file():
-            yield path
-
-
 @contextmanager
 def opened(path: Path) -> Iterator[Image.Image]:
-    """Open an image; raise a ValueError with its path if it is damaged."""
+    """Open an image; raise a ValueError with its path if it cannot be decoded."""
     try:
-        with Image.open(path) as image:
+        with open_image(path) as image:
             yield image
-    except (OSError, SyntaxError) as error:  # PIL raises both
+    except ValueError as error:
         raise ValueError(f'{path} cannot be read: {error}') from error
 
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from snnet_mm.runtime.image_io import find_images
 from snnet_mm.utils import check, digest
 
 from .image_files import (
     OTHER_SUFFIXES,
     ImageFacts,
-    find_images,
     read_all,
     read_image,
 )

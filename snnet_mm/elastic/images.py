@@ -13,7 +13,7 @@ from mmengine.registry import DATASETS
 from torch import Tensor, nn
 
 from snnet_mm.costs import window_of
-from snnet_mm.datasets.image_files import SUFFIXES, find_images
+from snnet_mm.runtime.image_io import SUFFIXES, find_images
 from snnet_mm.utils import check, digest, is_whole, refusal
 from snnet_mm.utils.configs import inference_pipeline, innermost, innermost_parts
 

@@ -5,13 +5,14 @@ import io
 import json
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from .checks import check, is_whole
-from .image_io import ImageFile, encode, list_image_files, read_image
+from .image_io import RECORD, ImageFile, encode, list_image_files, read_image
+from .record import check_request, file_facts, read_record
 
 STATE = '.predict'  # folder of unfinished files, and of boxes and classes by image
 Predict = Callable[[list[np.ndarray]], Sequence]
@@ -25,12 +26,22 @@ class Folder:
     in COCO format, classes to ``predictions.csv``. All files are written atomically.
     Images that cannot be read or predicted are listed in ``unreadable.txt``.
 
+    A hidden file records the request, and the sizes and times of the images. Images
+    that have changed since are predicted again. Predictions of another request, and
+    files that are not predictions, are not overwritten.
+
     Args:
         source: Folder or list of images; see :func:`list_image_files`.
         out: Output folder.
         task: Name of the model's task.
         classes: Names of the classes.
         channels: Channels of the images: 1, 3 or 4.
+        request: All that decides the predictions, as in JSON; see
+            :attr:`StitchRuntime.request`.
+        force: Whether to predict all images again, also those of another request.
+
+    Raises:
+        ValueError: If there is no image, or the folder belongs to another request.
     """
 
     def __init__(
@@ -40,14 +51,46 @@ class Folder:
         task: str,
         classes: Sequence[str] = (),
         channels: int = 3,
+        request: Mapping[str, object] | None = None,
+        force: bool = False,
     ) -> None:
         expected = '1, 3 or 4 for image files; for others, pass arrays to StitchRuntime'
         check(channels in (1, 3, 4), 'in_channels', channels, expected)
         self.out, self.images = Path(out).resolve(), list_image_files(source, out)
         self.task, self.classes, self.channels = task, tuple(classes), channels
-        self._maps = task in ('segmentation', 'depth')
-        #: The images without a prediction.
-        self.left = [i for i in self.images if not self._path(i).exists()]
+        # The file of all predictions, unless each is a file of its own.
+        joint = dict(segmentation=None, depth=None, classification='predictions.csv')
+        joint = joint.get(task, 'predictions.json')
+        self._joint = joint and self.out / joint
+        self._request = dict(task=task) | dict(request or {})
+        self._facts = {i.stem: file_facts(i.path) for i in self.images}
+        record = read_record(self.out / RECORD)
+        known = record.get('request', {})
+        self._known = record.get('images', {}) if known == self._request else {}
+        done = set() if force else self._done(known)
+        #: The images without a prediction, or changed since.
+        self.left = [i for i in self.images if i not in done]
+
+    def _done(self, known: Mapping[str, object]) -> set[ImageFile]:
+        """Return the images whose predictions are up to date."""
+        if known:
+            instead = '--force to predict all again'
+            check_request(known, self._request, '--out', self.out, instead)
+        written = [i for i in self.images if self._path(i).exists()]
+        others = [self._path(i) for i in written if i.stem not in self._known]
+        if not known and self._joint is not None and self._joint.exists():
+            others.append(self._joint)
+        found = others and f'{self.out}, with {others[0].name}'
+        expected = 'a folder without such files of other origin, or --force to '
+        check(not others, '--out', found, f'{expected}overwrite them')
+        return {i for i in written if self._known[i.stem] == self._facts[i.stem]}
+
+    def begin(self) -> None:
+        """Remove outdated predictions, then record the request and the images."""
+        for image in self.left:
+            self._path(image).unlink(missing_ok=True)
+        record = dict(request=self._request, images=self._known | self._facts)
+        self._write(self.out / RECORD, json.dumps(record).encode())
 
     def predict(self, predict: Predict, images: Sequence[ImageFile]) -> dict[str, str]:
         """Predict and write images; return why others were skipped, by name."""
@@ -55,13 +98,13 @@ class Folder:
         for image in images:
             try:
                 arrays[image] = read_image(image.path, self.channels)
-            except Exception as error:  # decoders raise arbitrary exceptions
-                reasons[image.name] = repr(error)
+            except ValueError as error:
+                reasons[image.name] = str(error)
         try:
             found = predict([*arrays.values()]) if arrays else []
         except ValueError as error:
             if len(arrays) == 1:
-                return reasons | {image.name: repr(error) for image in arrays}
+                return reasons | {image.name: str(error) for image in arrays}
             for image in arrays:
                 reasons |= self.predict(predict, [image])
             return reasons
@@ -79,17 +122,16 @@ class Folder:
         if reasons:
             lines = ''.join(f'{name}\t{why}\n' for name, why in reasons.items())
             self._write(listed, lines.encode())
-        if self._maps:
+        if self._joint is None:
             shutil.rmtree(self.out / STATE, ignore_errors=True)
-        elif self.task == 'classification':
-            self._write(self.out / 'predictions.csv', self._csv().encode())
         else:
-            coco = json.dumps(self._coco())
-            self._write(self.out / 'predictions.json', coco.encode())
+            classifies = self.task == 'classification'
+            content = self._csv() if classifies else json.dumps(self._coco())
+            self._write(self._joint, content.encode())
         return reasons
 
     def _path(self, image: ImageFile) -> Path:
-        if self._maps:
+        if self._joint is None:
             return self.out / f'{image.stem}.png'
         return self.out / STATE / f'{image.stem}.json'
 
@@ -142,6 +184,7 @@ def predict_folder(
         before: Called before every batch with the number of images that are left.
     """
     check(is_whole(batch_size, 1), '--batch-size', batch_size, 'a whole number from 1')
+    folder.begin()
     reasons = {}
     for left in range(len(folder.left), 0, -batch_size):
         before(left)

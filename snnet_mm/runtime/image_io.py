@@ -4,16 +4,22 @@ import io
 import json
 import os
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import numpy as np
 
 from .checks import check
 from .detection import Detections, Panoptic
 
+if TYPE_CHECKING:
+    from PIL import Image
+
 SUFFIXES = '.bmp', '.jpeg', '.jpg', '.png', '.ppm', '.tif', '.tiff', '.webp'
 FORMATS = 'BMP', 'JPEG', 'PNG', 'PPM', 'TIFF', 'WEBP'
+RECORD = '.predicted.json'  # in folders of predictions; see Folder
 
 
 class ImageFile(NamedTuple):
@@ -24,27 +30,40 @@ class ImageFile(NamedTuple):
     stem: str
 
 
+def find_images(folder: Path, suffixes: Sequence[str] = SUFFIXES) -> Iterator[Path]:
+    """Yield all visible images below a folder, sorted by path, without predictions."""
+    files = sorted(folder.rglob('*'))
+    predicted = {path.parent for path in files if path.name == RECORD}
+    for path in files:
+        parts = path.relative_to(folder).parts
+        hidden = any(p[0] == '.' or p in ('__MACOSX', '@eaDir') for p in parts)
+        known = path.suffix.lower() in suffixes and path.is_file()
+        if known and not hidden and predicted.isdisjoint(path.parents):
+            yield path
+
+
 def list_image_files(
     source: str | os.PathLike, out: str | os.PathLike
 ) -> list[ImageFile]:
     """List the images in a text file, or below a folder except those in ``out``.
 
     The text file contains one path per line, relative to the folder of the file.
+    Folders of predictions, also of other models, are skipped.
     """
     source, out = Path(source), Path(out).resolve()
     is_list = source.is_file() and source.suffix.lower() not in SUFFIXES
-    expected = 'a folder with images, or a text file with one path per line'
+    expected = 'a folder with images other than predictions, or a text file with one '
+    expected += 'path per line'
     check(is_list or source.is_dir(), 'source', str(source), expected)
     if is_list:
         lines = source.read_text(encoding='utf-8').splitlines()
         paths = {Path(os.path.abspath(source.parent / line)) for line in lines if line}
         root = os.path.commonpath([p.parent for p in paths]) if paths else ''
     else:
-        root, here = source.resolve(), source.resolve().rglob('*')
-        paths = {p for p in here if p.suffix.lower() in SUFFIXES and p.name[0] != '.'}
+        root = source.resolve()
         check(out != root, '--out', str(out), 'a folder other than that of the images')
-        if root in out.parents:  # it may be above the images instead
-            paths = {p for p in paths if out not in p.parents}
+        inside = root in out.parents  # it may be above the images instead
+        paths = {p for p in find_images(root) if not (inside and out in p.parents)}
     check(paths, 'source', str(source), expected)
     names = [path.relative_to(root) for path in sorted(paths)]
     number = Counter(name.with_suffix('') for name in names)
@@ -55,15 +74,32 @@ def list_image_files(
     ]
 
 
+@contextmanager
+def open_image(
+    source: Path | BinaryIO, formats: Sequence[str] | None = None
+) -> Iterator['Image.Image']:
+    """Open an image file with PIL; a ValueError says why it cannot be decoded."""
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(source, formats=formats) as image:
+            yield image
+    except UnidentifiedImageError:  # its words contain addresses of objects
+        names = ', '.join(FORMATS)
+        raise ValueError(f'the format is unknown; expected one of {names}') from None
+    except Exception as error:  # decoders raise exceptions of many classes
+        raise ValueError(str(error) or type(error).__name__) from error
+
+
 def read_image(path: Path | BinaryIO, channels: int = 3) -> np.ndarray:
     """Read an image as uint8 RGB ``(H, W, 3)``, oriented by its EXIF data.
 
     With one channel it is grey ``(H, W, 1)``, with four BGRA ``(H, W, 4)``, as mm loads
-    images unchanged.
+    images unchanged. A ValueError says why an image cannot be read.
     """
-    from PIL import Image, ImageOps
+    from PIL import ImageOps
 
-    with Image.open(path, formats=FORMATS) as image:
+    with open_image(path, FORMATS) as image:
         if image.mode[0] in 'IF':
             raise ValueError(f'mode {image.mode}; expected 8 bits per channel')
         image = ImageOps.exif_transpose(image)

@@ -1,7 +1,9 @@
 """The manifest of an export, and its only reader."""
 
+import hashlib
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 MANIFEST = 'manifest.json'
@@ -32,3 +34,9 @@ def read_manifest(folder: str | os.PathLike) -> dict:
     if missing := [key for key in KEYS if key not in manifest]:
         raise ValueError(f'{path} is damaged: the keys {missing} are missing')
     return manifest
+
+
+def manifest_digest(manifest: Mapping) -> str:
+    """Return a short digest of a manifest, and so of the files that it names."""
+    text = json.dumps(manifest, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -19,7 +19,7 @@ from .bundle import Run, check_whole, open_onnx
 from .checks import check, is_whole
 from .detection import Detections, Panoptic
 from .device import processor, usable_cores
-from .manifest import read_manifest
+from .manifest import manifest_digest, read_manifest
 from .steps import Steps
 
 LATENCIES = 'latencies.json'
@@ -42,6 +42,9 @@ class StitchRuntime:
     A graph is opened when its stitch is selected, not in the next call. If its SHA-256
     digest differs from the manifest read at construction, for example after another
     export into the folder, a ValueError is raised.
+
+    Pickled, as for a spawned process, it is its arguments and what it runs next: there
+    it opens the folder anew.
 
     Args:
         folder: Folder with ``manifest.json`` and the graphs.
@@ -68,6 +71,7 @@ class StitchRuntime:
         image_size: tuple[int, int] | None = None,
     ) -> None:
         self.folder, self.threads = Path(folder), threads
+        self._arguments = threads, sessions, precision, image_size
         check(sessions > 0, 'sessions', sessions, '1 or more')
         self.manifest = read_manifest(self.folder)
         #: Entries of the manifest by stitch id.
@@ -90,6 +94,23 @@ class StitchRuntime:
     def active_precision(self) -> str:
         """The precision of the next call."""
         return self._next()[0]
+
+    @property
+    def request(self) -> dict[str, object]:
+        """The bundle, stitch and precision of the next call, as a record of it."""
+        bundle = manifest_digest(self.manifest)
+        precision, stitch = self._next()
+        return dict(bundle=bundle, stitch=stitch, precision=precision)
+
+    def __reduce__(self) -> tuple:
+        arguments = self.folder.absolute(), *self._arguments
+        return type(self), arguments, (self.manifest, self._active)
+
+    def __setstate__(self, state: tuple[dict, Key | BudgetController]) -> None:
+        manifest, self._active = state
+        expected = 'the bundle that was pickled, not one exported since'
+        check(manifest == self.manifest, 'folder', str(self.folder), expected)
+        self._session(self._next())
 
     def set_stitch(self, stitch_id: int, precision: str | None = None) -> None:
         """Select the stitch of the next calls, by default in its first precision."""

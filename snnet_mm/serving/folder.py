@@ -1,7 +1,7 @@
 """Prediction of image folders by several processes, fed by Ray Data."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from snnet_mm.runtime.folder import Folder, Predict
 
@@ -11,8 +11,8 @@ BLOCKS = 4  # per worker, so that all workers finish at a similar time
 class _Worker:
     """Predicts the batches that Ray Data assigns to one process."""
 
-    def __init__(self, build: Callable[[], Predict], folder: Folder) -> None:
-        self._predict, self._folder = build(), folder
+    def __init__(self, predict: Predict, folder: Folder) -> None:
+        self._predict, self._folder = predict, folder
 
     def __call__(self, batch: Mapping[str, Iterable[int]]) -> dict[str, list[str]]:
         images = [self._folder.left[i] for i in batch['id']]
@@ -20,7 +20,7 @@ class _Worker:
 
 
 def predict_folder_on_ray(
-    build: Callable[[], Predict], folder: Folder, batch_size: int = 8, workers: int = 2
+    predict: Predict, folder: Folder, batch_size: int = 8, workers: int = 2
 ) -> dict[str, str]:
     """Predict a folder with several processes, on all machines of a Ray cluster.
 
@@ -28,18 +28,20 @@ def predict_folder_on_ray(
     replaces it and repeats its batches.
 
     Args:
-        build: Called in every worker; returns the callable that predicts images.
+        predict: Predicts a list of images, such as
+            :meth:`StitchRuntime.predict_batch`; pickled to every worker.
         folder: See :func:`predict_folder`.
         batch_size: Images per call.
-        workers: Number of processes, each with its own callable.
+        workers: Number of processes.
     """
     import ray.data
 
+    folder.begin()
     reasons, number = {}, len(folder.left)
     if number:
         blocks = min(BLOCKS * workers, number)
         done = ray.data.range(number, override_num_blocks=blocks).map_batches(
-            _Worker, fn_constructor_args=(build, folder), batch_size=batch_size,
+            _Worker, fn_constructor_args=(predict, folder), batch_size=batch_size,
             compute=ray.data.ActorPoolStrategy(size=workers), num_cpus=1,
         )  # fmt: skip
         for row in done.iter_rows():

@@ -1,5 +1,6 @@
 """Configs: loaded by path or name, and adapted to the options of tools."""
 
+import json
 import os
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from snnet_mm.runtime.checks import check, is_whole, refusal
 
+from .files import digest
 from .logging import quiet_imports
 from .registered_names import name_types
 
@@ -172,6 +174,12 @@ def inference_pipeline(cfg: Config) -> list[dict]:
     usual = (step for step in loaders if step_name(step).startswith('LoadImage'))
     default = next(iter(loaders), dict(type='LoadImageFromFile'))
     return [next(usual, default), *steps]
+
+
+def digest_of_settings(cfg: Config) -> str:
+    """Return a digest of the settings that decide predictions, other than weights."""
+    settings = cfg.model, cfg.get('data_preprocessor'), inference_pipeline(cfg)
+    return digest([json.dumps(settings, default=str, sort_keys=True)])
 
 
 def step_name(part: object) -> str:

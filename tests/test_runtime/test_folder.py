@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 from types import SimpleNamespace
 
 import cv2
@@ -12,6 +13,7 @@ from numpy.testing import assert_array_equal
 from PIL import Image
 
 from snnet_mm.runtime import Deadline, Detections, Folder, predict_folder
+from snnet_mm.runtime.image_io import RECORD
 
 CLASSES = 'a', 'b', 'c'
 
@@ -30,13 +32,13 @@ CALLS = dict(
 )
 
 
-def predict(task, source, out, **settings):
+def predict(task, source, out, request=None, force=False, **settings):
     def call(images):
         if min(len(image) for image in images) == 2:
             raise ValueError('image=(2, 2) is invalid')
         return [CALLS[task](image) for image in images]
 
-    folder = Folder(source, out, task, CLASSES)
+    folder = Folder(source, out, task, CLASSES, request=request, force=force)
     skipped = predict_folder(call, folder, 2, **settings)
     left = len(folder.left)
     return left - len(skipped), len(folder.images) - left, skipped
@@ -56,7 +58,15 @@ def images(tmp_path):
 
 
 def names_in(folder):
-    return {str(p.relative_to(folder)) for p in folder.rglob('*') if p.is_file()}
+    """Names of all files but the record."""
+    found = {str(p.relative_to(folder)) for p in folder.rglob('*') if p.is_file()}
+    assert RECORD in found
+    return found - {RECORD}
+
+
+def contents(folder):
+    """Bytes of all files by name."""
+    return {name: (folder / name).read_bytes() for name in names_in(folder)}
 
 
 def test_predict_folder_masks(images, tmp_path):
@@ -102,15 +112,16 @@ def test_predict_folder_classes_as_csv(images, tmp_path):
 def test_predict_folder_killed_loses_and_repeats_nothing(
     images, tmp_path, task, suffix
 ):
-    """Killed twice, each time before the fifth file gets its name."""
+    """Killed twice, each time before the fifth file after the record gets its name."""
     source, out, written = tmp_path / 'images', tmp_path / 'out', {}
 
     def outputs():
-        paths = (p for p in out.rglob(f'*{suffix}') if p.name != 'predictions.json')
+        joint = 'predictions.json', RECORD
+        paths = (p for p in out.rglob(f'*{suffix}') if p.name not in joint)
         return {str(p): p.stat().st_mtime_ns for p in paths}
 
     for times in (1, 2):
-        assert wait(fork(lambda: predict(task, source, out), out, 5, 'os.rename'))
+        assert wait(fork(lambda: predict(task, source, out), out, 6, 'os.rename'))
         now = outputs()
         assert len(now) == 4 * times == 10 - len(Folder(source, out, task).left)
         assert written.items() <= now.items()
@@ -136,16 +147,91 @@ def test_predict_folder_lists_broken_images(images, tmp_path):
     assert numbers == [10, 0]
     listed = (out / 'unreadable.txt').read_text().splitlines()
     assert dict(line.split('\t') for line in listed) == skipped
-    found = {name: why.partition('(')[0] for name, why in skipped.items()}
-    kinds = {'deep.png': 'ValueError', 'small.png': 'ValueError'}
-    kinds |= {'sub/torn.jpg': 'OSError', 'text.png': 'UnidentifiedImageError'}
-    assert found == kinds
+    formats = 'BMP, JPEG, PNG, PPM, TIFF, WEBP'
+    assert skipped == {
+        'deep.png': 'mode I;16; expected 8 bits per channel',
+        'small.png': 'image=(2, 2) is invalid',
+        'sub/torn.jpg': 'Truncated File Read',
+        'text.png': f'the format is unknown; expected one of {formats}',
+    }
     assert names_in(out) == {*images, 'unreadable.txt'}
     # Without them, the list goes.
     for name in skipped:
         (source / name).unlink()
     assert predict('segmentation', source, out) == (0, 10, {})
     assert names_in(out) == {*images}
+
+
+@pytest.mark.parametrize('task', CALLS)
+def test_predict_folder_of_another_request_is_refused(images, tmp_path, task):
+    """Unless forced; its files stay, and those of other images are never taken over."""
+    source, out = tmp_path / 'images', tmp_path / 'out'
+    first, second = (dict(bundle='b', stitch=i, precision='fp32') for i in (0, 3))
+    assert predict(task, source, out, first) == (10, 0, {})
+    before = contents(out)
+    message = r'for stitch=3, not for stitch=0, or --force .*\(option: --out\)'
+    with pytest.raises(ValueError, match=message):
+        predict(task, source, out, second)
+    with pytest.raises(ValueError, match="not for bundle='b', stitch=0, precision="):
+        predict(task, source, out)
+    assert contents(out) == before
+    assert predict(task, source, out, first) == (0, 10, {})
+    part = tmp_path / 'part.txt'
+    part.write_text(''.join(f'images/{name}\n' for name in [*images][5:]))
+    assert predict(task, part, out, second, True) == (5, 0, {})
+    assert predict(task, part, out, second) == (0, 5, {})
+    with pytest.raises(ValueError, match='files of other origin'):
+        predict(task, source, out, second)
+    assert predict(task, source, out, second, True) == (10, 0, {})
+    # A part that is predicted again leaves the others valid.
+    assert predict(task, part, out, second, True) == (5, 0, {})
+    assert predict(task, source, out, second) == (0, 10, {})
+
+
+@pytest.mark.parametrize('task', CALLS)
+def test_predict_folder_predicts_changed_images_again(images, tmp_path, task):
+    """Also if the new file is older, as large, or no image."""
+    source, out = tmp_path / 'images', tmp_path / 'out'
+    predict(task, source, out)
+    changed = [source / f'{i}.png' for i in range(3)]
+    Image.fromarray(255 - images['0.png']).save(changed[0])
+    os.utime(changed[0], (1e9, 1e9))
+    changed[1].write_bytes(changed[1].read_bytes())
+    changed[2].write_text('no image')
+    assert predict(task, source, out)[:2] == (2, 7)
+    anew = tmp_path / 'anew'
+    assert predict(task, source, anew)[:2] == (9, 0)
+    assert contents(out) == contents(anew)
+
+
+@pytest.mark.parametrize(
+    ('task', 'name'),
+    [
+        ('segmentation', 'sub/8.png'),
+        ('classification', 'predictions.csv'),
+        ('detection', 'predictions.json'),
+    ],
+)
+def test_predict_folder_overwrites_no_files_of_others(images, tmp_path, task, name):
+    """Such as the labels of the images."""
+    path = tmp_path / 'out' / name
+    path.parent.mkdir(parents=True)
+    path.write_text('labels')
+    with pytest.raises(ValueError, match=f'with {path.name}.*files of other origin'):
+        predict(task, tmp_path / 'images', tmp_path / 'out')
+    assert path.read_text() == 'labels'
+    assert predict(task, tmp_path / 'images', tmp_path / 'out', force=True)[0] == 10
+    assert path.read_text('latin1') != 'labels'
+
+
+def test_predict_folder_never_reads_predictions(images, tmp_path):
+    """Of other runs either."""
+    source = tmp_path / 'images'
+    for i, out in enumerate(('masks', 'sub/masks', 'sub/deep/masks')):
+        assert predict('segmentation', source, source / out, dict(stitch=i))[0] == 10
+    assert len(Folder(source / 'sub', tmp_path / 'out', 'depth').images) == 3
+    with pytest.raises(ValueError, match='images other than predictions'):
+        Folder(source / 'masks', tmp_path / 'out', 'depth')
 
 
 def test_deadline_is_used_up_and_kept(monkeypatch):

@@ -32,8 +32,8 @@ def parse_args() -> argparse.Namespace:
     add('--precision', help='use only graphs of this precision')
     what = 'deadline of requests that set no deadline or budget (default: none)'
     add('--deadline-ms', type=float, default=math.inf, help=what)
-    what = 'requests that a replica accepts at once; as many more are queued'
-    add('--max-queue', type=int, default=32, help=f'{what} (default: %(default)s)')
+    what = 'requests that wait in a replica, their images received; others are refused'
+    add('--max-queue', type=int, default=64, help=f'{what} (default: %(default)s)')
     what = 'request timeout in seconds (default: %(default)s)'
     add('--timeout', type=float, default=30, help=what)
     add('--metrics-port', type=int, help="port of Ray's Prometheus metrics")
@@ -60,11 +60,8 @@ def main() -> None:
     start_ray(max(usable_cores(), max_replicas * args.threads), args.address, **ports)
     http = dict(host=args.host, port=args.port, request_timeout_s=args.timeout)
     serve.start(http_options=http)
-    queue = args.max_queue
-    options = dict(max_ongoing_requests=queue, max_queued_requests=queue)
-    options |= dict(
-        graceful_shutdown_timeout_s=args.timeout, num_replicas=args.replicas
-    )
+    options = dict(graceful_shutdown_timeout_s=args.timeout)
+    options |= dict(num_replicas=args.replicas)
     if args.max_replicas:
         scaling = dict(min_replicas=args.replicas, max_replicas=args.max_replicas)
         options |= dict(num_replicas=None, autoscaling_config=scaling)
@@ -73,6 +70,7 @@ def main() -> None:
         signal.signal(number, lambda *_: stop.set())
     settings = dict(bundle=str(args.bundle.resolve()), threads=args.threads)
     settings |= dict(precision=args.precision, deadline_ms=args.deadline_ms)
+    settings |= dict(max_queue=args.max_queue)
     serve.run(build_service(settings | dict(options=options)), name='snnet')
     print(f'Serving {args.bundle} on http://{args.host}:{args.port}', flush=True)
     stop.wait()

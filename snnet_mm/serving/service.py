@@ -17,13 +17,16 @@ from ray.serve import metrics
 
 from snnet_mm.runtime import StitchRuntime
 from snnet_mm.runtime.budgets import best_within
-from snnet_mm.runtime.checks import check
+from snnet_mm.runtime.checks import check, is_whole
 from snnet_mm.runtime.image_io import encode, read_image
 
 MAX_BYTES = MAX_PIXELS = 20_000_000  # of a body, and of its image
+MAX_SECONDS = 20  # until a body has arrived
 MARGIN = 2  # safety margin, in mean errors of the expected times
 RATE = 0.2  # of updates of the load, and of the error of expected times
-QUEUE = dict(max_ongoing_requests=32, max_queued_requests=32)
+# Ray counts requests whose body is still arriving; a replica counts the others itself.
+QUEUE = dict(max_ongoing_requests=1000, max_queued_requests=1000)
+BODY = 'the body is the image file itself, as with curl --data-binary @FILE'
 app = FastAPI(title='snnet_mm')
 
 
@@ -38,6 +41,7 @@ class StitchService:
         threads: Threads per call.
         precision: As in :class:`StitchRuntime`.
         deadline_ms: Deadline of requests without one and without a budget.
+        max_queue: Requests that wait with their bodies; others are refused.
     """
 
     def __init__(
@@ -46,6 +50,7 @@ class StitchService:
         threads: int = 1,
         precision: str | None = None,
         deadline_ms: float = math.inf,
+        max_queue: int = 64,
     ) -> None:
         Image.MAX_IMAGE_PIXELS = MAX_PIXELS // 2  # Pillow allows twice as many
         check(deadline_ms > 0, 'deadline_ms', deadline_ms, 'a number above 0')
@@ -53,7 +58,9 @@ class StitchService:
         channels = self.runtime.manifest['input']['shape'][1]
         expected = 'a bundle for images of three channels'
         check(channels == 3, 'bundle', f'{bundle}, of {channels} channels', expected)
+        check(is_whole(max_queue, 1), 'max_queue', max_queue, 'a whole number from 1')
         self.front, self._deadline = self.runtime.front(), deadline_ms
+        self._max_queue = max_queue
         self.load, self.error = 1.0, 0.1
         for key in self.front:  # the folder may be removed later
             self.runtime.set_stitch(*key[::-1])
@@ -70,11 +77,12 @@ class StitchService:
         budget: str | None = None,
     ) -> Response:
         """Predict the image file in the body before a deadline, or within a budget."""
-        body = b''
-        async for part in request.stream():
-            body += part
-            if len(body) > MAX_BYTES:
-                raise HTTPException(413, f'body: expected at most {MAX_BYTES} bytes')
+        try:
+            body = await asyncio.wait_for(_read_body(request), MAX_SECONDS)
+        except asyncio.TimeoutError as error:
+            raise HTTPException(408, f'body: expected in {MAX_SECONDS} s') from error
+        if self._queue.qsize() >= self._max_queue:
+            raise self._refusal(f'{self._max_queue} requests are waiting')
         end = _now() + (deadline_ms or (math.inf if budget else self._deadline))
         answer: Future[Response] = Future()
         self._queue.put((end, next(self._numbers), answer, body, budget))
@@ -97,11 +105,16 @@ class StitchService:
         fastest, ms = next(iter(times.items()))
         if slack < ms:  # nothing runs that would show how the load changes
             self.load += RATE * (1 - self.load)
-            left = f'{max(slack, 0):.0f} ms are left; the fastest stitch takes {ms:.0f}'
-            after = {'Retry-After': str(math.ceil(waiting * ms / 1000))}
-            raise HTTPException(503, left, after)
+            left = f'{max(slack, 0):.0f} ms are left'
+            raise self._refusal(f'{left}; the fastest stitch takes {ms:.0f}')
         planned = slack / (1 + MARGIN * self.error)
         return best_within(times, planned / waiting) or fastest
+
+    def _refusal(self, why: str) -> HTTPException:
+        """Return the error of a busy replica, and when to try again."""
+        fastest = self.load * next(iter(self.front.values()))
+        seconds = math.ceil((self._queue.qsize() + 1) * fastest / 1000)
+        return HTTPException(503, why, {'Retry-After': str(seconds)})
 
     def _answer(self, end: float, body: bytes, budget: str | None) -> Response:
         """Predict an image."""
@@ -109,8 +122,9 @@ class StitchService:
         begin, runtime = _now(), self.runtime
         try:
             image = read_image(io.BytesIO(body))
-        except Exception as error:  # decoders raise arbitrary exceptions
-            raise HTTPException(400, f'image cannot be read: {error}') from error
+        except ValueError as error:
+            why = f'image cannot be read: {error} ({BODY})'
+            raise HTTPException(400, why) from error
         try:
             if budget is None:
                 runtime.set_stitch(*key[::-1])
@@ -132,6 +146,15 @@ class StitchService:
         about |= {'X-Milliseconds': f'{elapsed:.2f}'}
         kind = 'image/png' if maps else 'application/json'
         return Response(content, 200, about, kind)
+
+
+async def _read_body(request: Request) -> bytes:
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > MAX_BYTES:
+            raise HTTPException(413, f'body: expected at most {MAX_BYTES} bytes')
+    return bytes(body)
 
 
 def _now() -> float:

@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import math
+import re
 import threading
 
 import numpy as np
@@ -82,12 +83,18 @@ def ask(replica, *requests):
     async def run():
         asked = (replica.predict(Request(body), *more) for body, *more in requests)
         answers = asyncio.gather(*asked, return_exceptions=True)
-        await asyncio.sleep(0)  # all are accepted
+        await settle()  # all are accepted
         gate.set()
         return await answers
 
     gate = occupy(replica)
     return asyncio.run(run())
+
+
+async def settle():
+    """Let all tasks run until they wait for something other than each other."""
+    for _ in range(9):
+        await asyncio.sleep(0)
 
 
 def occupy(replica):
@@ -137,6 +144,68 @@ def test_predict_hopeless_request_is_dropped_and_load_recovers(
     assert statuses == sorted(statuses, reverse=True)
 
 
+class SlowRequest(Request):
+    """A request whose body never ends."""
+
+    async def stream(self):
+        async for part in super().stream():
+            yield part
+        await asyncio.Event().wait()
+
+
+def test_predict_slow_uploads_take_no_places(service, replica, monkeypatch):
+    """Of one place; they are refused after some time."""
+    replica._max_queue = 1
+
+    async def run():
+        slow = [replica.predict(SlowRequest(png()), None) for _ in range(70)]
+        slow = [asyncio.create_task(request) for request in slow]
+        await settle()
+        status = (await replica.predict(Request(png()), None)).status_code
+        return status, await asyncio.gather(*slow, return_exceptions=True)
+
+    monkeypatch.setattr(service, 'MAX_SECONDS', 0.2)
+    status, refused = asyncio.run(run())
+    assert status == 200
+    assert [error.status_code for error in refused] == [408] * 70
+    assert refused[0].detail == 'body: expected in 0.2 s'
+    assert len(replica.runtime.ran) == 1
+
+
+def test_predict_full_queue_refuses(replica):
+    replica._max_queue = 2
+    found = ask(replica, *[(png(), None)] * 4)
+    statuses = [answer.status_code for answer in found]
+    assert statuses == [200, 200, 503, 503]
+    assert found[2].detail == '2 requests are waiting'
+    assert found[2].headers == {'Retry-After': '1'}
+    assert ask(replica, (png(), None))[0].status_code == 200
+
+
+FORM = b"""--x\r
+Content-Disposition: form-data; name="file"; filename="a.png"\r
+\r
+%s\r
+--x--"""
+
+
+@pytest.mark.parametrize(
+    ('body', 'why'),
+    [
+        (FORM % png(), 'the format is unknown; expected one of BMP, JPEG, PNG'),
+        (b'{"image": "a"}', 'the format is unknown; expected one of BMP, JPEG, PNG'),
+        (b'', 'the format is unknown; expected one of BMP, JPEG, PNG'),
+        (png()[:-30], 'broken PNG file|[Tt]runcated'),
+    ],
+)
+def test_predict_body_that_is_no_image_is_told_what_to_send(replica, body, why):
+    (error,) = ask(replica, (body, None))
+    assert error.status_code == 400
+    assert re.match(f'image cannot be read: .*({why})', error.detail)
+    assert '--data-binary @FILE' in error.detail
+    assert '0x' not in error.detail
+
+
 @pytest.mark.parametrize(
     ('body', 'status'),
     [(b'GIF89a', 400), (png()[:-30], 400), (png(30, 40), 400), (b'x' * 1001, 413)],
@@ -154,7 +223,7 @@ def test_predict_client_that_has_gone_is_left_out(replica):
 
     async def run():
         tasks = [predict(width) for width in (5, 6)]
-        await asyncio.sleep(0)  # both are accepted
+        await settle()  # both are accepted
         assert replica._queue.qsize() == 2
         tasks[1].cancel()
         await asyncio.wait(tasks[1:])
@@ -190,8 +259,9 @@ def test_choose_shares_slack_and_follows_load(
 
 
 def test_stitch_service_wrong_settings_are_refused(service, replica, monkeypatch):
-    with pytest.raises(ValueError, match='deadline_ms=0 is invalid'):
-        service.StitchService('a folder', deadline_ms=0)
+    for key in ('deadline_ms', 'max_queue'):
+        with pytest.raises(ValueError, match=f'{key}=0 is invalid'):
+            service.StitchService('a folder', **{key: 0})
     monkeypatch.setattr(Runtime, 'channels', 4)
     with pytest.raises(ValueError, match='bundle=.* is invalid'):
         service.StitchService('a folder')
@@ -204,6 +274,7 @@ def test_build_service_takes_options_of_ray(service):
     options = dict(num_replicas=3, max_queued_requests=5)
     app = service.build_service(dict(bundle='a', threads=2, options=options))
     made = app._bound_deployment
+    assert made.max_ongoing_requests == 1000  # more than uploads at a time
     assert made.init_kwargs == dict(bundle='a', threads=2)
     assert (made.num_replicas, made.max_queued_requests) == (3, 5)
     assert made.ray_actor_options['num_cpus'] == 2

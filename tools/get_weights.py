@@ -8,7 +8,9 @@ without a network afterwards.
 
 import argparse
 import urllib.request
+from collections.abc import Iterator
 from fnmatch import fnmatch
+from http.client import HTTPException
 from pathlib import Path
 
 import yaml
@@ -56,16 +58,34 @@ def checked(path: Path, sha256: str | None) -> str:
     return 'checksum verified'
 
 
+def parts_of(url: str, path: Path) -> Iterator[bytes]:
+    """Yield the parts of a file on the network, which is to be saved as ``path``.
+
+    Raises:
+        ValueError: If the file cannot be downloaded, or bytes are missing.
+    """
+    try:
+        with urllib.request.urlopen(url) as response:
+            left = int(response.headers.get('Content-Length', 0))
+            while part := response.read(2**20):
+                left -= len(part)
+                yield part
+        if left > 0:
+            raise ConnectionError(f'{left} bytes are missing')
+    except (OSError, HTTPException) as error:
+        raise ValueError(
+            f'{url} cannot be downloaded: {error}. To work offline, download it '
+            f'elsewhere and save it as {path}'
+        ) from error
+
+
 def download(url: str, path: Path, sha256: str | None) -> str:
     """Download a file atomically and return a note on its checksum."""
-    try:
-        with atomic_path(path) as temporary:
-            urllib.request.urlretrieve(url, temporary)  # raises if bytes are missing
-            return checked(temporary, sha256)
-    except OSError as error:
-        raise OSError(
-            f'{error}. To work offline, download {url} elsewhere and save it as {path}'
-        ) from error
+    with atomic_path(path) as temporary:
+        with temporary.open('wb') as file:
+            for part in parts_of(url, path):
+                file.write(part)
+        return checked(temporary, sha256)
 
 
 def main() -> None:

@@ -1,10 +1,13 @@
 import hashlib
+import re
 import sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
 
 import pytest
 import yaml
 from config_models import CONFIGS
-from get_weights import main, names_in
+from get_weights import download, main, names_in
 
 from snnet_mm.utils import timm_models
 
@@ -65,6 +68,56 @@ def test_get_weights_failure_leaves_nothing(get, files, name, message):
     with pytest.raises((ValueError, OSError), match=message):
         get(name)
     assert not files.exists() or not list(files.iterdir())
+
+
+class Server(BaseHTTPRequestHandler):
+    """Sends less than it announces, or nothing, by the path."""
+
+    def do_GET(self):
+        if self.path == '/refused.pth':
+            return self.send_error(404)
+        self.send_response(200)
+        if self.path == '/torn.pth':
+            self.send_header('Content-Length', '99')
+        else:  # a chunk that ends early
+            self.send_header('Transfer-Encoding', 'chunked')
+        self.end_headers()
+        self.wfile.write(b'9\r\nabc')
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.mark.parametrize(
+    ('name', 'why'),
+    [
+        ('refused.pth', 'HTTP Error 404: Not Found'),
+        ('torn.pth', '93 bytes are missing'),
+        ('chunk.pth', 'IncompleteRead'),
+        ('offline.pth', 'urlopen error'),
+    ],
+)
+def test_get_weights_failed_download_is_no_disk_error(get, tmp_path, name, why):
+    with HTTPServer(('127.0.0.1', 0), Server) as server:
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        port = 1 if name == 'offline.pth' else server.server_port
+        url, path = f'http://127.0.0.1:{port}/{name}', tmp_path / 'out' / name
+        with pytest.raises(ValueError) as error:
+            download(url, path, None)
+        server.shutdown()
+    assert type(error.value) is ValueError
+    assert re.match(f'{url} cannot be downloaded: .*{why}', str(error.value))
+    assert f'save it as {path}' in str(error.value)
+    assert not [*path.parent.iterdir()]
+
+
+def test_get_weights_full_disk_is_no_failed_download(get, files, monkeypatch):
+    def fsync(descriptor):
+        raise OSError(28, 'No space left on device')
+
+    monkeypatch.setattr('os.fsync', fsync)
+    with pytest.raises(OSError, match='good.pth cannot be written: .*No space left'):
+        get('good.pth')
 
 
 def test_get_weights_of_a_config(get, monkeypatch, tmp_path):

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import numpy as np
 from mmengine.config import Config
-from mmengine.dataset import BaseDataset, pseudo_collate
+from mmengine.dataset import BaseDataset, ConcatDataset, pseudo_collate
 from mmengine.registry import DATASETS
 from torch import Tensor, nn
 
 from snnet_mm.costs import window_of
 from snnet_mm.runtime.image_io import SUFFIXES, find_images
+from snnet_mm.runtime.record import file_facts
 from snnet_mm.utils import check, digest, is_whole, refusal
 from snnet_mm.utils.configs import inference_pipeline, innermost, innermost_parts
 
@@ -58,7 +59,7 @@ class ImageBatches:
         else:
             config = dict(type='UnlabelledImages', folder=str(folder))
             config['pipeline'] = inference_pipeline(cfg)
-            self._source = digest_of_images(folder)
+            self._source = facts_of_images(folder)
         with DATASETS.switch_scope_and_registry(cfg.get('default_scope')):
             self._items = DATASETS.build(config)
         expected = 'images to fit the maps on'
@@ -77,8 +78,13 @@ class ImageBatches:
 
     @property
     def digest(self) -> str:
-        """Digest of the data set's config, or of the names and sizes in the folder."""
-        return digest([json.dumps(self._source, default=str, sort_keys=True)])
+        """Digest of the data set's config, or of the folder, and of the images' files.
+
+        Names, sizes and modification times stand for the content of files.
+        """
+        drawn = [file_facts(path) for path in map(self._path, self._chosen) if path]
+        parts = self._source, drawn
+        return digest([json.dumps(parts, default=str, sort_keys=True)])
 
     def __iter__(self) -> Iterator[Tensor]:
         device = next(self.model.parameters()).device
@@ -97,9 +103,15 @@ class ImageBatches:
         try:
             return self._items[i]
         except (AssertionError, OSError) as error:
-            path = self._items.get_data_info(i).get('img_path')
+            path = self._path(i)
             key = '--images, train_dataloader.dataset'
             raise refusal(key, path, f'images that can be read ({error})') from error
+
+    def _path(self, i: int) -> str | None:
+        """Return the path of an image, None if it is not read from a file."""
+        if isinstance(self._items, BaseDataset | ConcatDataset):
+            return self._items.get_data_info(i).get('img_path')
+        return None
 
     def _preprocess(self, items: list[dict], places: np.random.Generator) -> Tensor:
         batch = pseudo_collate(items)
@@ -132,12 +144,9 @@ def image_files(folder: str | os.PathLike) -> list[str]:
     return files
 
 
-def digest_of_images(folder: str | os.PathLike) -> str:
-    """Return a digest of the names and file sizes of all images below a folder."""
-    listed = [
-        (os.path.relpath(f, folder), os.path.getsize(f)) for f in image_files(folder)
-    ]
-    return digest([repr(listed)])
+def facts_of_images(folder: str | os.PathLike) -> dict[str, list[int]]:
+    """Return sizes and modification times of all images below a folder, by name."""
+    return {os.path.relpath(f, folder): file_facts(f) for f in image_files(folder)}
 
 
 def _training_images(cfg: Config) -> dict:

@@ -34,7 +34,7 @@ from snnet_mm.utils import (
 )
 from snnet_mm.utils.base_checkpoint import BaseCheckpoint
 from snnet_mm.utils.checkpoints import weights_of
-from snnet_mm.utils.configs import keep_local_backends
+from snnet_mm.utils.configs import digest_of_settings, keep_local_backends
 from snnet_mm.utils.registered_names import name_types
 
 from .budgets import KNOWN, chosen_plans, reachable
@@ -201,6 +201,7 @@ class _Job:
         compared = self._images(self._num_compared(), skip=len(fitted))
         identity = dict(
             network=self.base.digest,
+            settings=digest_of_settings(self.cfg),
             images=fitted.digest,
             num_images=len(fitted),
             size=list(self.size),

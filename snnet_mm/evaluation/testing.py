@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from pprint import pformat
 
@@ -10,6 +11,7 @@ from mmengine.dist import broadcast_object_list, is_main_process
 from mmengine.runner import Runner
 from torch.utils.data import Dataset
 
+from snnet_mm.runtime.record import file_facts
 from snnet_mm.stitching import StitchTable
 from snnet_mm.utils import digest
 from snnet_mm.utils.base_checkpoint import weights_digest
@@ -21,6 +23,7 @@ RESULTS, IMAGE_SCORES = 'stitches.json', 'per_image.npz'
 # Keys of the config and of its ``test_cfg`` on which the scores of a stitch depend.
 CONFIG_KEYS = 'model', 'data_preprocessor', 'test_dataloader', 'test_evaluator'
 TEST_KEYS = 'type', 'fp16', 'metric', 'resize'
+FILES = 'img_path', 'seg_map_path', 'depth_map_path'  # of an image and its labels
 
 
 class WrittenResults:
@@ -99,7 +102,9 @@ def identify(runner: Runner, dataset: Dataset) -> str | None:
     if isinstance(dataset, BaseDataset):
         # Overrides of get_data_info may load or sample images.
         infos = (BaseDataset.get_data_info(dataset, i) for i in range(len(dataset)))
-        images = [info.get('img_path') for info in infos]
+        paths = [[info.get(key) for key in FILES] for info in infos]
+        paths.append([dataset.ann_file])
+        images = [[p, file_facts(p)] for p in chain(*paths) if isinstance(p, str)]
     settings = [cfg.get(key) for key in CONFIG_KEYS]
     settings += [(cfg.get('test_cfg') or {}).get(key) for key in TEST_KEYS]
     weights = runner.model.state_dict()  # which sharded models gather

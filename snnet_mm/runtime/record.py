@@ -38,7 +38,7 @@ def check_request(
         ', '.join(f'{n}={values.get(n)!r}' for n in other)
         for values in (known, request)
     )
-    expected = f'a folder for {wanted}, not for {found}, or {instead}'
+    expected = f'results with {wanted}, not with {found}, or {instead}'
     check(not other, key, str(folder), expected)
 
 

@@ -1,3 +1,4 @@
+import os
 import shutil
 from types import SimpleNamespace
 
@@ -8,7 +9,6 @@ import torch
 from mmengine.config import Config
 
 from snnet_mm.elastic import ImageBatches
-from snnet_mm.elastic.images import digest_of_images
 
 pytest.importorskip('mmseg.models')
 PIPELINE = [dict(type='LoadImageFromFile'), dict(type='PackSegInputs')]
@@ -74,12 +74,31 @@ def test_image_batches_unreadable_image_is_named(folder):
         numbers(draw(folder, 100))
 
 
-def test_digest_of_images_equal_for_equal_folders(folder, tmp_path_factory):
+def test_image_batches_digest_is_of_files(folder, tmp_path_factory):
+    """Equal for a copy, other for other names or contents."""
     other = tmp_path_factory.mktemp('copy') / 'moved'
     shutil.copytree(folder, other)
-    assert digest_of_images(other) == digest_of_images(folder)
-    (other / 'a' / '03.png').rename(other / 'a' / '99.png')
-    assert digest_of_images(other) != digest_of_images(folder)
+    known = draw(folder, 5).digest
+    assert draw(other, 5).digest == known
+    assert draw(other, 5, seed=1).digest != known
+    path = other / 'a' / '03.png'
+    path.rename(other / 'a' / '99.png')
+    assert draw(other, 5).digest != known
+    (other / 'a' / '99.png').rename(path)
+    assert draw(other, 5).digest == known
+    path.write_bytes(path.read_bytes())
+    assert draw(other, 5).digest != known
+
+
+def test_image_batches_digest_of_training_set_is_of_drawn_files(folder):
+    data = dict(type='UnlabelledImages', folder=str(folder), pipeline=[])
+    loader = dict(dataset=data)
+    batches = draw(None, 5, train_dataloader=loader)
+    drawn = sum(numbers(batches), [])
+    for i in range(13):
+        known, path = batches.digest, folder / 'ab'[i // 7] / f'{i:02}.png'
+        os.utime(path, (i, i))
+        assert (batches.digest != known) == (i in drawn)
 
 
 def test_image_batches_all_parts_of_training_set(folder):

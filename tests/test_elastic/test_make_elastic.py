@@ -235,6 +235,9 @@ def test_make_elastic_resumes_and_reuses_measurements(trained, quick, tmp_path):
     lines = quick(*files, a, budgets='80%,60%')
     assert (measured(lines), 'Fitting 2 chains on 6 images' in lines) == (0, True)
     assert measured(quick(*files, a, budgets='60%', seed=1)) == 2 * DEPTH
+    mean = {'model.data_preprocessor.mean': [9.0, 9.0, 9.0]}
+    lines = quick(*files, a, budgets='60%', seed=1, cfg_options=mean)
+    assert measured(lines) == 2 * DEPTH
 
 
 @pytest.mark.parametrize('task', ['seg', pytest.param('depth', marks=SLOW)])

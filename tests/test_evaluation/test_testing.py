@@ -68,7 +68,7 @@ CHANGES = [
 ]
 
 
-def test_identify_covers_all_that_changes_scores(toy_cfg):
+def test_identify_covers_all_that_changes_scores(toy_cfg, tmp_path):
     runner = Runner.from_cfg(toy_cfg)
     dataset = runner.test_dataloader.dataset
     known = identify(runner, dataset)
@@ -88,5 +88,15 @@ def test_identify_covers_all_that_changes_scores(toy_cfg):
         found.append(identify(runner, data))
     a, b, again = found
     assert a != b == again
+    # The files of images, labels and annotations may have changed.
+    image, labels, listed = (tmp_path / name for name in ('image', 'labels', 'list'))
+    info = dict(img_path=str(image), seg_map_path=str(labels))
+    data = BaseDataset(lazy_init=True)
+    data.ann_file, data.load_data_list = str(listed), lambda: [info]
+    data.full_init()
+    for path in (image, labels, listed):
+        before = identify(runner, data)
+        path.write_text('a')
+        assert identify(runner, data) != before
     next(runner.model.parameters()).data.add_(1)
     assert identify(runner, dataset) != known

@@ -169,10 +169,10 @@ def test_predict_folder_of_another_request_is_refused(images, tmp_path, task):
     first, second = (dict(bundle='b', stitch=i, precision='fp32') for i in (0, 3))
     assert predict(task, source, out, first) == (10, 0, {})
     before = contents(out)
-    message = r'for stitch=3, not for stitch=0, or --force .*\(option: --out\)'
+    message = r'results with stitch=3, not with stitch=0, or --force .* --out\)'
     with pytest.raises(ValueError, match=message):
         predict(task, source, out, second)
-    with pytest.raises(ValueError, match="not for bundle='b', stitch=0, precision="):
+    with pytest.raises(ValueError, match="not with bundle='b', stitch=0, precision="):
         predict(task, source, out)
     assert contents(out) == before
     assert predict(task, source, out, first) == (0, 10, {})

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Fine-tunes DINOv2-S on CamVid and makes it elastic; or joins it with one of its chains.
-# Existing data and checkpoints are reused; an interrupted training is resumed.
+# Existing data and checkpoints are reused; an interrupted training is resumed. Other
+# settings than those of a work directory are refused.
 #
 #   tools/camvid.sh        with the interpreter of .venv, or of PATH
 #   tools/camvid.sh pair   the same; then stitches the chain of 33 % (fast) and the
@@ -27,6 +28,17 @@ CONFIG=configs/dinov2/setr-naive_dinov2-s_1xb4-600_camvid-238x168.py
 BUDGETS=75%,50%,33%,25%,15%
 network=$WORK_DIR/network/iter_$ITERS.pth
 [[ ${1:-} =~ ^(|pair)$ ]] || { echo "usage: $0 [pair]" >&2; exit 2; }
+
+# check_settings FILE TEXT : refuses a work directory of other settings
+check_settings() {
+  mkdir -p "$WORK_DIR"
+  local known
+  known=$(cat "$WORK_DIR/$1" 2>/dev/null || echo "$2")
+  [ "$known" = "$2" ] || { echo "$WORK_DIR has results with $known, not with $2: set WORK_DIR" >&2; exit 1; }
+  echo "$2" >"$WORK_DIR/$1"
+}
+check_settings settings "ITERS=$ITERS SEED=$SEED WEIGHTS=$WEIGHTS"
+[ "${1:-}" != pair ] || check_settings settings-pair "MORE=$MORE"
 
 folder=''
 trap 'rm -rf "$folder"' EXIT

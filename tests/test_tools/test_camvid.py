@@ -1,6 +1,7 @@
 """tools/dataset_converters/camvid.py and tools/camvid.sh."""
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -94,3 +95,18 @@ def test_camvid_sh_commands(tmp_path):
     expected = [*steps, 'make_elastic.py', *['test.py'] * 3, 'compare_fronts.py']
     assert run('pair')[0] == expected
     assert run('pair')[0] == ['compare_fronts.py']
+    # Other settings are for another folder.
+    for name, value, args in (('SEED', '1', ()), ('MORE', '9', ('pair',))):
+        before, env[name] = env.get(name, '0'), value
+        with pytest.raises(subprocess.CalledProcessError) as error:
+            run(*args)
+        message = (
+            rf'with.* {name}={before}.*, not with.* {name}={value}.*: set WORK_DIR'
+        )
+        assert re.search(message, error.value.stderr.decode())
+        assert commands.read_text() == ''
+        env[name] = before
+    env['MORE'] = '9'
+    assert run() == ([], [])  # of the pair alone
+    env['WORK_DIR'] = 'other'
+    assert run()[0] == ['train.py', 'make_elastic.py']

@@ -9,6 +9,7 @@ which can also be given by name, such as ``'setr/*-r4_*'``.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import shlex
@@ -30,9 +31,11 @@ from papers import (
     read_runs,
 )
 
+from snnet_mm.runtime.record import check_request, read_record
 from snnet_mm.stitching import StitchTable
-from snnet_mm.utils import ToolParser, run_command
+from snnet_mm.utils import ToolParser, digest, run_command, write_json
 
+RECORD = 'reproduced.json'  # in work directories
 # Name parts of stitched models, whose stitches are all tested.
 STITCHED = re.compile(r'snnet|bridge-|esta-|stitch|fast-slow')
 
@@ -98,11 +101,15 @@ def work_dir(run: Run) -> Path:
     return Path('work_dirs', Path(run.name).name)
 
 
+def gpus_of(run: Run, args: argparse.Namespace) -> int:
+    """Return the number of GPUs: by default as many as give the paper's batch."""
+    return args.gpus or int(re.search(r'_(\d+)xb\d', run.name)[1])
+
+
 def launch(tool: str, run: Run, args: argparse.Namespace, *options: str) -> list[str]:
     """Return the command of a tool; the options of a test begin with a checkpoint."""
     tools, config = os.path.relpath(ROOT / 'tools'), os.path.relpath(run.config)
-    # As many as give the paper's batch.
-    gpus = str(args.gpus or re.search(r'_(\d+)xb\d', run.name)[1])
+    gpus = str(gpus_of(run, args))
     if args.launcher == 'pytorch':
         number = tool == 'test'  # of arguments between config and GPUs
         given = config, *options[:number], gpus, *options[number:]
@@ -156,6 +163,18 @@ def execute(command: list[str]) -> None:
         raise ChildProcessError(f'{shlex.join(command)} ended with status {status}')
 
 
+def check_work_dir(run: Run, args: argparse.Namespace) -> None:
+    """Refuse a work directory of another config, other options or GPUs; record them."""
+    folder, config = work_dir(run), read_config(run.config).to_dict()
+    settings = json.dumps(config, default=str, sort_keys=True)
+    number = 1 if args.launcher == 'none' else gpus_of(run, args)
+    request = dict(config=digest([settings]), options=[*run.options], gpus=number)
+    if known := read_record(folder / RECORD):
+        instead = 'no folder of this name'
+        check_request(known, request, 'work_dir', folder, instead)
+    write_json(folder / RECORD, request)
+
+
 def reproduce(run: Run, args: argparse.Namespace) -> None:
     """Train and test a config, skipping finished steps."""
     trained, last = (work_dir(run) / name for name in ('trained', 'last_checkpoint'))
@@ -166,6 +185,7 @@ def reproduce(run: Run, args: argparse.Namespace) -> None:
             shown = shlex.join(test_command(run, args, test, 'CHECKPOINT'))
             print(shown.replace('CHECKPOINT', f'$(cat {last})'))
         return
+    check_work_dir(run, args)
     if not trained.exists():
         execute(train_command(run, args))
         trained.touch()

@@ -1,3 +1,4 @@
+import json
 import re
 import sys
 from importlib import import_module
@@ -83,7 +84,7 @@ def test_reproduce_does_nothing_twice(call, tmp_path, monkeypatch):
     def execute(command):
         ran.append(' '.join(command))
         work = Path(command[command.index('--work-dir') + 1])
-        work.mkdir(parents=True)
+        work.mkdir(parents=True, exist_ok=True)
         if 'test.py' in command[1]:
             text = (ROOT / 'configs' / f'{SETR}.json').read_text()
             (work / 'stitches.json').write_text(text)
@@ -91,9 +92,18 @@ def test_reproduce_does_nothing_twice(call, tmp_path, monkeypatch):
             (work / 'last_checkpoint').write_text('iter_5.pth')
 
     monkeypatch.setattr(reproduce, 'execute', execute)
+    item = 'setr/setr-naive_snnetv2-deit3-s-l_8xb2-160k_*'
     for _ in range(2):
-        found = '\n'.join(call('setr/setr-naive_snnetv2-deit3-s-l_8xb2-160k_*'))
+        found = '\n'.join(call(item))
         assert len(ran) == 2
+    # Of more GPUs, or another config, it is another run.
+    with pytest.raises(ValueError, match='results with gpus=8, not with gpus=1, or'):
+        call(item, '--launcher', 'pytorch')
+    (path,) = Path('work_dirs').rglob('reproduced.json')
+    path.write_text(json.dumps(json.loads(path.read_text()) | dict(config='a')))
+    with pytest.raises(ValueError, match="not with config='a'"):
+        call(item)
+    assert len(ran) == 2
     assert 'tools/train.py' in ran[0]
     assert 'iter_5.pth' in ran[1]
     assert 'ours:  45.57 - 51.35 mIoU at 33.5 - 363 GFLOPs' in found

@@ -70,8 +70,8 @@ class StitchRuntime:
         precision: str | None = None,
         image_size: tuple[int, int] | None = None,
     ) -> None:
-        self.folder, self.threads = Path(folder), threads
-        self._arguments = threads, sessions, precision, image_size
+        self.folder, self.threads = Path(folder).absolute(), threads
+        self._arguments = self.folder, threads, sessions, precision, image_size
         check(sessions > 0, 'sessions', sessions, '1 or more')
         self.manifest = read_manifest(self.folder)
         #: Entries of the manifest by stitch id.
@@ -103,8 +103,7 @@ class StitchRuntime:
         return dict(bundle=bundle, stitch=stitch, precision=precision)
 
     def __reduce__(self) -> tuple:
-        arguments = self.folder.absolute(), *self._arguments
-        return type(self), arguments, (self.manifest, self._active)
+        return type(self), self._arguments, (self.manifest, self._active)
 
     def __setstate__(self, state: tuple[dict, Key | BudgetController]) -> None:
         manifest, self._active = state

@@ -1,9 +1,11 @@
 """Bundles of exported stitches, and their predictions without torch."""
 
 import json
+import multiprocessing
 import os
 import re
 import shutil
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -209,6 +211,23 @@ def test_stitches_exported_under_a_live_runtime(bundle):
         runtime.set_stitch(2)
     assert runtime.active_stitch == 1
     assert_array_equal(runtime(image), mask)
+
+
+def test_runtime_in_a_spawned_process(bundle, monkeypatch):
+    """It runs there what was selected here, wherever that process is."""
+    monkeypatch.chdir(bundle.parent)
+    runtime, (image,) = StitchRuntime(bundle.name, threads=1), smooth_images(SIZES[:1])
+    runtime.set_stitch(2)
+    monkeypatch.chdir('/')
+    spawn = multiprocessing.get_context('spawn')
+    with ProcessPoolExecutor(1, spawn) as pool:
+        masks = [*pool.map(runtime, [image, image[::-1].copy()])]
+        (batched,) = pool.submit(runtime.predict_batch, [image]).result()
+    assert_array_equal(masks[1], runtime(image[::-1].copy()))
+    for mask in (masks[0], batched):
+        assert_array_equal(mask, runtime(image))
+    runtime.set_stitch(0)
+    assert (masks[0] != runtime(image)).any()
 
 
 def test_program_of_the_page(bundle, tmp_path, monkeypatch, capsys):

@@ -1,6 +1,7 @@
 """Which stitch and precision a runtime runs; graphs here predict their stitch id."""
 
 import json
+import pickle
 import re
 import threading
 from itertools import count
@@ -96,6 +97,41 @@ def test_set_budget_selects_best_stitch(measured, budget, stitch):
     assert active(runtime) == ('fp32', 1)
     assert runtime.set_budget(budget) == runtime.active_stitch == stitch
     assert (runtime(IMAGE) == stitch).all()
+
+
+def test_pickled_runtime_has_arguments_and_selection(measured):
+    losses = {('int8', i): (0.2, [-0.1, 0.3]) for i in MS}
+    measured.ms |= {('int8', i): ms / 2 for i, ms in MS.items()}
+    settings = dict(threads=3, sessions=5, image_size=(16, 8))
+    runtime = measured.runtime(losses, **settings)
+    runtime.set_stitch(2, 'int8')
+    copied = pickle.loads(pickle.dumps(runtime))
+    assert active(copied) == active(runtime) == ('int8', 2)
+    assert copied.threads == 3
+    assert copied.request == runtime.request
+    assert copied.latencies() == runtime.latencies()
+    assert copied._session.cache_info().maxsize == 5
+    # A frame rate is held there as well.
+    runtime.hold(1000 / 25)
+    held = pickle.loads(pickle.dumps(runtime))
+    assert active(held) == ('int8', 1)
+    assert held._active is not runtime._active
+    # But not with the stitches of another export.
+    content = pickle.dumps(runtime)
+    measured.runtime()
+    with pytest.raises(ValueError, match='expected the bundle that was pickled, not'):
+        pickle.loads(content)
+
+
+def test_request_tells_predictions_apart(measured):
+    runtime = measured.runtime()
+    known = runtime.request
+    assert known == dict(runtime.request, stitch=1, precision='fp32')
+    runtime.set_stitch(0, 'fp32')
+    assert runtime.request == known | dict(stitch=0)
+    runtime = measured.runtime(scores=dict(SCORES) | {1: 44})
+    assert runtime.request.keys() == known.keys()
+    assert runtime.request['bundle'] != known['bundle']
 
 
 def test_wrong_selections_are_refused(measured):

@@ -8,6 +8,7 @@ from PIL import Image
 
 from snnet_mm.datasets.folders import read_folder
 from snnet_mm.datasets.image_files import read_all, read_image
+from snnet_mm.runtime.image_io import RECORD
 
 
 @pytest.mark.parametrize(
@@ -120,6 +121,44 @@ def test_read_folder_images_that_training_turns(tmp_path, make, orientation):
     else:
         with pytest.raises(ValueError, match='EXIF orientation'):
             read_folder(tmp_path, task)
+
+
+@pytest.mark.parametrize(
+    ('make', 'task', 'name'),
+    [
+        (write_masks, 'seg', 'images/val/1.jpg'),
+        (write_masks, 'seg', 'masks/train/1.png'),
+        (write_depth, 'depth', 'rgb/2.png'),
+        (write_classes, 'cls', 'val/cat/cat4.jpg'),
+        (write_coco, 'det', 'train/2.jpg'),
+    ],
+)
+def test_read_folder_names_an_image_beyond_the_limit(
+    tmp_path, monkeypatch, make, task, name
+):
+    """PIL refuses it by an exception that is neither OSError nor ValueError."""
+    make(tmp_path)
+    path = tmp_path / name
+    size = Image.open(path).size
+    Image.new('L', (300, 300)).save(path)
+    monkeypatch.setattr(Image, 'MAX_IMAGE_PIXELS', size[0] * size[1] * 2)
+    with pytest.raises(
+        ValueError, match=f'{path} cannot be read: Image size .* exceeds'
+    ):
+        read_folder(tmp_path, task)
+
+
+def test_read_folder_never_reads_predictions(tmp_path):
+    write_classes(tmp_path)
+    known = read_folder(tmp_path, 'cls').splits['train'].number
+    predicted = tmp_path / 'train/masks'
+    write(predicted / 'red/0.png', np.zeros((9, 9), np.uint8))
+    with pytest.raises(ValueError, match=r"in the classes \['masks'\]"):
+        read_folder(tmp_path, 'cls')
+    (predicted / RECORD).write_text('{}')
+    data = read_folder(tmp_path, 'cls')
+    assert 'masks' not in data.classes
+    assert data.splits['train'].number == known
 
 
 @pytest.mark.parametrize('name', ['x.jpg', 'x.png', 'x.webp'])

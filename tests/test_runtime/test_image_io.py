@@ -1,5 +1,8 @@
 """Image files are listed and read, and predictions become files."""
 
+import io
+import re
+
 import cv2
 import numpy as np
 import pytest
@@ -48,6 +51,37 @@ def test_read_image_equals_opencv(tmp_path):
         wanted = cv2.imread(str(tmp_path / f'{name}.png'), flag)
         found = read_image(tmp_path / f'{name}.png', channels)
         assert_array_equal(found, wanted.reshape(40, 50, channels))
+
+
+def save(pixels, kind):
+    """Return an image file in memory."""
+    Image.fromarray(pixels).save(file := io.BytesIO(), kind)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize('in_memory', [True, False])
+@pytest.mark.parametrize('kind', ['JPEG', 'PNG', 'TIFF', 'WEBP', 'BMP', 'GIF', 'text'])
+def test_read_image_says_why_it_cannot(tmp_path, monkeypatch, kind, in_memory):
+    """In words, whatever the decoder raises, and without addresses of objects."""
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 50, 3), np.uint8)
+    content = b'no image' if kind == 'text' else save(pixels, kind)
+
+    def why(content):
+        path = tmp_path / 'file'
+        path.write_bytes(content)
+        with pytest.raises(ValueError) as error:
+            read_image(io.BytesIO(content) if in_memory else path)
+        assert type(error.value) is ValueError
+        assert not re.search('0x|<|Error', str(error.value))
+        return str(error.value)
+
+    torn = [why(content[:number]) for number in (0, len(content) // 3)]
+    assert torn[0].startswith('the format is unknown; expected one of BMP, JPEG, PNG')
+    if kind in ('GIF', 'text'):
+        assert why(content) == torn[0] == torn[1]
+    else:
+        monkeypatch.setattr(Image, 'MAX_IMAGE_PIXELS', 999)
+        assert why(content).startswith('Image size (2000 pixels) exceeds limit of 1998')
 
 
 def test_as_png_keeps_classes_and_millimetres():

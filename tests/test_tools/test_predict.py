@@ -1,6 +1,7 @@
 import cv2
 import numpy as np
 import pytest
+import torch
 from launching import run_tool
 from toy import smooth_images
 
@@ -38,9 +39,48 @@ def test_predict_bundle(run_here, bundle, images, tmp_path):
         runtime.set_stitch(stitch)
         for mask, image in zip(found, smooth_images(SIZES), strict=True):
             np.testing.assert_array_equal(mask, runtime(image))
-    printed = run_here('predict.py', bundle, images, '--out', out)
+    printed = run_here('predict.py', bundle, images, '--out', out, '--stitch-id', 0)
     assert 'Predicted 0 images, 3 were done before' in printed
-    predict(run_here, bundle, images, '--deadline', '1h', out=tmp_path / 'deadline')
+    # Masks of one stitch are not those of another, unless forced.
+    again = 'predict.py', bundle, images, '--out', out, '--stitch-id', 1
+    with pytest.raises(ValueError, match='results with stitch=1, not with stitch=0'):
+        run_here(*again)
+    first, second = tmp_path / '1/0.png', out / '0.png'
+    assert first.read_bytes() != second.read_bytes()
+    assert 'Predicted 3 images, 0 were' in run_here(*again, '--force')
+    assert first.read_bytes() == second.read_bytes()
+    # A deadline may have any length when a run goes on.
+    late = tmp_path / 'deadline'
+    predict(run_here, bundle, images, '--deadline', '1h', out=late)
+    again = run_here('predict.py', bundle, images, '--out', late, '--deadline', '9m')
+    assert 'Predicted 0 images, 3 were done before' in again
+    with pytest.raises(ValueError, match="stitch=1, .*not with stitch='by --deadline'"):
+        run_here('predict.py', bundle, images, '--out', late)
+
+
+def test_predict_reads_no_predictions(run_here, bundle, images):
+    for i in (0, 1):
+        out = images / f'masks{i}'
+        printed = run_here('predict.py', bundle, images, '--out', out, '--stitch-id', i)
+        assert 'Predicted 3 images' in printed
+
+
+def test_predict_fails_if_all_images_are_skipped(run_here, bundle, images, tmp_path):
+    args = 'predict.py', bundle, images, '--out', tmp_path / 'out'
+    for path in images.glob('*.png'):
+        path.write_text('')
+    message = 'source=.* that can be predicted; all 4 were skipped'
+    for _ in range(2):
+        with pytest.raises(ValueError, match=message):
+            run_here(*args)
+    listed = (tmp_path / 'out/unreadable.txt').read_text().splitlines()
+    assert [line.split('\t')[0] for line in listed] == [
+        *(f'{i}.png' for i in range(3)),
+        'broken.jpg',
+    ]
+    cv2.imwrite(str(images / '0.png'), np.zeros((64, 64, 3), np.uint8))
+    assert 'Predicted 1 images' in run_here(*args)
+    assert 'Predicted 0 images, 1 were done before' in run_here(*args)
 
 
 def test_predict_checkpoint(run_here, narrow, images, tmp_path):
@@ -51,6 +91,21 @@ def test_predict_checkpoint(run_here, narrow, images, tmp_path):
     sn.set_stitch(model, 1)
     wanted = sn.predict(model, [*map(str, files)])
     np.testing.assert_array_equal(found[1], wanted[1])
+    # Of other weights or settings, it is another model.
+    again = *args, '--out', tmp_path / 'out'
+    assert 'Predicted 0 images, 3 were done before' in run_here('predict.py', *again)
+    loaded, other = torch.load(checkpoint[1]), tmp_path / 'other.pth'
+    loaded['state_dict']['decode_head.conv_seg.bias'].add_(1)
+    torch.save(loaded, other)
+    with pytest.raises(ValueError, match="with weights='.*, not with weights='"):
+        run_here('predict.py', again[0], other, *again[2:])
+    config = tmp_path / 'other.py'
+    text = (
+        f"_base_ = ['{checkpoint[0]}']\nmodel = dict(test_cfg=dict(mode='whole', a=1))"
+    )
+    config.write_text(text)
+    with pytest.raises(ValueError, match="with config='.*, not with config='"):
+        run_here('predict.py', config, *again[1:])
 
 
 def test_predict_options_that_do_not_fit(run_here, narrow, images, tmp_path):
@@ -72,7 +127,7 @@ def test_predict_on_ray_writes_the_same(bundle, images, tmp_path):
     for options in ((), ('--ray', 2)):
         out = tmp_path / f'out{len(options)}'
         run_tool('predict.py', bundle, images, '--out', out, *options)
-        files = [p for p in out.iterdir() if p.suffix != '.lock']
+        files = [p for p in out.iterdir() if p.suffix in ('.png', '.txt')]
         written.append({p.name: p.read_bytes() for p in files})
     assert written[0] == written[1]
     assert len(written[0]) == 4

@@ -6,11 +6,12 @@ none up.
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
@@ -37,7 +38,7 @@ def service(bundle, tmp_path_factory):
     log = tmp_path_factory.mktemp('service') / 'log'
     command = [sys.executable, ROOT / 'tools/serve.py', bundle]
     command += ['--port', str(PORT), '--metrics-port', str(METRICS)]
-    command += ['--timeout', '900', '--max-queue', '100']
+    command += ['--timeout', '900', '--max-queue', '40']
     env = os.environ | dict(RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S='600')
     for _ in range(STARTS):
         with log.open('w') as file:
@@ -76,6 +77,21 @@ def test_serve_refuses_malformed_requests(service):
     """Those that never reach a replica."""
     assert send('/predict', None)[0] == 405
     assert send('/predict?deadline_ms=-1')[0] == 422
+
+
+def test_serve_answers_beside_slow_uploads(service):
+    """Of more clients than places; and tells those of forms what to send."""
+    head = b'POST /predict HTTP/1.1\r\nHost: a\r\nContent-Length: 5000\r\n\r\nx'
+    with ExitStack() as stack:
+        for _ in range(90):
+            slow = stack.enter_context(socket.create_connection(('127.0.0.1', PORT)))
+            slow.sendall(head)
+        time.sleep(1)
+        assert [send('/predict')[0] for _ in range(5)] == [200] * 5
+    form = b'--x\r\nContent-Disposition: form-data; name="f"\r\n\r\n%s\r\n--x--' % BODY
+    status, body, _ = send('/predict', form)
+    assert status == 400
+    assert b'curl --data-binary @FILE' in body
 
 
 def replicas(process):

@@ -168,7 +168,7 @@ def test_predict_slow_uploads_take_no_places(service, replica, monkeypatch):
     status, refused = asyncio.run(run())
     assert status == 200
     assert [error.status_code for error in refused] == [408] * 70
-    assert refused[0].detail == 'body: expected in 0.2 s'
+    assert refused[0].detail == 'body: expected within 0.2 s'
     assert len(replica.runtime.ran) == 1
 
 

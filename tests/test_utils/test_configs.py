@@ -1,3 +1,5 @@
+import copy
+
 import pytest
 from mmengine.config import Config, ConfigDict
 from mmengine.hooks import CheckpointHook
@@ -13,7 +15,12 @@ from snnet_mm.utils import (
     set_resume,
     train_in_half_precision,
 )
-from snnet_mm.utils.configs import innermost, innermost_parts, set_visualization
+from snnet_mm.utils.configs import (
+    digest_of_settings,
+    innermost,
+    innermost_parts,
+    set_visualization,
+)
 
 AMP = dict(type=AmpOptimWrapper, loss_scale=512.0)
 
@@ -149,6 +156,25 @@ def test_load_config_misplaced_stitched_networks_are_refused(tmp_path, model, me
     write(tmp_path, a=f'model = dict({model})')
     with pytest.raises(ValueError, match=message):
         load_config(tmp_path / 'a.py')
+
+
+@pytest.mark.parametrize(
+    ('change', 'same'),
+    [
+        (dict(model=dict(b=2)), False),
+        (dict(data_preprocessor=dict(mean=[1])), False),
+        (dict(test_dataloader=dict(dataset=dict(pipeline=[dict(type='Pad')]))), False),
+        (dict(test_dataloader=dict(dataset=dict(data_root='moved'))), True),
+        (dict(train_cfg=dict(max_iters=3), work_dir='b'), True),
+    ],
+)
+def test_digest_of_settings_is_of_model_and_pipeline(change, same):
+    load = dict(type='LoadImageFromFile')
+    data = dict(type='ADE20KDataset', data_root='a', pipeline=[load])
+    cfg = Config(dict(model=dict(type='A', b=1), test_dataloader=dict(dataset=data)))
+    other = copy.deepcopy(cfg)
+    other.merge_from_dict(change)
+    assert (digest_of_settings(other) == digest_of_settings(cfg)) is same
 
 
 def test_model_config_is_that_inside_wrappers():

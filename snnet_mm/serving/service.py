@@ -80,9 +80,8 @@ class StitchService:
         try:
             body = await asyncio.wait_for(_read_body(request), MAX_SECONDS)
         except asyncio.TimeoutError as error:
-            raise HTTPException(
-                408, f'body: expected within {MAX_SECONDS} s'
-            ) from error
+            why = f'body: expected within {MAX_SECONDS} s'
+            raise HTTPException(408, why) from error
         if self._queue.qsize() >= self._max_queue:
             raise self._refusal(f'{self._max_queue} requests are waiting')
         end = _now() + (deadline_ms or (math.inf if budget else self._deadline))

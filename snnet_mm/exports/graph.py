@@ -7,16 +7,18 @@ from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from unittest.mock import patch
 
 import torch
 from mmengine.config import Config
 from torch import Tensor, nn
+from torch._subclasses import fake_tensor
+from torch.fx.experimental import proxy_tensor
 
 from snnet_mm.models import ChainAnchor, SingleStitch
 from snnet_mm.tasks import task_of
 from snnet_mm.tasks.base import Predictions
 from snnet_mm.utils.configs import model_config
+from snnet_mm.utils.replacing import replaced
 
 from .description import INPUT
 from .mm_internals import make_traceable
@@ -89,12 +91,12 @@ def _constant_shapes() -> Iterator[None]:
     torch modules; tests/test_exports/test_exported_detectors.py fails if they change.
     """
     with ExitStack() as stack:
-        for module in ('_subclasses.fake_tensor', 'fx.experimental.proxy_tensor'):
-            limit = patch(f'torch.{module}.CONSTANT_NUMEL_LIMIT', 1024)
-            stack.enter_context(limit)
+        for module in (fake_tensor, proxy_tensor):
+            limit = dict(CONSTANT_NUMEL_LIMIT=1024)
+            stack.enter_context(replaced(vars(module), limit))
         # The batch size, which may vary, is 0.
         shape = lambda x: torch.tensor([0, *x.shape[1:]])  # noqa: E731
-        stack.enter_context(patch('torch._shape_as_tensor', shape))
+        stack.enter_context(replaced(vars(torch), dict(_shape_as_tensor=shape)))
         yield
 
 

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from unittest.mock import patch
 
 import torch
 from mmengine.evaluator import BaseMetric
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 
 from snnet_mm.runtime.detection import Panoptic, place
 from snnet_mm.utils import dicts_in
+from snnet_mm.utils.replacing import replaced
 
 from .base import Task, Values, class_names, register_task
 from .detector_graphs import (
@@ -132,10 +132,11 @@ def _keeping_all_boxes(model: nn.Module) -> Iterator[None]:
     with ExitStack() as stack:
         for each in settings:
             chosen = {key: ALL_BOXES[key] for key in ALL_BOXES.keys() & each.keys()}
-            stack.enter_context(patch.dict(each, chosen))
+            stack.enter_context(replaced(each, chosen))
         for part in parts:
             if 'FCNMaskHead' in class_names(part):
-                stack.enter_context(patch.object(part, 'predict_by_feat', unpasted))
+                soft = dict(predict_by_feat=unpasted)
+                stack.enter_context(replaced(vars(part), soft))
         yield
 
 

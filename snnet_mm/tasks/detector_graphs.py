@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from types import SimpleNamespace
-from unittest.mock import patch
 
 import torch
 import torch.nn.functional as F
 from mmengine.config import ConfigDict
 from mmengine.structures import BaseDataElement
 from torch import Tensor, nn
+
+from snnet_mm.utils.replacing import replaced, with_globals
 
 from .base import class_names, is_method
 
@@ -215,7 +216,7 @@ def _traceable(detector: nn.Module, image: Tensor) -> Iterator[None]:
     with ExitStack() as stack:
 
         def put(part: object, **names: Callable) -> None:
-            stack.enter_context(patch.multiple(part, **names))
+            stack.enter_context(replaced(vars(part), names))
 
         put(detector, add_pred_to_datasample=lambda samples, found: found)
         if kind == 'MaskFormer':
@@ -224,12 +225,10 @@ def _traceable(detector: nn.Module, image: Tensor) -> Iterator[None]:
         elif kind in ('SingleStageDetector', 'TwoStageDetector'):
             roi = getattr(detector, 'roi_head', None)
             head = detector.bbox_head if roi is None else detector.rpn_head
+            called = dict(filter_scores_and_topk=_best_scores)
+            called |= dict(InstanceData=SimpleNamespace)
+            put(head, **{name: with_globals(head, name, called) for name in DENSE})
             put(head, _bbox_post_process=_keep_best)
-            for name in DENSE:  # functions that these methods call
-                scope = getattr(type(head), name).__globals__
-                called = dict(filter_scores_and_topk=_best_scores)
-                called |= dict(InstanceData=SimpleNamespace)
-                stack.enter_context(patch.dict(scope, called))
             for part in filter(None, (head, getattr(roi, 'bbox_head', None))):
                 if coder := getattr(part, 'bbox_coder', None):
                     put(coder, decode=partial(_decode, coder, coder.decode, sides))

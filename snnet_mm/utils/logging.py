@@ -3,7 +3,12 @@
 import logging
 import warnings
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    contextmanager,
+    redirect_stdout,
+)
 
 
 @contextmanager
@@ -29,24 +34,17 @@ def quiet_terminal(
 
 @contextmanager
 def quiet_imports() -> Iterator[None]:
-    """Hide warnings and debug messages of the mm packages while they are imported.
+    """Hide what the mm packages print and log while they are imported.
 
-    mmengine's ``print_log`` prints messages of any level if it is given no logger. The
-    mm packages report missing optional parts in this way, at the level DEBUG. A module
-    that is imported here keeps a ``print_log`` that differs in nothing else.
+    They report missing optional parts, such as operators for CUDA that no model of this
+    package runs, by printing and by warnings of mmengine's logger.
     """
-    import mmengine.logging  # imports torch
+    from mmengine.logging import MMLogger  # imports torch
 
-    original = mmengine.logging.print_log
-
-    def print_log(msg, logger=None, level=logging.INFO) -> None:
-        if logger is not None or level > logging.DEBUG:
-            original(msg, logger, level)
-
-    mmengine.logging.print_log = print_log
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings('ignore', module='mm|timm|torch')
-            yield
-    finally:
-        mmengine.logging.print_log = original
+    logger = MMLogger.get_current_instance()
+    with ExitStack() as stack:
+        stack.enter_context(quiet_terminal(logger, logging.ERROR))
+        stack.enter_context(redirect_stdout(None))
+        stack.enter_context(warnings.catch_warnings())
+        warnings.filterwarnings('ignore', module='mm|timm|torch')
+        yield

@@ -8,7 +8,7 @@ from snnet_mm.runtime.budgets import SHARE, UNITS, Budget
 from snnet_mm.stitching import Plan
 from snnet_mm.utils import check
 
-from .knapsack import Option, cheapest_plans, choose_plan, harm_of
+from .knapsack import Option, cheapest_plan, choose_plan, harm_of
 from .sensitivity import StepRecord, widths_of
 from .step_costs import StepCosts
 
@@ -65,7 +65,9 @@ def chosen_plans(
     for budget, bound in bounds:
         cost, unit = partial(costs.of, bound.cost), UNITS[bound.cost]
         options = [_options(r, costs, bound.cost, i) for i, r in enumerate(records)]
-        plan = choose_plan(options, bound.limit, cost)
+        # What every plan costs beside its steps, such as the head.
+        base = cost(costs.view.widths) - sum(map(_whole_cost, options))
+        plan = choose_plan(options, bound.limit - base, costs.space.read)
         share, harm = costs.of('flops', plan) / whole, harm_of(options, plan)
         found = f'{unit.budget(cost(plan))} ({share:.0%} of the FLOPs)'
         say(f'  {budget}: {found}, divergence {harm:.4f}: {costs.write(plan)}')
@@ -76,7 +78,12 @@ def chosen_plans(
 def _cheapest(costs: StepCosts, cost: str) -> Plan:
     """Return the cheapest plan of a network."""
     options = [_options(None, costs, cost, i) for i in range(costs.view.depth)]
-    return min(*cheapest_plans(options), key=partial(costs.of, cost))
+    return cheapest_plan(options, costs.space.read)
+
+
+def _whole_cost(options: Sequence[Option]) -> float:
+    """Return the cost of a step that runs whole."""
+    return max(options).cost
 
 
 def _units(view: BranchView, step: int) -> list[int]:
@@ -94,7 +101,5 @@ def _options(
     whole, options = costs.view.widths[step], []
     for units in _units(costs.view, step):
         harm = 0.0 if units == whole or record is None else record.harm(units)
-        price = costs.step(cost, step, units)
-        # Half of a map, as adjacent gaps share one.
-        options.append(Option(units, price if units else price / 2, harm))
+        options.append(Option(units, costs.step(cost, step, units), harm))
     return options

@@ -8,7 +8,7 @@ from torch import Tensor
 from snnet_mm.models.layers.least_squares import factor_with_ridge
 
 SHARE = 8  # an eighth of the rest is left out at a time
-RIDGE = 1e-4  # of the mean diagonal
+RIDGE = 1e-4  # of each variance
 
 
 class UnitRanking(NamedTuple):
@@ -42,7 +42,9 @@ def rank_units(sums: tuple[Tensor, Tensor, Tensor], group: int = 1) -> UnitRanki
     mean, of_y = gram[-1, :-1] / number, cross[-1] / number
     gram = gram[:-1, :-1] / number - mean.outer(mean)
     cross = cross[:-1] / number - mean.outer(of_y)
-    ridge = RIDGE * gram.diagonal().mean().clamp(min=1e-30)
+    # A mean of variances would drown channels beside one of large values. The floor is
+    # for channels that are constant.
+    ridge = (RIDGE * gram.diagonal()).clamp(min=1e-30)
     inverse = torch.cholesky_inverse(factor_with_ridge(gram, ridge))
     weights = inverse @ cross
     units = len(gram) // group

@@ -25,7 +25,7 @@ from snnet_mm.runtime.bundle import describe_file, files_of, name_by_content
 from snnet_mm.runtime.manifest import DIGITS, MANIFEST, VERSION
 from snnet_mm.stitching import Selection, StitchTable
 from snnet_mm.tasks import task_of
-from snnet_mm.utils import check, check_writable, folder_lock, machine, write_json
+from snnet_mm.utils import check, check_writable, machine, work_dir_lock, write_json
 from snnet_mm.utils.configs import graph_order
 
 from .comparison import (
@@ -144,7 +144,7 @@ class StitchExporter:
             lacks = task_of(self.model).without_heads(self.model)
             expected = f'mm alone: {lacks}'
             check(lacks is None, '--format', request.formats, expected)
-        with folder_lock(self.out_dir, '--out', 'exporting'):
+        with work_dir_lock(self.out_dir, 'export', '--out'):
             for folder in self.out_dir.glob(f'{UNFINISHED}*'):  # of a killed export
                 shutil.rmtree(folder, ignore_errors=True)
             with TemporaryDirectory(prefix=UNFINISHED, dir=self.out_dir) as folder:

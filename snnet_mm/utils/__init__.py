@@ -24,7 +24,7 @@ from .files import (
 )
 from .logging import quiet_terminal
 from .machine import machine
-from .work_dir_lock import folder_lock, work_dir_lock
+from .work_dir_lock import work_dir_lock
 
 # Modules that import torch or mmengine, and the names that they export.
 _LATE = dict(

@@ -25,8 +25,8 @@ def ranked(h, y, group):
 def error_by_lstsq(h, y, kept):
     """Squared error per token, and that of the ridge, of the best map of channels."""
     h, y = h - h.mean(0), y - y.mean(0)
-    guard = RIDGE * h.square().mean()
-    x = torch.cat([h[:, kept], (len(h) * guard).sqrt() * torch.eye(len(kept)).double()])
+    guards = RIDGE * h[:, kept].square().sum(0)
+    x = torch.cat([h[:, kept], guards.sqrt().diag()])
     y = torch.cat([y, y.new_zeros(len(kept), y.shape[1])])
     left = y - x @ torch.linalg.lstsq(x, y).solution
     return left.square().sum().item() / len(h)
@@ -51,6 +51,18 @@ def test_rank_units_drops_a_copy_first():
     order, _ = ranked(h, y, 1)
     assert len({*order[:3]} & {1, 6}) == 1
     assert {*order[:3]} | {1, 6} == {1, 3, 5, 6}
+
+
+@pytest.mark.parametrize('group', [1, 4])
+def test_rank_units_does_not_depend_on_scales_of_channels(group):
+    """An outlier channel, as DINOv3 has, drowns no other in order or errors."""
+    h, y = activations(24 // group, group)
+    order, errors = ranked(h, y, group)
+    scale = torch.ones(24, dtype=torch.float64)
+    scale[3], scale[7] = 1000, 1e-3
+    scaled = ranked(h * scale, y, group)
+    assert scaled.order == order
+    assert scaled.errors == pytest.approx(errors, rel=1e-6)
 
 
 def test_rank_units_singular_sums_give_whole_order():

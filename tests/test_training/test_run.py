@@ -10,7 +10,7 @@ from torch import nn
 from trained_toys import write_trained
 
 from snnet_mm.training import run
-from snnet_mm.utils import load_config
+from snnet_mm.utils import load_config, work_dir_lock
 
 
 @pytest.fixture(scope='module')
@@ -103,8 +103,13 @@ def test_train_refuses_elastic_backbone(cfg):
 def test_train_locks_folder_and_leaves_config(cfg):
     cfg.optim_wrapper.type = 'OptimWrapper'
     before = cfg.to_dict()
+    Path(cfg.work_dir).mkdir(parents=True, exist_ok=True)
+    with (
+        work_dir_lock(cfg.work_dir),
+        pytest.raises(ValueError, match='without another training'),
+    ):
+        run.train(cfg, iters=2)
     runner = run.train(cfg, iters=2)
-    assert Path(cfg.work_dir, 'training.lock').is_file()
     assert (runner.iter, cfg.to_dict()) == (2, before)
 
 

@@ -53,10 +53,11 @@ pictures:  ## redraw the diagrams of the pages from results in this repository
 ops:  ## compile mmcv's operators into .venv, 10-12 minutes (optional)
 	$(SETUP) ops
 
-lint:  ## check style and format with ruff
+lint:  ## check style, format and types with ruff and mypy
 	$(SETUP) lint
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
 
 format:  ## fix what ruff can fix, then format
 	$(SETUP) lint

@@ -131,7 +131,7 @@ def stitches(model: nn.Module, results: Table | None = None) -> list[dict[str, A
     """
     results = results or _known_results(model)
     # Stock mm configs may specify no input size, but results do.
-    table = measure(model, results and results.input_size)
+    table = measure(model, results.input_size if results else None)
     if results is not None:
         results.check_space(find_stitched_backbone(model).space)
         table = Table.merge(table, results.at(results.input_size))
@@ -262,9 +262,9 @@ def export(
     """
     results = results or _known_results(model)
     exporter = StitchExporter(model.cfg, model, out_dir, results=results)
-    single = isinstance(stitches, int)
-    write = exporter.export_stitch if single else exporter.export_bundle
-    return write(stitches, formats, **options)
+    if isinstance(stitches, int):
+        return exporter.export_stitch(stitches, formats, **options)
+    return exporter.export_bundle(stitches, formats, **options)
 
 
 def train(

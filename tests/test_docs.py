@@ -19,7 +19,7 @@ from snnet_mm.tasks import TASKS, task_of
 from snnet_mm.utils import load_config, make_safe
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / 'README.md', *(ROOT / 'docs').rglob('*.md')]
+PAGES = [*ROOT.glob('*.md'), *(ROOT / 'docs').rglob('*.md')]
 PAGES += (ROOT / 'configs').glob('*/*.md')
 CONFIGS = [Path(name).name for name in RUNS]
 FILES = re.compile(r'(?<!mim/)\b((?:configs|tools|tests|snnet_mm)/[\w./+-]*\w)')

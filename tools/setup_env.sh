@@ -2,10 +2,10 @@
 # Makes .venv ready for one purpose, or returns at once if it already is.
 #
 #   tools/setup_env.sh demo   torch, the OpenMMLab packages, timm, onnxruntime, Ray
-#   tools/setup_env.sh test   demo, transformers, pytest, ruff
+#   tools/setup_env.sh test   demo, transformers, pytest, ruff, mypy
 #   tools/setup_env.sh ops    demo, and mmcv's operators compiled
 #   tools/setup_env.sh docs   demo, and mkdocs
-#   tools/setup_env.sh lint   ruff alone
+#   tools/setup_env.sh lint   ruff and mypy
 #
 # Environment: PYTHON          interpreter that .venv is made from (python3)
 #              PIP_FIND_LINKS  folders where pip also looks for wheels, e.g. of mmcv
@@ -122,7 +122,7 @@ require_supported "$py" 'make clean removes it'
 find .venv -maxdepth 1 -name '.*-*' ! -name "*-$checksum" -delete
 
 if [ "$mode" = lint ]; then
-  pip_install ruff ruff
+  pip_install 'ruff and mypy' ruff mypy
   touch ".venv/.lint-$checksum"
   exit
 fi

@@ -58,8 +58,8 @@ def pick_stitch(
     evidence = f'by the prior, {PRIOR_LOSES}'
     if guessed := table.metric is None:
         table = table.at(table.input_size)
-        prior = prior_scores(space, table.column('flops'))
-        prior = {i: dict(prior=score) for i, score in prior.items()}
+        scores = prior_scores(space, table.column('flops'))
+        prior = {i: dict(prior=score) for i, score in scores.items()}
         table = table.with_metrics(prior, lower_is_better=(NONE,))
     front, unit = table.front(budget.cost), UNITS[budget.cost]
     if budget.cost == 'latency':

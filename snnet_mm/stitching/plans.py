@@ -48,7 +48,8 @@ def read_plan(
         >>> read_plan('1:0/768', (6, 1536, 6, 1536), (0, 0, 1, 1), 'chains')
         (6, 1536, 0, 768)
     """
-    plan, steps = list(widths), {}
+    plan = list(widths)
+    steps: dict[int, list[int]] = {}
     for step, block in enumerate(blocks):
         if block is not None:
             steps.setdefault(block, []).append(step)

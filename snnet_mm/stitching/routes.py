@@ -53,7 +53,10 @@ class Stitch:
     @cached_property
     def steps(self) -> tuple[Step, ...]:
         """The route one step at a time, from the embedding to the last block."""
-        entries = (Position(self.segments[0].anchor, -1), *self.layers)
+        entries: tuple[Step, ...] = (
+            Position(self.segments[0].anchor, -1),
+            *self.layers,
+        )
         steps: list[Step] = []
         for entry, (anchor, begin, end) in zip(entries, self.segments, strict=True):
             steps += [entry, *(Position(anchor, i) for i in range(begin, end))]

@@ -58,7 +58,9 @@ class Selection:
             self.ids = tuple(ids)
         self.table = None
         if results is not None:
-            given = results if isinstance(results, list | tuple) else [results]
+            given: Sequence = (
+                results if isinstance(results, list | tuple) else [results]
+            )
             found = [
                 t if isinstance(t, StitchTable) else StitchTable.read(t) for t in given
             ]

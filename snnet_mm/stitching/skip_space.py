@@ -63,7 +63,9 @@ class SkipSpace(StitchingSpace):
         layers: dict[str, StitchingLayerSpec] = {}
         narrow: dict[str, tuple[int, int]] = {}
         self.read = {self._ends[block] for block in read}
-        substitutes = {Position(0, step): [] for step in sorted(self.read)}
+        substitutes: dict[Position, list[tuple[Position, str]]] = {
+            Position(0, step): [] for step in sorted(self.read)
+        }
         for n, chain in enumerate(chains, start=1):
             plan, place = tuple(chain), f'{key}[{n - 1}]'
             text = write_plan(plan, self.blocks)
@@ -111,7 +113,7 @@ class SkipSpace(StitchingSpace):
 
     def branches(self, stitch: Stitch) -> list[tuple[int, int, int]]:
         steps = zip(self.blocks, self.plans[stitch.id], self.widths, strict=True)
-        return [(block, *units) for block, *units in steps if block is not None]
+        return [(b, running, all_) for b, running, all_ in steps if b is not None]
 
     def describe(self, stitch: Stitch) -> str:
         """Return the plan of a chain as text, or ``'network'``."""

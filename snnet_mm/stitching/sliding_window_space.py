@@ -52,13 +52,14 @@ class SlidingWindowSpace(StitchingSpace):
         self._depth = depth
         self._windows = _joints_by_window(depth, kernel, stride)
         anchors = range(len(depths))
-        pairs = list(pairwise(anchors) if nearest else combinations(anchors, 2))
-        paths: list[tuple[int, ...]] = [(a,) for a in anchors] + pairs
+        pairs = [*(pairwise(anchors) if nearest else combinations(anchors, 2))]
+        paths: list[tuple[int, ...]] = [*((a,) for a in anchors), *pairs]
         if not nearest:
             for length in range(3, len(depths) + 1):
                 paths += combinations(anchors, length)
         if direction == 'SF':
-            pairs, paths = ([path[::-1] for path in p] for p in (pairs, paths))
+            pairs = [(b, a) for a, b in pairs]
+            paths = [path[::-1] for path in paths]
         routes = [route for path in paths for route in self._routes(path)]
         stitches = [
             Stitch(n, direction if layers else ANCHOR_KIND, segments, layers)
@@ -98,6 +99,6 @@ def _joints_by_window(depth: int, kernel: int, stride: int) -> dict[Joint, int]:
     joints: dict[Joint, int] = {}
     for window, start in enumerate(range(0, depth, stride)):
         blocks = range(start, min(start + kernel, depth))
-        for joint in product(blocks, repeat=2):
+        for joint in product(blocks, blocks):
             joints.setdefault(joint, window)
     return joints

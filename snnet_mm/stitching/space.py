@@ -96,7 +96,7 @@ class StitchingSpace:
     @cached_property
     def joints(self) -> dict[str, tuple[StitchingLayerSpec, ...]]:
         """All joints of every stitching layer; its own spec if no stitch uses it."""
-        found = {name: set() for name in self.layers}
+        found: dict[str, set[StitchingLayerSpec]] = {n: set() for n in self.layers}
         for stitch in self:
             joints = zip(stitch.layers, pairwise(stitch.segments), strict=True)
             for name, ((a, _, end), (b, begin, _)) in joints:

@@ -66,7 +66,7 @@ class StagedSpace(StitchingSpace):
             Stitch(a, ANCHOR_KIND, (Segment(a, 0, depth),))
             for a, depth in enumerate(depths)
         ]
-        layers = {}
+        layers: dict[str, StitchingLayerSpec] = {}
         for a, last, first, shared in self._joints():
             name = layer_name(a, a + 1, shared if share_layers else first)
             spec = StitchingLayerSpec(Position(a, last), Position(a + 1, first - 1))

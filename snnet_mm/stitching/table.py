@@ -85,15 +85,15 @@ class StitchRow:
         params = {self.params, other.params} - {None}
         expected = f'tables of one model, as parameters of stitch {self.id} differ'
         check(len(params) < 2, '--results', sorted(params), expected)
-        names = ('metrics', 'num_images') if other.metrics else ()
-        names += ('latency', 'memory', 'setup') if other.setup else ()
+        names = ['metrics', 'num_images'] if other.metrics else []
+        names += ['latency', 'memory', 'setup'] if other.setup else []
         return replace(self, **{name: getattr(other, name) for name in names})
 
     @classmethod
     def read(cls, data: Mapping) -> StitchRow:
         """Return a row from JSON data; null is an undefined metric."""
         metrics, setup = data.get('metrics') or {}, data.get('setup')
-        read = dict(
+        read: dict[str, Any] = dict(
             input_size=tuple(data['input_size']),
             metrics={n: math.nan if v is None else v for n, v in metrics.items()},
             setup=setup and Setup(**setup),
@@ -144,7 +144,8 @@ class StitchTable:
         for i, cost in costs.items():
             stitch = space[i]
             about = i, stitch.kind, space.describe(stitch), *cost
-            rows.append(StitchRow(*about, tuple(input_size)))
+            height, width = input_size
+            rows.append(StitchRow(*about, (height, width)))
         return cls(rows, space.fingerprint, scope)
 
     @classmethod
@@ -237,8 +238,8 @@ class StitchTable:
             values = {name: float(value) for name, value in found.items()}
             rows.append(replace(self[i], metrics=values, num_images=num_images))
         directions = metric_directions(names, lower_is_better)
-        ranking = dict(metric=key_metric(names), directions=directions)
-        return replace(self, rows=rows, **ranking)
+        metric = key_metric(names)
+        return replace(self, rows=rows, metric=metric, directions=directions)
 
     def ranked_by(
         self, metric: str | None = None, lower_is_better: Collection[str] | None = None

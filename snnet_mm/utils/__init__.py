@@ -1,6 +1,7 @@
 """Shared helpers; those that require torch or mmengine are imported lazily."""
 
 from importlib import import_module
+from typing import Any
 
 from snnet_mm.runtime.checks import check, is_number, is_whole, refusal
 
@@ -40,7 +41,7 @@ _LATE = dict(
 )  # fmt: skip
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     for module, names in _LATE.items():
         if name in names:
             return getattr(import_module(f'.{module}', __name__), name)

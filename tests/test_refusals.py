@@ -72,6 +72,10 @@ PAIR, SPACE, HOPS = SlidingWindowSpace((3, 3)), TwoWaySpace((12, 24)), [(8, 8)]
             lambda: TimmAnchor(DINOV2, img_size=28, drop_path_rate=1),
             'drop_path_rate=1 is ',
         ),
+        (
+            lambda: TimmAnchor(DINOV2, img_size=28, drop_path_rate=[0.1, 0.2]),
+            r'drop_path_rate=\[0.1, 0.2\] is invalid: expected a number in',
+        ),
         (lambda: AnchorClassifier(8, 5, pooling='max'), "'cls', 'mean', 'norm-mean'"),
         (
             lambda: AnchorClassifier(8, 5, hidden=9, distilled=True),

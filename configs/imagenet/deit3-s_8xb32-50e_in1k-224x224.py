@@ -12,7 +12,8 @@ model = dict(
     backbone=dict(
         arch='small',
         img_size=224,
-        drop_path_rate=0.05,
+        drop_path_rate=0.05,  # of all blocks, as in DeiT3
+        drop_path_uniform=True,
         init_cfg=dict(type='Pretrained', checkpoint=checkpoint),
     ),
     head=dict(

@@ -9,7 +9,8 @@ _base_ = [
 ]
 fast_checkpoint = 'checkpoints/deit_3_small_224_21k.pth'
 slow_checkpoint = 'checkpoints/deit_3_large_224_21k.pth'
-anchor = dict(type='PlainViT', img_size=224)
+# DeiT3 drops all blocks at the same rate.
+anchor = dict(type='PlainViT', img_size=224, drop_path_uniform=True)
 model = dict(
     backbone=dict(
         type='SNNetv2',

@@ -292,6 +292,12 @@ class TokenAnchor(Anchor):
     """An anchor of identical blocks on prefix tokens and a grid of patches.
 
     Subclasses set ``grid``, the rows and columns of patches that they are built for.
+
+    Args:
+        drop_path_rate: Rate of stochastic depth of the last block. Default: 0.
+        drop_path_uniform: Whether all blocks have that rate, as in DeiT3's trainings;
+            otherwise rates rise linearly from 0 at the first block. Default: False.
+        **kwargs: See :class:`Anchor`.
     """
 
     grid: Grid
@@ -306,12 +312,15 @@ class TokenAnchor(Anchor):
         num_prefix: int,
         has_cls: bool,
         drop_path_rate: float = 0,
+        drop_path_uniform: bool = False,
         **kwargs,
     ) -> None:
         dims, strides = [dim] * depth, [patch_size] * depth
         super().__init__(dims, strides, num_prefix, has_cls, **kwargs)
         right = is_number(drop_path_rate) and 0 <= drop_path_rate < 1
         check(right, 'drop_path_rate', drop_path_rate, 'a number in [0, 1)')
+        rates = drop_path_rate if drop_path_uniform else 0, drop_path_rate
+        self.drop_path_rates = torch.linspace(*rates, depth, device='cpu').tolist()
         self.patch_size, self._kept = patch_size, TensorCache()
 
     @abstractmethod

@@ -89,7 +89,8 @@ class PlainViT(TokenAnchor):
         pos_embed_antialias: Whether to resample positions with antialiasing, on loading
             and for images of other sizes. Default: False, as in mmsegmentation,
             detectron2 and the authors' code; timm resamples with antialiasing.
-        layer_scale_init: Initial value of LayerScale; None for no LayerScale.
+        layer_scale_init: Initial value of LayerScale; None for no LayerScale. With 1,
+            weights without LayerScale are loaded, too.
         window_size: Side of ViTDet's attention windows in patches; 0 for global
             attention. Windows require 0 prefix tokens.
         global_blocks: Blocks with global attention despite ``window_size``.
@@ -128,7 +129,6 @@ class PlainViT(TokenAnchor):
         mlp_shortcut: bool = False,
         adapter: Mapping | None = None,
         final_norm: bool = False,
-        drop_path_rate: float = 0,
         norm_eps: float = 1e-6,
         **kwargs,
     ) -> None:
@@ -138,9 +138,10 @@ class PlainViT(TokenAnchor):
         expected = f'one or two lengths in pixels, each at least {patch_size} (a patch)'
         check(right, 'img_size', img_size, expected)
         prefix = int(cls_token) + num_registers, cls_token
-        super().__init__(dim, depth, patch_size, *prefix, drop_path_rate, **kwargs)
+        super().__init__(dim, depth, patch_size, *prefix, **kwargs)
         self.grid = grid_of(img_size, patch_size)
         self.pos_embed_antialias = pos_embed_antialias
+        self._layer_scale_init = layer_scale_init
         expected = f'blocks 0 to {depth - 1}, or none if window_size is 0'
         right = all(0 <= i < depth and window_size for i in global_blocks)
         check(right, 'global_blocks', tuple(global_blocks), expected)
@@ -167,8 +168,7 @@ class PlainViT(TokenAnchor):
             right = right and {*adapter} <= {'width', 'parallel'}
             expected = 'a dict with width (1 or more) and parallel, without lora'
             check(right, 'adapter', dict(adapter), expected)
-        rates = torch.linspace(0, drop_path_rate, depth, device='cpu').tolist()
-        self.blocks = nn.ModuleList(nn.Identity() for _ in rates)
+        self.blocks = nn.ModuleList(nn.Identity() for _ in range(depth))
         for i in sorted(self.kept_blocks):
             window, bias = 0 if i in global_blocks else window_size, None
             if rel_pos_bias:
@@ -176,7 +176,8 @@ class PlainViT(TokenAnchor):
             elif decomposed_rel_pos:
                 grid = (window, window) if window else self.grid
                 bias = DecomposedRelPosBias(grid, dim // num_heads)
-            self.blocks[i] = Block(dim, num_heads, rates[i], bias, window, **settings)
+            rate = self.drop_path_rates[i]
+            self.blocks[i] = Block(dim, num_heads, rate, bias, window, **settings)
         self.norm = nn.LayerNorm(dim, eps=norm_eps) if final_norm else nn.Identity()
         self._randomise()
         self.drop_unused()
@@ -203,6 +204,9 @@ class PlainViT(TokenAnchor):
         if 'norm.weight' not in own:
             # Without final_norm, the norm in the checkpoint is the classifier's.
             weights = {k: v for k, v in weights.items() if not k.startswith('norm.')}
+        if self._layer_scale_init == 1:  # exact for weights without LayerScale
+            scales = {k: torch.ones_like(v) for k, v in own.items() if '.ls' in k}
+            weights = scales | weights
         grid = None if img_size is None else grid_of(img_size, self.patch_size)
         if 'pos_embed' in own and 'pos_embed' in weights:
             num_entries = self.num_embedded_prefix

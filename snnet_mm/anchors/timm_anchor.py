@@ -19,6 +19,7 @@ from .base import TokenAnchor
 from .branches import MLP, Attention
 from .position import Grid, add_positions, grid_of
 from .pretrained import Weights
+from .vit_block import DropPath
 
 # Classes of timm. EVA-02, DINOv3, Perception Encoders and ViTs with RoPE are ``Eva``.
 TIMM_FAMILIES = 'VisionTransformer', 'VisionTransformerDistilled', 'Eva'
@@ -86,7 +87,6 @@ class TimmAnchor(TokenAnchor):
         img_size: int | Sequence[int] | None = None,
         model_args: Mapping | None = None,
         final_norm: bool = True,
-        drop_path_rate: float = 0,
         init_cfg: dict | None = None,
         **kwargs,
     ) -> None:
@@ -96,15 +96,16 @@ class TimmAnchor(TokenAnchor):
         check(not _OWN_KEYS & given.keys(), 'model_args', given, expected)
         patch = _patch_size(model, given)
         given = dict(dynamic_img_size=True) | given
-        if drop_path_rate:
-            given['drop_path_rate'] = drop_path_rate
         if img_size is not None:
             given['img_size'] = tuple(n * patch for n in grid_of(img_size, patch))
         vit = create_timm_model(model, num_classes=0, **given)
         prefix = vit.num_prefix_tokens, vit.cls_token is not None
         size = vit.embed_dim, len(vit.blocks), patch
-        super().__init__(*size, *prefix, drop_path_rate, init_cfg=init_cfg, **kwargs)
+        super().__init__(*size, *prefix, init_cfg=init_cfg, **kwargs)
         self.vit, self.grid = vit, tuple(vit.patch_embed.grid_size)
+        for block, rate in zip(vit.blocks, self.drop_path_rates, strict=True):
+            for name in [n for n, _ in block.named_modules() if 'drop_path' in n]:
+                block.set_submodule(name, DropPath(rate))
         if not final_norm:
             vit.norm = nn.Identity()
         for name in vit._modules.keys() & _HEADS:

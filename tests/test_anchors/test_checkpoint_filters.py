@@ -105,6 +105,33 @@ def test_checkpoint_filters_tokens_equal_timm(name, where, tmp_path, log):
     assert log() == []
 
 
+@pytest.mark.parametrize('name', [n for n in FAMILIES if 'augreg' in n or 'mae' in n])
+def test_checkpoint_filters_layer_scale_of_one_is_added(name, tmp_path):
+    theirs, ours = build(name)
+    ours |= dict(img_size=224, layer_scale_init=1)
+    vit = build_from(tmp_path / 'weights.pth', theirs.state_dict(), ours)
+    assert_equal(vit, theirs)
+    factors = [p for k, p in vit.named_parameters() if k.endswith('.gamma')]
+    assert len(factors) == 6
+    assert all((p == 1).all() and p.requires_grad for p in factors)
+    ours['layer_scale_init'] = 0.5
+    with pytest.raises(ValueError, match='lacks blocks.0.ls1.gamma'):
+        build_from(tmp_path / 'weights.pth', theirs.state_dict(), ours)
+
+
+def test_checkpoint_filters_positions_are_added_to_beitv2(tmp_path):
+    theirs, ours = build('beitv2_base_patch16_224')
+    ours |= dict(img_size=224, abs_pos_embed=True, pos_embed_prefix=True)
+    ours['layer_scale_init'] = 1
+    weights = theirs.state_dict()
+    vit = build_from(tmp_path / 'weights.pth', as_published('beitv2', weights), ours)
+    assert_equal(vit, theirs)
+    assert vit.pos_embed.shape == (1, 197, 32)
+    assert not vit.pos_embed.any()
+    assert vit.pos_embed.requires_grad
+    assert_close(vit.blocks[2].ls1.gamma, weights['blocks.2.gamma_1'])
+
+
 @pytest.mark.parametrize('prefix', [False, True])
 def test_checkpoint_filters_official_dinov2_registers(tmp_path, prefix):
     """Registers come after the embedded cls token."""

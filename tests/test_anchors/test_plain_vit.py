@@ -28,6 +28,7 @@ def test_plain_vit_pads_img_size_to_whole_patches(build_vit):
         (dict(frozen_stages=-2), 'frozen_stages=-2.* to 4'),
         (dict(lora=dict(rank=9)), 'rank=9.* 8.*lora.rank'),
         (dict(drop_path_rate=1), 'drop_path_rate=1 is '),
+        (dict(drop_path_rate=[0.1] * 4), 'drop_path_rate=.* a number in'),
         (dict(WINDOWS, global_blocks=(1, 4)), r'\(1, 4\) is .*0 to 3'),
         (dict(WINDOWS, cls_token=True), 'cls_token, num_registers=1 is '),
         (dict(adapter=dict(width=0)), 'adapter='),

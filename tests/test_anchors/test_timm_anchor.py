@@ -11,6 +11,9 @@ from narrow_timm import (
 )
 from torch.testing import assert_close
 
+from snnet_mm.anchors import TimmAnchor
+from snnet_mm.anchors.vit_block import DropPath
+
 
 @pytest.mark.parametrize('name', FAMILIES)
 def test_timm_anchor_equals_timm(name, monkeypatch):
@@ -32,6 +35,22 @@ def test_timm_anchor_equals_timm(name, monkeypatch):
     assert anchor.grid == (4, 7)
     monkeypatch.delattr('torch.nn.functional.interpolate')
     assert_close(anchor(padded), wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ('name', 'branches'),
+    [
+        ('deit3_small_patch16_224', 2),
+        ('vit_small_patch16_18x2_224', 4),
+        ('vit_small_patch16_dinov3', 2),
+    ],
+)
+def test_timm_anchor_drop_path_is_uniform(name, branches):
+    args = dict(img_size=32, model_args=dict(depth=3, embed_dim=16, num_heads=2))
+    anchor = TimmAnchor(name, drop_path_rate=0.5, drop_path_uniform=True, **args)
+    for block in anchor.vit.blocks:
+        rates = [m.rate for m in block.modules() if isinstance(m, DropPath)]
+        assert rates == [0.5] * branches
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,8 @@ WINDOWS = dict(
 def test_drop_path_dropped_branch_passes_input_on(build_vit):
     vit = build_vit(drop_path_rate=0.5)
     assert [block.drop_path.rate for block in vit.blocks] == [0, 0.25, 0.5]
+    uniform = build_vit(drop_path_rate=0.5, drop_path_uniform=True)
+    assert [block.drop_path.rate for block in uniform.blocks] == [0.5] * 3
     block, x = vit.blocks[-1], torch.randn(64, 17, 8)
     torch.manual_seed(3)
     y = block(x, (4, 4))

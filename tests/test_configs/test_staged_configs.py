@@ -73,7 +73,7 @@ def test_bridging_configs_costs_over_all_gaps(pair):
 
 @pytest.mark.parametrize('name, gflops', [('resnet50', 1.91), ('swin-t', 0.89)])
 def test_bridging_finetune_keeps_ends_and_grid_reductions(name, gflops):
-    name = f'bridging/finetune-{name}_8xb64-10e_in1k-224x224.py'
+    name = f'bridging/finetune-{name}_2xb256-10e_in1k-224x224.py'
     _, model = load(name)
     blocks = model.backbone.kept_blocks
     strides = model.backbone.block_strides

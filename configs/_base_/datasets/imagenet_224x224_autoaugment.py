@@ -1,6 +1,7 @@
 # ImageNet-1K at 224x224 with the augmentation of "Bridging Large Gaps": random crops,
 # flips and AutoAugment (section 2). All resizing is bilinear, as in the authors' code;
-# tests resize the shorter side to 256. One GPU with 512 images, or 8 with 64 each.
+# tests resize the shorter side to 256. 2 GPUs with 256 images each, as many as batch
+# norms see at once.
 _base_ = ['./imagenet_224x224_deit3.py']
 train_pipeline = [
     dict(type='LoadImageFromFile'),
@@ -15,7 +16,7 @@ train_pipeline = [
 ]
 _base_.test_pipeline[1].update(scale=256, interpolation='bilinear')
 train_dataloader = dict(
-    batch_size=64,
+    batch_size=256,
     sampler=dict(_delete_=True, type='SeededSampler', shuffle=True),
     dataset=dict(pipeline=train_pipeline),
 )

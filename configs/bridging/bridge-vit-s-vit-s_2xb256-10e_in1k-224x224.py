@@ -1,5 +1,5 @@
 # ViT-S stitched to itself across a large gap, by ViT blocks, on ImageNet-1K ("Bridging
-# Large Gaps"). 8 GPUs, batch 512. Paper: curves only (figures 6 and 9). Ours:
+# Large Gaps"). 2 GPUs, batch 512. Paper: curves only (figures 6 and 9). Ours:
 # not yet run.
 _base_ = ['../_base_/bridged_in1k.py', '../_base_/bridged_cls_runtime.py']
 model = dict(

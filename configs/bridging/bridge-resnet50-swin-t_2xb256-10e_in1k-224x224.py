@@ -1,5 +1,5 @@
 # ResNet-50 stitched to Swin-T across a large gap, by bottlenecks, on ImageNet-1K
-# ("Bridging Large Gaps"). 8 GPUs, batch 512. Paper: about 69 top-1, 12 points below
+# ("Bridging Large Gaps"). 2 GPUs, batch 512. Paper: about 69 top-1, 12 points below
 # Swin-T, at 35 % of its FLOPs, and 78.2, 3.3 points below it, to the third stage
 # (figure 4). Ours: not yet run.
 _base_ = ['../_base_/bridged_in1k.py', '../_base_/bridged_cls_runtime.py']

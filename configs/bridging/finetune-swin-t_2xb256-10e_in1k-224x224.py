@@ -1,8 +1,8 @@
 # Swin-T without the blocks between its patch embedding and its last stage, all
 # remaining weights trained, no adapter: the fine-tuning baseline of "Bridging Large
-# Gaps" (figure 8), which keeps patch merging. 8 GPUs, batch 512. Paper: curve only.
+# Gaps" (figure 8), which keeps patch merging. 2 GPUs, batch 512. Paper: curve only.
 # Ours: not yet run.
-_base_ = ['./finetune-resnet50_8xb64-10e_in1k-224x224.py']
+_base_ = ['./finetune-resnet50_2xb256-10e_in1k-224x224.py']
 model = dict(
     backbone=dict(
         _base_.swin_t.anchor,

@@ -28,7 +28,7 @@ for part in ('elastic', 'esta', 'bridging', 'language'):
 
 # What else each part may import, where that is not up to the part.
 OUTSIDE = {part: {'torch', 'mmengine'} for part in ('anchors', 'models')}
-OUTSIDE['runtime'] = {'PIL', 'numpy', 'onnxruntime', 'supervision'}
+OUTSIDE['runtime'] = {'PIL', 'cv2', 'numpy', 'onnxruntime', 'supervision'}
 OUTSIDE['serving'] = {'PIL', 'fastapi', 'ray'}
 OUTSIDE['stitching'] = set()
 # Looked up only when a checkpoint of timm is asked for, or a network of mm is run.

@@ -49,6 +49,14 @@ def spread(dataloader: DataLoader, num_images: int) -> DataLoader:
     return DataLoader(part, sampler=DefaultSampler(part, shuffle=False), **settings)
 
 
+def batches_in_order(loader: DataLoader) -> Iterator[tuple[range, dict]]:
+    """Yield batches of all images, in the order of the data set, with their indices."""
+    dataset, size = loader.dataset, loader.batch_size or 1  # None with a batch sampler
+    for first in range(0, len(dataset), size):
+        indices = range(first, min(first + size, len(dataset)))
+        yield indices, loader.collate_fn([dataset[i] for i in indices])
+
+
 def random_batches(loader: DataLoader, seed: int, num_images: int) -> Iterator[dict]:
     """Yield batches of this rank's share of ``num_images`` random images."""
     dataset, rng = loader.dataset, np.random.default_rng(shared_seed(seed))

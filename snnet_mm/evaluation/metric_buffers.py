@@ -68,9 +68,17 @@ class MetricBuffers:
         for i in self.ids:
             switch(i)
             outputs = predict()
-            with self.of(i):
-                self.evaluator.process(outputs, data_batch)
+            self.add(i, outputs, data_batch)
             yield i, outputs
+        self.note(outputs)
+
+    def add(self, stitch_id: int | str, outputs: DataSamples, data_batch: dict) -> None:
+        """Let the metrics process a stitch's predictions of a batch."""
+        with self.of(stitch_id):
+            self.evaluator.process(outputs, data_batch)
+
+    def note(self, outputs: DataSamples) -> None:
+        """Note the names of the images of a batch, once all stitches predicted it."""
         self.names += image_names(outputs)
 
     def scores(

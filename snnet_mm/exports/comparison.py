@@ -3,6 +3,7 @@
 import math
 import sys
 from collections.abc import Sequence
+from copy import deepcopy
 
 import torch
 import torch.nn.functional as F
@@ -16,15 +17,19 @@ from snnet_mm.datasets import check_data_folders
 from snnet_mm.tasks import task_of
 from snnet_mm.tasks.base import Predictions, as_tuple
 from snnet_mm.utils import check, isolated_rng
+from snnet_mm.utils.configs import innermost_parts
+
+from .normalization import normalized, split_normalize
 
 SIZE = 224, 224  # a multiple of all strides
 RERANKED = 0.05  # largest share of objects that rounding may replace
 
 
 @torch.no_grad()
-def predict_loaded(model: nn.Module, images: Tensor) -> Predictions:
+def predict_loaded(cfg: Config, model: nn.Module, images: Tensor) -> Predictions:
     """Run a model on images ``(B, 3, H, W)`` as mm loads them."""
     model.eval()
+    images = normalized(cfg, images)
     # Preprocessors record their padding in the samples.
     samples = [BaseDataElement() for _ in images]
     data = dict(inputs=list(images), data_samples=samples)
@@ -34,11 +39,16 @@ def predict_loaded(model: nn.Module, images: Tensor) -> Predictions:
 
 
 def test_set_of(cfg: Config) -> Sequence | None:
-    """Return the test set; without its data, log the reason and return None."""
-    dataset = (cfg.get('test_dataloader') or {}).get('dataset')
+    """Return the test set, without ``Normalize`` steps that graphs include.
+
+    Without its data, log the reason and return None.
+    """
+    dataset = deepcopy((cfg.get('test_dataloader') or {}).get('dataset'))
     try:
         check(dataset, 'test_dataloader', None, 'images for the comparison')
         check_data_folders(cfg.test_dataloader, 'test_dataloader')
+        for part in innermost_parts(dataset):
+            part.pipeline = split_normalize(part.pipeline)[1]
         return DATASETS.build(dataset)
     except ValueError as error:
         print_log(f'The export is checked on noise, for {error}', logger='current')

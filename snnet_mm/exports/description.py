@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 from mmengine.config import Config
 from torch import nn
 
@@ -11,14 +12,12 @@ from snnet_mm.runtime.manifest import AS_LOADED
 from snnet_mm.tasks import task_of
 from snnet_mm.tasks.base import Predictions, as_tuple
 from snnet_mm.utils import check, is_number
-from snnet_mm.utils.configs import (
-    inference_pipeline,
-    model_config,
-    step_name,
-    takes_rgb,
-)
+from snnet_mm.utils.configs import model_config, step_name
+
+from .normalization import normalization, pipeline_of, split_normalize
 
 INPUT, OUTPUT = 'images', 'predictions'
+RESIZING = dict(backend='cv2', interpolation='bilinear')  # mm's defaults
 
 
 def describe_graphs(
@@ -27,53 +26,61 @@ def describe_graphs(
     size: tuple[int, int],
     predictions: Predictions,
 ) -> dict:
-    """Return the manifest's description of a model's graphs for images of a size.
-
-    Pipeline steps unknown to the manifest keep their mm names.
-    """
-    preprocessor = model_config(cfg).get('data_preprocessor') or {}
-    task = task_of(model).name
-    task = 'classification' if task == 'other' else task
-    meta = getattr(model, 'dataset_meta', None) or {}
-    pipeline = inference_pipeline(cfg) if cfg.get('test_dataloader') else ()
-    number, tensors = image_channels(model), as_tuple(predictions)
-    reversed_ = number == 3 and takes_rgb(cfg)
-    channels = ('RGB' if reversed_ else 'BGR') if number == 3 else AS_LOADED
-    loaded = dict(dtype='float32', range=[0, 255])
-    batch = 1 if task_of(model).output_names(model) else 'batch'
-    images = dict(name=INPUT, shape=[batch, number, *size], channels=channels, **loaded)
-    images |= {key: preprocessor.get(key) for key in ('mean', 'std')}
-    after = task_of(model).caller_steps(model)
-    filled = _padding(pipeline, number) if task == 'detection' else None
-    if filled is not None:  # mm treats padding by the pipeline as image content
-        pipeline = [step for step in pipeline if step_name(step) != 'Pad']
-    before = [*_steps_before(pipeline, number), dict(step='channels', order=channels)]
-    padded = preprocessor.get('test_cfg') or {}
-    padded = dict(size=size) if task_of(model).takes_padding(model) else padded
-    if padded:  # mm pads after normalisation
-        empty = preprocessor.get('pad_value', preprocessor.get('pad_val', 0))
-        mean, scale = (images[key] or [n] for key, n in (('mean', 0), ('std', 1)))
-        mean, scale = (x * number if len(x) == 1 else x for x in (mean, scale))
-        value = [m + empty * s for m, s in zip(mean, scale, strict=True)]
-        value = value if filled is None else filled[:: -1 if reversed_ else 1]
-        more = {key: padded.get(key) for key in ('size', 'size_divisor')}
-        before.append(dict(step='pad', value=value, **more))
-    before += _passes(model, size)
-    before.append(dict(step='batch', layout='NCHW', **loaded))
-    names = output_names(model, len(tensors))
+    """Return the manifest's description of a model's graphs for images of a size."""
+    meta, tensors = getattr(model, 'dataset_meta', None) or {}, as_tuple(predictions)
+    about, names = describe_input(cfg, model, size), output_names(model, len(tensors))
+    batch = about['input']['shape'][0]
     palette = meta.get('palette') or ()  # or the word 'random'
     palette = () if isinstance(palette, str) else palette
-    return dict(
-        input=images,
+    return about | dict(
         outputs=[
             dict(name=name, dtype='float32', shape=[batch, *tensor.shape[1:]])
             for name, tensor in zip(names, tensors, strict=True)
         ],
-        caller=dict(before=before, after=after or _steps_after(task, model)),
-        task=task,
+        task=_name_of(model),
         classes=list(meta.get('classes') or ()),
         palette=list(palette),
     )
+
+
+def describe_input(cfg: Config, model: nn.Module, size: tuple[int, int]) -> dict:
+    """Return the manifest's ``input`` and ``caller`` for images of a size.
+
+    Pipeline steps unknown to the manifest keep their mm names.
+    """
+    preprocessor = model_config(cfg).get('data_preprocessor') or {}
+    task, number = task_of(model), image_channels(model)
+    reverses, mean, std = normalization(cfg)
+    channels = ('RGB' if reverses else 'BGR') if number == 3 else AS_LOADED
+    loaded = dict(dtype='float32', range=[0, 255])
+    batch = 1 if task.output_names(model) else 'batch'
+    images = dict(name=INPUT, shape=[batch, number, *size], channels=channels, **loaded)
+    pipeline, filled = split_normalize(pipeline_of(cfg))[1], None
+    padded, detects = preprocessor.get('test_cfg') or {}, task.name == 'detection'
+    if detects:  # mm treats padding by the pipeline as image content
+        filled, pipeline = _split_padding(pipeline, number)
+        padded = dict(size=size) if task.takes_padding(model) else padded
+    elif (divisor := preprocessor.get('pad_size_divisor', 1)) > 1:
+        padded = dict(size_divisor=divisor)
+    before = _steps_before(pipeline, number, detects)
+    before.append(dict(step='channels', order=channels))
+    if padded:  # mm pads after normalisation
+        empty = preprocessor.get('pad_value', preprocessor.get('pad_val', 0))
+        value = np.add(mean or 0, np.multiply(std or 1, empty))
+        value = np.broadcast_to(value, number).tolist()
+        value = value if filled is None else filled[:: -1 if reverses else 1]
+        more = {key: padded.get(key) for key in ('size', 'size_divisor')}
+        before.append(dict(step='pad', value=value, **more))
+    before += _passes(model, size)
+    before.append(dict(step='batch', layout='NCHW', **loaded))
+    after = task.caller_steps(model) or _steps_after(_name_of(model), model)
+    images |= dict(mean=mean, std=std)
+    return dict(input=images, caller=dict(before=before, after=after))
+
+
+def _name_of(model: nn.Module) -> str:
+    task = task_of(model).name
+    return 'classification' if task == 'other' else task
 
 
 def output_names(model: nn.Module, number: int) -> list[str]:
@@ -83,43 +90,66 @@ def output_names(model: nn.Module, number: int) -> list[str]:
     return [OUTPUT] if number == 1 else [f'level_{i}' for i in range(number)]
 
 
-def _steps_before(pipeline: Sequence[dict], channels: int) -> list[dict]:
-    """Convert a test pipeline to steps of the manifest, with sizes height first."""
-    steps = []
+def _steps_before(
+    pipeline: Sequence[dict], channels: int, of_objects: bool
+) -> list[dict]:
+    """Convert a test pipeline to steps of the manifest, with sizes height first.
+
+    mm places objects in the image by its last resizing alone, so that other steps are
+    left to the caller if ``of_objects``.
+    """
+    steps, kinds = [], {'Resize', 'ResizeEdge'}
+    resizings = sum(step_name(step) in kinds for step in pipeline)
     for step in pipeline:
         more = {key: value for key, value in step.items() if key != 'type'}
         name = step_name(step)
-        known = name == 'Resize' and 'scale' in more
-        # Pillow interpolates differently, and runtimes support only one resize step.
-        known = known and more.get('backend', 'cv2') == 'cv2'
-        if known and 'resize' not in [step['step'] for step in steps]:
-            scale = more['scale']
-            width, height = (scale, scale) if isinstance(scale, int) else scale
-            about = dict(size=[height, width], keep_ratio=more.get('keep_ratio', False))
-            how = more.get('interpolation', 'bilinear')
-            steps.append(dict(step='resize', **about, interpolation=how))
+        how = {key: more.get(key) or value for key, value in RESIZING.items()}
+        known = resizings == 1 or not of_objects
+        if name == 'Resize' and 'scale' in more and known:
+            keep_ratio = more.get('keep_ratio', False)
+            about = dict(size=_height_first(more['scale']), keep_ratio=keep_ratio)
+            steps.append(dict(step='resize', **about, **how))
+        elif name == 'ResizeEdge' and known:
+            about = dict(length=more['scale'], edge=more.get('edge', 'short'))
+            steps.append(dict(step='resize_edge', **about, **how))
+        elif name == 'CenterCrop' and not (more.get('auto_pad') or of_objects):
+            size = _height_first(more['crop_size'])
+            steps.append(dict(step='center_crop', size=size))
         elif name == 'LoadImageFromFile':
             colour = more.get('color_type', 'color')
             key = 'test_dataloader.dataset.pipeline.color_type'
             grey = f'images of {channels} channels, which the model takes'
             check(channels == 1 or colour != 'grayscale', key, colour, grey)
-            if more.get('to_float32'):  # resizing floats and bytes differs
-                steps.append(dict(step=name, to_float32=True))
+            # Floats are not resized as bytes are.
+            floats = more.get('to_float32') and resizings
+            if floats or colour.endswith('ignore_orientation'):
+                steps.append(dict(step=name, **more))
         elif not name.startswith('Pack'):
             steps.append(dict(step=name, **more))
     return steps
 
 
-def _padding(pipeline: Sequence[dict], channels: int) -> list[float] | None:
-    """Return the pixel with which a pipeline pads images, right and below, if any."""
-    for step in pipeline:
-        constant = step.get('padding_mode', 'constant') == 'constant'
-        if step_name(step) == 'Pad' and constant:
-            value = step.get('pad_val', 0)
-            value = value.get('img', 0) if isinstance(value, dict) else value
-            values = [value] * channels if is_number(value) else value
-            return [float(v) for v in values]
-    return None
+def _height_first(size: int | Sequence[int]) -> list[int]:
+    """Return height and width of a size of mm: one length, or width and height."""
+    return [size, size] if isinstance(size, int) else [*size][::-1]
+
+
+def _split_padding(
+    pipeline: Sequence[dict], channels: int
+) -> tuple[list[float] | None, list[dict]]:
+    """Return the pixel that a pipeline pads with at its end, if any, and other steps.
+
+    mmdet pads right and below.
+    """
+    steps = [step for step in pipeline if not step_name(step).startswith('Pack')]
+    last = steps.pop() if steps else {}
+    constant = last.get('padding_mode', 'constant') == 'constant'
+    if step_name(last) != 'Pad' or not constant:
+        return None, [*pipeline]
+    value = last.get('pad_val', 0)
+    value = value.get('img', 0) if isinstance(value, dict) else value
+    values = [value] * channels if is_number(value) else value
+    return [float(v) for v in values], steps
 
 
 def _passes(model: nn.Module, size: tuple[int, int]) -> list[dict]:

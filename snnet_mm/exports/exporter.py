@@ -1,6 +1,7 @@
 """Export of one stitch, or of a bundle of several stitches with shared weights."""
 
 import json
+import logging
 import math
 import os
 import re
@@ -23,10 +24,10 @@ from snnet_mm.costs.sizes import empty_images
 from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.runtime.bundle import describe_file, files_of, name_by_content
 from snnet_mm.runtime.manifest import DIGITS, MANIFEST, VERSION
+from snnet_mm.runtime.steps import Steps, left_steps
 from snnet_mm.stitching import Selection, StitchTable
 from snnet_mm.tasks import task_of
 from snnet_mm.utils import check, check_writable, machine, work_dir_lock, write_json
-from snnet_mm.utils.configs import graph_order
 
 from .comparison import (
     check_parity,
@@ -35,9 +36,10 @@ from .comparison import (
     sample_images,
     test_set_of,
 )
-from .description import describe_graphs
+from .description import describe_graphs, describe_input
 from .formats import FORMATS, ExportRequest, Written
 from .graph import StitchBuild
+from .normalization import graph_order
 from .shared_weights import share_weights
 from .single import anchors_of, single_stitch
 from .verification import evaluate, finite, loses
@@ -103,6 +105,7 @@ class StitchExporter:
         self.ranked = bool(task_of(model).output_names(model))
         source = 'noise' if dataset is None else 'test images'
         self.compared_on = f'{NUM_IMAGES} {source}'
+        self.steps = Steps(describe_input(cfg, model, self.size))
 
     def export_stitch(
         self,
@@ -144,6 +147,10 @@ class StitchExporter:
             lacks = task_of(self.model).without_heads(self.model)
             expected = f'mm alone: {lacks}'
             check(lacks is None, '--format', request.formats, expected)
+            if left := self.steps.left:
+                say(left_steps(left), level=logging.WARNING)
+                expected = f'no value: {left_steps(left)}'
+                check(not request.verify_on, '--verify-on', request.verify_on, expected)
         with work_dir_lock(self.out_dir, 'export', '--out'):
             for folder in self.out_dir.glob(f'{UNFINISHED}*'):  # of a killed export
                 shutil.rmtree(folder, ignore_errors=True)
@@ -206,7 +213,7 @@ class StitchExporter:
     ) -> dict:
         """Return a stitch's entry in the manifest, with its written files."""
         cfg, single = single_stitch(self.cfg, self.model, stitch_id)
-        wanted = predict_loaded(self.model, self.images)
+        wanted = predict_loaded(self.cfg, self.model, self.images)
         number = 1 if self.ranked else NUM_IMAGES
         build = StitchBuild(cfg, single, self.graph_images[:number])
         kinds = [*product(request.formats, request.precisions)]
@@ -222,10 +229,12 @@ class StitchExporter:
             if request.verify_on:
                 place = f'stitch {stitch_id} on {request.verify_on}'
                 print_log(f'Evaluating {place}', logger='current')
-                metrics = evaluate(
-                    self.cfg, deepcopy(single), written, self.size, request
-                )
-            kept = [file for file in written if not loses(stitch_id, file, request)]
+                metrics = evaluate(self.cfg, single, written, self.steps, request)
+            kept = [
+                file
+                for file in written
+                if not loses(stitch_id, file, self.size, request)
+            ]
             for file in written:
                 if file not in kept:
                     about = dict(format=file.format, precision=file.precision)

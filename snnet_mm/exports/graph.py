@@ -17,11 +17,11 @@ from torch.fx.experimental import proxy_tensor
 from snnet_mm.models import ChainAnchor, SingleStitch
 from snnet_mm.tasks import task_of
 from snnet_mm.tasks.base import Predictions
-from snnet_mm.utils.configs import model_config
 from snnet_mm.utils.replacing import replaced
 
 from .description import INPUT
 from .mm_internals import make_traceable
+from .normalization import normalization
 
 if TYPE_CHECKING:
     import onnx_ir
@@ -31,7 +31,7 @@ class PredictionGraph(nn.Module):
     """Normalises images and predicts them with a copy of an exported model."""
 
     def __init__(
-        self, model: nn.Module, size: tuple[int, int], preprocessor: Mapping
+        self, model: nn.Module, size: tuple[int, int], normalization: Mapping
     ) -> None:
         super().__init__()
         self.task, self.model = task_of(model), deepcopy(model)
@@ -43,7 +43,7 @@ class PredictionGraph(nn.Module):
         make_traceable(self.model)
         self.model.data_preprocessor = None
         for name, default in (('mean', 0.0), ('std', 1.0)):
-            values = preprocessor.get(name) or [default] * 3
+            values = normalization.get(name) or [default]
             self.register_buffer(name, torch.tensor(values).view(-1, 1, 1))
 
     def forward(self, images: Tensor) -> Predictions:
@@ -53,8 +53,8 @@ class PredictionGraph(nn.Module):
 def trace(build: StitchBuild) -> torch.export.ExportedProgram:
     """Trace a stitch at the size of its images; one image fixes the batch size to 1."""
     images = build.images
-    preprocessor = model_config(build.cfg).get('data_preprocessor') or {}
-    graph = PredictionGraph(build.model, images.shape[2:], preprocessor)
+    values = normalization(build.cfg)._asdict()
+    graph = PredictionGraph(build.model, images.shape[2:], values)
     # Without a bound, torch 2.6 rejects its own limit of 2 ** 63 - 1 images.
     shapes = {INPUT: {0: torch.export.Dim('batch', max=2**31 - 1)}}
     shapes = shapes if len(images) > 1 else None

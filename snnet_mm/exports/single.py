@@ -24,16 +24,12 @@ from snnet_mm.models import (
 from snnet_mm.stitching import Stitch
 from snnet_mm.tasks.base import Predictions
 from snnet_mm.utils import atomic_path, load_config, load_weights_only
-from snnet_mm.utils.configs import (
-    dicts_in,
-    graph_order,
-    inference_pipeline,
-    model_config,
-)
+from snnet_mm.utils.configs import dicts_in, model_config
 from snnet_mm.utils.registered_names import check_named
 from snnet_mm.utils.timm_models import licence_of, origin_of
 
 from .comparison import predict_loaded
+from .normalization import graph_order, pipeline_of
 
 TRAINING_KEYS = ('lora', 'pretrained')  # in the config of an anchor
 # Config keys that mm's tools read besides the arguments of a runner.
@@ -103,7 +99,7 @@ def single_stitch_config(cfg: Config, model: nn.Module) -> Config:
     out['custom_hooks'] = [*filter(kept_hook, listed)]
     out.update(load_from=None, resume=False)
     if out.get('test_dataloader'):
-        out['test_pipeline'] = inference_pipeline(cfg)
+        out['test_pipeline'] = pipeline_of(cfg)
     return Config(out)
 
 
@@ -134,14 +130,20 @@ def save_single(cfg: Config, single: nn.Module, path: str | os.PathLike) -> None
         cfg.dump(temporary)
 
 
-def load_checkpoint(path: Path) -> Callable[[Tensor], Predictions]:
-    """Open a file of :func:`save_single` to predict images as graphs take them."""
+def read_single(path: Path) -> tuple[Config, nn.Module]:
+    """Read config and model of a file of :func:`save_single`."""
     cfg = load_config(path.with_suffix('.py'))
     init_default_scope(cfg.get('default_scope') or 'mmengine')
     single = MODELS.build(cfg.model)
     single.load_state_dict(load_weights_only(path)['state_dict'])
+    return cfg, single.eval()
+
+
+def load_checkpoint(path: Path) -> Callable[[Tensor], Predictions]:
+    """Open a file of :func:`save_single` to predict images as graphs take them."""
+    cfg, single = read_single(path)
     # mm loads BGR.
-    return lambda images: predict_loaded(single, graph_order(cfg, images))
+    return lambda images: predict_loaded(cfg, single, graph_order(cfg, images))
 
 
 def merged_state(model: nn.Module) -> dict[str, Tensor]:

@@ -26,3 +26,9 @@ def usable_cores() -> int:
     if hasattr(os, 'sched_getaffinity'):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def default_threads() -> int:
+    """Return the number of threads of ``OMP_NUM_THREADS``, or of usable cores."""
+    asked = os.environ.get('OMP_NUM_THREADS', '').partition(',')[0]
+    return int(asked) if asked.isdecimal() and int(asked) else usable_cores()

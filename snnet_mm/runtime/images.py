@@ -1,10 +1,14 @@
-"""Resizing as in OpenCV and torch, and sliding windows, in numpy."""
+"""Resizing as in mm and torch, crops and sliding windows, in numpy."""
 
 from collections.abc import Iterator
 
 import numpy as np
 
+from .checks import refusal
+
 FIXED = 2048  # fixed-point one of OpenCV's weights for 8-bit images
+# OpenCV's names of mm's interpolations.
+OPENCV = dict(nearest='NEAREST', bicubic='CUBIC', area='AREA', lanczos='LANCZOS4')
 
 
 def fit_size(
@@ -17,10 +21,57 @@ def fit_size(
     return tuple(int(length * factor + 0.5) for length in size)
 
 
-def resize_image(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Resize an 8-bit image ``(H, W, C)`` bilinearly, bit-exact with ``cv2.resize``."""
+def fit_edge(size: tuple[int, int], length: int, edge: str) -> tuple[int, int]:
+    """Return the height and width of an image after mmpretrain's ``ResizeEdge``."""
+    height, width = size
+    sides = dict(width=True, height=False, short=width < height, long=width > height)
+    if sides[edge]:
+        return int(length * height / width), length
+    return length, int(length * width / height)
+
+
+def crop_center(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Crop an image ``(H, W, C)`` as mm's ``CenterCrop``, sides that are longer."""
+    lengths = [min(pair) for pair in zip(image.shape, size, strict=False)]
+    begins = [round((s - n) / 2) for s, n in zip(image.shape, lengths, strict=False)]
+    rows, columns = (slice(b, b + n) for b, n in zip(begins, lengths, strict=True))
+    return image[rows, columns]
+
+
+def resize_image(
+    image: np.ndarray,
+    size: tuple[int, int],
+    backend: str = 'cv2',
+    interpolation: str = 'bilinear',
+) -> np.ndarray:
+    """Resize an 8-bit image ``(H, W, C)``, bit-exact with ``mmcv.imresize``.
+
+    The package of the backend is required, except for OpenCV's bilinear resizing.
+    """
     if image.shape[:2] == size:
         return image
+    if (backend, interpolation) == ('cv2', 'bilinear'):
+        return _resize_bilinear(image, size)
+    pixels = image[..., 0] if image.shape[2] == 1 else image
+    if backend == 'pillow':
+        from PIL import Image
+
+        how = Image.Resampling[interpolation.upper()]
+        resized = np.asarray(Image.fromarray(pixels).resize(size[::-1], how))
+    else:
+        try:
+            import cv2
+        except ImportError:
+            expected = 'bilinear, or pip install opencv-python-headless'
+            raise refusal('resize.interpolation', interpolation, expected) from None
+        how = getattr(cv2, f'INTER_{OPENCV[interpolation]}')
+        pixels = np.ascontiguousarray(pixels)
+        resized = cv2.resize(pixels, size[::-1], interpolation=how)
+    return resized.reshape(*size, -1)
+
+
+def _resize_bilinear(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Resize an 8-bit image as ``cv2.resize`` does."""
 
     def taps(length: int, wanted: int, exact_ends: bool) -> tuple[np.ndarray, ...]:
         scale = 1 / (wanted / length)

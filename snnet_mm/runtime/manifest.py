@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 MANIFEST = 'manifest.json'
-VERSION = 6  # of the layout; the first layout had none
+VERSION = 7  # of the layout; the first layout had none
 DIGITS = 8  # hex digits of the digest in a file name
 AS_LOADED = 'loaded'  # order of the channels of images without three channels
 # What the runtime reads; docs/reference/manifest.md describes all keys.

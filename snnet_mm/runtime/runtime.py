@@ -18,12 +18,13 @@ from .budgets import UNITS, best_within, pareto_front, parse_budget
 from .bundle import Run, check_whole, open_onnx
 from .checks import check, is_whole
 from .detection import Detections, Panoptic
-from .device import processor, usable_cores
+from .device import default_threads, processor, usable_cores
 from .manifest import manifest_digest, read_manifest
-from .steps import Steps
+from .steps import Steps, left_steps
 
 LATENCIES = 'latencies.json'
-REPEATS = 5  # timed calls of each stitch
+WARM_UP, ROUNDS, MAX_ROUNDS = 1, 5, 25  # calls of each stitch: untimed, timed
+NOISE = 0.05  # relative deviation of steady times
 EQUAL = 0.5  # maximum measured loss, in metric points, of a file that counts as equal
 BITS = dict(fp32=32, int8=8)  # of a weight, by precision
 Key = tuple[str, int]  # precision and stitch id
@@ -48,13 +49,18 @@ class StitchRuntime:
 
     Args:
         folder: Folder with ``manifest.json`` and the graphs.
-        threads: Threads per call. Default: chosen by onnxruntime.
+        threads: Threads per call. Default: ``OMP_NUM_THREADS``, as in torch, or one for
+            each core that the process may use.
         sessions: Maximum number of open graphs; the least recently used is evicted.
         precision: Precision of the graphs. By default the first one and all others with
             evaluated files (``--verify-on`` at export); :meth:`set_budget` and
             :meth:`hold` then choose a stitch together with its precision.
         image_size: Height and width of the images that latencies are measured on.
             Larger ones take more sliding windows. Default: the size of the graphs.
+        prepared: Whether images are arrays that have been through the steps of the test
+            pipeline (``caller.before`` of the manifest, up to ``channels``). They are
+            RGB, uint8 or float32, and have the size of the graphs. It is required if
+            the pipeline has steps that the runtime does not know. Default: False.
 
     Examples:
         >>> runtime = StitchRuntime('bundle')
@@ -69,15 +75,18 @@ class StitchRuntime:
         sessions: int = 8,
         precision: str | None = None,
         image_size: tuple[int, int] | None = None,
+        prepared: bool = False,
     ) -> None:
-        self.folder, self.threads = Path(folder).absolute(), threads
-        self._arguments = self.folder, threads, sessions, precision, image_size
+        self.folder, self.threads = Path(folder).absolute(), threads or default_threads()
+        self._arguments = self.folder, threads, sessions, precision, image_size, prepared
         check(sessions > 0, 'sessions', sessions, '1 or more')
         self.manifest = read_manifest(self.folder)
         #: Entries of the manifest by stitch id.
         self.stitches = {stitch['id']: stitch for stitch in self.manifest['stitches']}
         self._files = dict(self._choosable(precision))
-        self._steps = Steps(self.manifest)
+        self._steps = Steps(self.manifest, prepared)
+        left = () if prepared else self._steps.left
+        check(not left, 'folder', str(folder), f'another bundle: {left_steps(left)}')
         self._image_size = tuple(image_size or self._steps.size)
         self._session = lru_cache(sessions)(self._open)
         self._updating = threading.Lock()
@@ -149,6 +158,9 @@ class StitchRuntime:
         best, cheapest = best_within(front, limit), next(iter(front))
         lowest, (precision, stitch) = UNITS[cost].budget(front[cheapest]), cheapest
         expected = f'at least {lowest}, the cost of stitch {stitch} in {precision}'
+        if cost == 'latency':
+            expected += f', {self.measured}: delete {LATENCIES} to measure again, or '
+            expected += 'set the number of threads'
         check(best or fallback, 'budget', budget, expected)
         self._set(best or cheapest)
         return self.active_stitch
@@ -167,10 +179,19 @@ class StitchRuntime:
             self._session(key)
         self._active = controller
 
-    def latencies(self) -> dict[Key, float]:
-        """Milliseconds of a call on this device, by precision and stitch id.
+    @property
+    def measured(self) -> str:
+        """Description of the milliseconds of :meth:`latencies`."""
+        threads = f'{self.threads} CPU thread{"s" * (self.threads > 1)}'
+        height, width = self._image_size
+        place = self.folder / LATENCIES
+        return f'from a {height}x{width} image to its prediction on {threads} ({place})'
 
-        They are measured once, on noise, and cached beside the graphs if possible.
+    def latencies(self) -> dict[Key, float]:
+        """Milliseconds from an image to its prediction, by precision and stitch id.
+
+        They are measured once on this device, on noise, and cached beside the graphs if
+        possible, with the number of threads.
         """
         return dict(self._latencies)
 
@@ -220,7 +241,7 @@ class StitchRuntime:
         self._active = key
 
     def _open(self, key: Key) -> Run:
-        return open_onnx(check_whole(self.folder, self._files[key]), self.threads or 0)
+        return open_onnx(check_whole(self.folder, self._files[key]), self.threads)
 
     def _choosable(self, precision: str | None) -> Iterator[tuple[Key, dict]]:
         """Yield the files that may be selected.
@@ -292,15 +313,37 @@ class StitchRuntime:
         return {key: times[name] for key, name in names.items()}
 
     def _measure(self, keys: Sequence[Key]) -> dict[Key, float]:
-        """Time calls in rounds, so that a moment of other load affects all keys."""
+        """Time calls in rounds, so that a moment of other load affects all keys.
+
+        Rounds end when times are steady: they vary by little, and more FLOPs take more
+        time in a precision.
+        """
         shape = *self._image_size, self._steps.channels
         noise = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
-        times: dict[Key, list[float]] = {key: [] for key in keys}
+        found: dict[Key, float] = {}
         max_open = self._session.cache_parameters()['maxsize']
         for first in range(0, len(keys), max_open):
-            for key in [*keys[first : first + max_open]] * (1 + REPEATS):
-                run = self._session(key)
-                begin = time.perf_counter()
-                self._steps.predict(run, [noise])
-                times[key].append((time.perf_counter() - begin) * 1000)
-        return {key: median(found[1:]) for key, found in times.items()}
+            times: dict[Key, list[float]] = {k: [] for k in keys[first:][:max_open]}
+            for number in range(WARM_UP + MAX_ROUNDS):
+                if number >= WARM_UP + ROUNDS and self._steady(times):
+                    break
+                for key, of in times.items():
+                    run = self._session(key)
+                    begin = time.perf_counter()
+                    self._steps.predict(run, [noise])
+                    of.append((time.perf_counter() - begin) * 1000)
+            found |= {key: median(of[WARM_UP:]) for key, of in times.items()}
+        return found
+
+    def _steady(self, times: Mapping[Key, Sequence[float]]) -> bool:
+        """Return whether medians of times vary by little and rise with the FLOPs."""
+        slowest: dict[str, float] = {}  # by precision
+        for key in sorted(times, key=self._column('flops').get):
+            own = times[key][WARM_UP:]
+            ms = median(own)
+            noise = median(abs(t - ms) for t in own) / ms
+            expected = slowest.get(key[0], 0)
+            if noise > NOISE or ms < (1 - NOISE) * expected:
+                return False
+            slowest[key[0]] = max(ms, expected)
+        return True

@@ -9,41 +9,74 @@ import numpy as np
 from .bundle import Run
 from .checks import check
 from .detection import place
-from .images import best_class, fit_size, resize_image, resize_maps, windows
+from .images import (
+    best_class,
+    crop_center,
+    fit_edge,
+    fit_size,
+    resize_image,
+    resize_maps,
+    windows,
+)
 
+# Steps that change the pixels of an image as read, in the order of the manifest.
+OF_IMAGE = {'resize', 'resize_edge', 'center_crop'}
 # Preprocessing steps implemented here; others are left to the caller.
-KNOWN = {'resize', 'windows', 'flip_average', 'channels', 'pad', 'batch'}
+KNOWN = OF_IMAGE | {'windows', 'flip_average', 'channels', 'pad', 'batch'}
+
+
+def left_steps(left: Sequence[str]) -> str:
+    """Return the sentence about the steps of a pipeline that do not run here."""
+    return (
+        f'neither graphs nor the runtime run {", ".join(left)} of the test pipeline, '
+        'so image files cannot be predicted, only arrays that have been through the '
+        'pipeline (StitchRuntime(..., prepared=True))'
+    )
 
 
 class Steps:
-    """Resizing, windows and postprocessing for a graph, as in mm's test pipeline."""
+    """Resizing, windows and postprocessing for a graph, as in mm's test pipeline.
 
-    def __init__(self, manifest: Mapping) -> None:
+    Args:
+        manifest: The manifest, of which ``input`` and ``caller`` are read.
+        prepared: Whether images have been through the steps of the test pipeline.
+            Default: False.
+    """
+
+    def __init__(self, manifest: Mapping, prepared: bool = False) -> None:
         _, self.channels, *size = manifest['input']['shape']
-        self.size = tuple(size)
+        self.size, self.prepared = tuple(size), prepared
+        before = manifest['caller']['before']
         self.before, self.after = (
             {step['step']: step for step in manifest['caller'][key]}
             for key in ('before', 'after')
         )
+        self._of_image = [s for s in before if s['step'] in OF_IMAGE and not prepared]
         self.objects = self.after.get('instances') or self.after.get('segments')
-        self.left = {*self.before} - KNOWN
-        if self.before.get('resize', {}).get('interpolation') not in (None, 'bilinear'):
-            self.left.add('resize')
+        #: Names of the steps that are left to the caller.
+        self.left = sorted({*self.before} - KNOWN)
 
     def check_image(self, image: np.ndarray) -> None:
-        """Raise if the array is not an image or needs unsupported preprocessing."""
+        """Raise if an array is not an image or, if prepared, not of the right size."""
         is_array = isinstance(image, np.ndarray)
         found = f'{image.dtype} {image.shape}' if is_array else type(image).__name__
-        # Steps that are left to the caller may give floats.
-        kinds = (np.uint8, np.float32) if self.left else (np.uint8,)
+        # Steps of a pipeline may give floats.
+        kinds = (np.uint8, np.float32) if self.prepared else (np.uint8,)
         fits = is_array and image.dtype in kinds and image.ndim == 3
         fits = fits and image.shape[2] == self.channels and image.size
         order = 'RGB' if self.channels == 3 else 'channels as mm loads them'
         expected = f'a non-empty uint8 array (H, W, {self.channels}) of {order}'
         check(fits, 'image', found, expected)
-        steps = ', '.join(sorted(self.left))
-        expected = f'{self.size}, after the steps that the caller runs: {steps}'
-        check(not steps or image.shape[:2] == self.size, 'image', found, expected)
+        expected = f'{self.size}, the size of prepared images'
+        check(
+            not self.prepared or image.shape[:2] == self.size, 'image', found, expected
+        )
+
+    def fits(self, size: tuple[int, int]) -> bool:
+        """Return whether an image of a size runs at the size at which mm runs it."""
+        for step in self._of_image:
+            size = self._size_after(step, size)
+        return self._fit(size) == size
 
     def predict(self, run: Run, images: Sequence[np.ndarray]) -> list:
         """Predict images; those of equal size after preprocessing run as one batch."""
@@ -64,7 +97,7 @@ class Steps:
 
     def _prepare(self, image: np.ndarray) -> tuple[np.ndarray, tuple[int, int]]:
         """Return the graph's input ``(C, H, W)`` and the size before padding."""
-        pixels = resize_image(image, self._fit(image.shape[:2]))
+        pixels = self._transformed(image)
         if self.before['channels']['order'] == 'BGR':
             pixels = pixels[..., ::-1]
         size, padded = pixels.shape[:2], self._padded(pixels.shape[:2])
@@ -97,23 +130,42 @@ class Steps:
             return (1 / (1 + np.exp(-maps[0])) > above).astype(np.int64)
         return maps[0]
 
-    def _fit(self, size: tuple[int, int]) -> tuple[int, int]:
-        """Return the size that an image is resized to."""
-        step, fitted = self.before.get('resize'), size
-        if step and not self.left:  # otherwise the caller resizes
+    def _transformed(self, image: np.ndarray) -> np.ndarray:
+        """Return an image after the steps of the pipeline, at a size that can run."""
+        for step in self._of_image:
+            size = self._size_after(step, image.shape[:2])
+            if step['step'] == 'center_crop':
+                image = crop_center(image, size)
+                continue
+            if step is self._of_image[-1]:  # pixels are interpolated once
+                size = self._fit(size)
+            image = resize_image(image, size, step['backend'], step['interpolation'])
+        return resize_image(image, self._fit(image.shape[:2]))
+
+    def _size_after(self, step: Mapping, size: tuple[int, int]) -> tuple[int, int]:
+        """Return the height and width of an image after a step of the pipeline."""
+        if step['step'] == 'center_crop':
+            return tuple(map(min, size, step['size']))
+        if step['step'] == 'resize_edge':
+            fitted = fit_edge(size, step['length'], step['edge'])
+        else:
             fitted = fit_size(size, tuple(step['size']), step['keep_ratio'])
-            expected = f'an image that is not empty after resizing to {fitted}'
-            check(min(fitted), 'image', size, expected)
-        height, width = self._padded(fitted)
+        expected = f'an image that is not empty after resizing to {fitted}'
+        check(min(fitted), 'image', size, expected)
+        return fitted
+
+    def _fit(self, size: tuple[int, int]) -> tuple[int, int]:
+        """Return the size at which an image can run, given that of the pipeline."""
+        height, width = self._padded(size)
         if 'windows' in self.before:
             if height < self.size[0] or width < self.size[1]:
-                return tuple(map(max, fitted, self.size))
+                return tuple(map(max, size, self.size))
         elif (height, width) != self.size:
             if not (self.objects and 'pad' in self.before):
                 return self.size
-            factor = min(of / side for of, side in zip(self.size, fitted, strict=True))
-            return tuple(max(int(side * factor), 1) for side in fitted)
-        return fitted
+            factor = min(of / side for of, side in zip(self.size, size, strict=True))
+            return tuple(max(int(side * factor), 1) for side in size)
+        return size
 
     def _padded(self, size: tuple[int, int]) -> tuple[int, int]:
         """Return the size to which a resized image is padded, right and bottom."""

@@ -100,16 +100,6 @@ class Task:
         """
         return model(images, mode='tensor')
 
-    def replace_network(self, model: nn.Module, wrap: Callable[..., Callable]) -> None:
-        """Make a model predict with ``wrap(network)``; see :meth:`predict`.
-
-        If the task defines :meth:`caller_steps`, ``wrap`` also takes a callable that
-        runs them on outputs of :meth:`predict` and the network's other arguments.
-        """
-        features, head = model.extract_feat, model.head.forward
-        model.head.forward = lambda logits: logits
-        model.extract_feat = wrap(lambda images: head(features(images)))
-
     def output_names(self, model: nn.Module) -> tuple[str, ...]:
         """Return the names of the outputs of :meth:`predict`; empty for defaults.
 

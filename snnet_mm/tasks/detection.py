@@ -1,16 +1,13 @@
 """Detection and instance segmentation with mmdet."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 
 import torch
 from mmengine.evaluator import BaseMetric
-from mmengine.structures import BaseDataElement, InstanceData, PixelData
 from torch import Tensor, nn
 
-from snnet_mm.runtime.detection import Panoptic, place
 from snnet_mm.utils import dicts_in
 from snnet_mm.utils.replacing import replaced
 
@@ -76,12 +73,6 @@ class Detection(Task):
         found = [predict_one(model, image) for image in images.split(1)]
         return tuple(map(torch.stack, zip(*found, strict=True)))
 
-    def replace_network(self, model: nn.Module, wrap: Callable[..., Callable]) -> None:
-        if fault_of(model):
-            model.extract_feat = wrap(model.extract_feat)
-        else:
-            model.predict = wrap(model.predict, partial(_placed, step_of(model)))
-
     def output_names(self, model: nn.Module) -> tuple[str, ...]:
         return () if fault_of(model) else outputs_of(model)
 
@@ -138,23 +129,3 @@ def _keeping_all_boxes(model: nn.Module) -> Iterator[None]:
                 soft = dict(predict_by_feat=unpasted)
                 stack.enter_context(replaced(vars(part), soft))
         yield
-
-
-def _placed(
-    step: dict, outputs: tuple[Tensor, ...], samples: list[BaseDataElement]
-) -> list[BaseDataElement]:
-    """Run the caller's step on a graph's outputs; add the results to the samples."""
-    for *found, sample in zip(*(x.numpy() for x in outputs), samples, strict=True):
-        sizes = sample.ori_shape, sample.scale_factor, sample.img_shape
-        placed = place(found, step, *sizes)
-        if isinstance(placed, Panoptic):
-            segments, placed = placed
-            data = torch.from_numpy(segments)[None]
-            sample.pred_panoptic_seg = PixelData(sem_seg=data)
-        if placed is not None:
-            boxes, scores, labels, masks = placed
-            objects = InstanceData(bboxes=boxes, scores=scores, labels=labels)
-            sample.pred_instances = objects.to_tensor()
-            if masks is not None:
-                sample.pred_instances.masks = torch.from_numpy(masks)
-    return samples

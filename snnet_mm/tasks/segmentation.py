@@ -1,6 +1,5 @@
 """Segmentation with mmseg."""
 
-from collections.abc import Callable
 from inspect import signature
 
 import numpy as np
@@ -35,11 +34,6 @@ class DenseTask(Task):
     def predict(self, model: nn.Module, images: Tensor, number: int) -> Tensor:
         """Return maps at image size; query-based heads read the number of images."""
         return model.encode_decode(images, [dict(img_shape=images.shape[2:])] * number)
-
-    def replace_network(
-        self, model: nn.Module, wrap: Callable[[Callable], Callable]
-    ) -> None:
-        model.encode_decode = wrap(model.encode_decode)
 
     def without_heads(self, model: nn.Module) -> str | None:
         head = model.decode_head

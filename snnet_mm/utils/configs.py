@@ -11,7 +11,6 @@ from typing import Any
 from mmengine.config import Config, ConfigDict
 from mmengine.device import get_device
 from mmengine.utils import get_installed_path
-from torch import Tensor
 
 from snnet_mm.runtime.checks import check, is_whole, refusal
 
@@ -193,14 +192,6 @@ def takes_rgb(cfg: Config) -> bool:
     preprocessor = model_config(cfg).get('data_preprocessor') or {}
     keys = 'bgr_to_rgb', 'rgb_to_bgr', 'to_rgb'  # the first two both swap channels
     return any(preprocessor.get(key) for key in keys)
-
-
-def graph_order(cfg: Config, images: Tensor) -> Tensor:
-    """Return loaded images ``(B, C, H, W)`` with their channels as graphs take them.
-
-    mm's preprocessors only reverse channels of images that have three.
-    """
-    return images.flip(1) if takes_rgb(cfg) and images.shape[1] == 3 else images
 
 
 def set_length(

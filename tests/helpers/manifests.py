@@ -39,7 +39,7 @@ def stitch_of(i, segments):
 
 
 MANIFEST = dict(
-    version=6,
+    version=7,
     task='segmentation',
     input=dict(name='images', shape=['batch', 3, 32, 64], channels='RGB'),
     caller=dict(before=[dict(step='channels', order='RGB')], after=[]),

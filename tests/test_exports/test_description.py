@@ -10,10 +10,12 @@ from toy import SHORT
 
 from snnet_mm.exports import StitchExporter
 from snnet_mm.exports.description import describe_graphs
+from snnet_mm.runtime.steps import OF_IMAGE
 
 RESIZE = dict(type='Resize', scale=(96, 64), keep_ratio=True)
 LOAD = dict(type='LoadImageFromFile')
-RESIZED = dict(step='resize', size=[64, 96], keep_ratio=True, interpolation='bilinear')
+RESIZED = dict(step='resize', size=[64, 96], keep_ratio=True)
+RESIZED |= dict(backend='cv2', interpolation='bilinear')
 MAPS = torch.zeros(1, 6, 64, 64)
 
 
@@ -26,9 +28,8 @@ def cfg(toy_cfg):
     ('steps', 'found'),
     [
         ([RESIZE], [RESIZED]),
-        # Pillow's pixels are others; a runtime knows one step of a name.
-        ([RESIZE | dict(backend='pillow')], ['Resize']),
-        ([RESIZE, RESIZE], [RESIZED, 'Resize']),
+        ([RESIZE | dict(backend='pillow')], [RESIZED | dict(backend='pillow')]),
+        ([RESIZE, RESIZE], [RESIZED, RESIZED]),
         # Floats are not resized as bytes are.
         ([dict(LOAD, to_float32=True), RESIZE], ['LoadImageFromFile', RESIZED]),
     ],
@@ -36,7 +37,7 @@ def cfg(toy_cfg):
 def test_steps_of_a_pipeline(cfg, build, steps, found):
     cfg.test_dataloader.dataset.pipeline[-1:-1] = deepcopy(steps)
     before = describe_graphs(cfg, build(cfg), (64, 64), MAPS)['caller']['before']
-    named = [step if step['step'] == 'resize' else step['step'] for step in before]
+    named = [step if step['step'] in OF_IMAGE else step['step'] for step in before]
     assert named == [*found, 'channels', 'batch']
 
 

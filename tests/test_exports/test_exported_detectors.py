@@ -25,7 +25,7 @@ from toy import smooth_images
 
 from snnet_mm.exports import ExportRequest, StitchExporter
 from snnet_mm.exports.comparison import as_tuple
-from snnet_mm.exports.description import describe_graphs
+from snnet_mm.exports.description import describe_graphs, describe_input
 from snnet_mm.exports.graph import PredictionGraph
 from snnet_mm.exports.verification import evaluate
 from snnet_mm.inference.init_inferencer import init_inferencer, predict_arrays
@@ -218,9 +218,10 @@ def test_files_are_evaluated_as_the_model(build, stock, tmp_path):
     cfg.val_dataloader = dict(batch_size=1, sampler=sampler, dataset=dataset)
     cfg.val_evaluator = dict(type=Sums)
     graph = PredictionGraph(model, size, cfg.model.data_preprocessor).eval()
-    file = SimpleNamespace(path=tmp_path, open=lambda: graph)
+    file = SimpleNamespace(path=tmp_path, open=lambda: graph, format='onnx')
     request = ExportRequest((4,), verify_on='val')
-    wanted = evaluate(cfg, model, [file], size, request)
+    steps = Steps(describe_input(cfg, model, size))
+    wanted = evaluate(cfg, model, [file], steps, request)
     assert wanted['coco/bbox_mAP'] > 0.1
     assert file.verified['metrics'] == pytest.approx(wanted, rel=1e-4)
 

@@ -17,10 +17,13 @@ from safetensors import safe_open
 from toy import TOY
 
 from snnet_mm.exports import FORMATS, ExportRequest, StitchExporter
+from snnet_mm.exports.description import describe_input
 from snnet_mm.exports.graph import PredictionGraph
+from snnet_mm.exports.single import read_single
 from snnet_mm.exports.verification import evaluate, lost_points, tolerance_for
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.runtime import bundle, read_manifest
+from snnet_mm.runtime.steps import Steps
 from snnet_mm.utils import load_config
 
 onnx = pytest.importorskip('onnx')
@@ -43,6 +46,7 @@ def test_files_see_the_padding_that_the_network_sees(short_model):
     cfg, _ = short_model()
     cfg.model.data_preprocessor.test_cfg = dict(size=(96, 64))
     model = short_model(cfg)[1]
+    steps = describe_input(cfg, model, (96, 64))
     graph = PredictionGraph(model, (96, 64), cfg.model.data_preprocessor)
     seen, network = dict(graph=[], network=[]), model.encode_decode
 
@@ -51,11 +55,12 @@ def test_files_see_the_padding_that_the_network_sees(short_model):
 
     model.encode_decode = noted('network', network)
     open_ = lambda: noted('graph', graph)  # noqa: E731
-    file = SimpleNamespace(path=Path('a'), open=open_)
+    file = SimpleNamespace(path=Path('a'), open=open_, format='onnx')
     request = ExportRequest((0,), verify_on='val', limit=2)
-    metrics = evaluate(cfg, model, [file], (96, 64), request)
+    metrics = evaluate(cfg, model, [file], Steps(steps), request)
     assert seen['graph'][0].shape[2:] == (96, 64)
-    torch.testing.assert_close(seen['graph'], seen['network'], rtol=1e-4, atol=1e-4)
+    graph, network = map(torch.cat, seen.values())
+    torch.testing.assert_close(graph, network, rtol=1e-4, atol=1e-4)
     assert file.verified['metrics'] == metrics
 
 
@@ -76,9 +81,15 @@ def spoil(monkeypatch):
     return spoil
 
 
-def test_fp32_file_that_loses_too_much_is_refused(exporter, tmp_path, spoil):
+def test_fp32_file_that_loses_too_much_is_refused(exporter, tmp_path, monkeypatch):
     (tmp_path / '.export-killed').mkdir()
-    spoil('mm', '.pth')
+
+    def read_spoilt(path):
+        cfg, single = read_single(path)
+        single.decode_head.conv_seg.weight.data.neg_()
+        return cfg, single
+
+    monkeypatch.setattr('snnet_mm.exports.verification.read_single', read_spoilt)
     with pytest.raises(ValueError, match=r'tolerance=0\.5 is invalid.*mIoU') as error:
         exporter.export_stitch(0, ['mm'], verify_on='val')
     assert not [*tmp_path.iterdir()]

@@ -11,9 +11,9 @@ from snnet_mm.runtime import read_manifest
     [
         ('{', 'cannot be read: '),
         ('[' * 10**5, 'cannot be read: '),
-        ('[]', 'version=None is invalid: expected 6'),
-        (json.dumps(MANIFEST | dict(version=2)), 'version=2 is invalid: expected 6'),
-        ('{"version": 6, "task": "depth"}', r"\['input', 'caller', .* are missing"),
+        ('[]', 'version=None is invalid: expected 7'),
+        (json.dumps(MANIFEST | dict(version=2)), 'version=2 is invalid: expected 7'),
+        ('{"version": 7, "task": "depth"}', r"\['input', 'caller', .* are missing"),
     ],
 )
 def test_read_manifest_names_file_and_fault(tmp_path, text, words):

@@ -5,6 +5,7 @@ import pickle
 import re
 import threading
 from itertools import count
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from manifests import MANIFEST, VERIFIED
 
 from snnet_mm.runtime import StitchRuntime
 from snnet_mm.runtime.device import processor, usable_cores
-from snnet_mm.runtime.runtime import REPEATS
+from snnet_mm.runtime.runtime import MAX_ROUNDS, ROUNDS, WARM_UP
 
 HOME = 'snnet_mm.runtime.runtime'
 MS = {0: 10, 2: 20, 1: 40}
@@ -255,12 +256,66 @@ def test_latencies_are_cached_by_processor_and_runtime(measured, monkeypatch):
 
 def test_latencies_are_of_all_windows_of_an_image(tmp_path, monkeypatch):
     bundle = Bundle(tmp_path, monkeypatch)
+    monkeypatch.setattr(StitchRuntime, '_steady', lambda *_: True)
     bundle.steps.append(dict(step='windows', size=[8, 8], stride=[5, 6]))
     latencies = bundle.runtime(image_size=(10, 15)).latencies()
     assert min(latencies.values()) > 0
     # 2 x 3 windows; an image of the graph's size would have one.
-    assert len(bundle.ran) == 6 * (1 + REPEATS) * len(MS)
+    assert len(bundle.ran) == 6 * (WARM_UP + ROUNDS) * len(MS)
     assert {*bundle.ran[: 6 * len(MS)]} == {*bundle.ran}  # in rounds
+
+
+@pytest.mark.parametrize(
+    ('slow', 'rounds'),
+    [
+        (lambda key, n: 1, ROUNDS),
+        # Other programs run in every third call, or throughout the first rounds.
+        (lambda key, n: 1 + (n % 3 == 0), ROUNDS),
+        (lambda key, n: 1 + n / 2 * (n < ROUNDS), 2 * ROUNDS),
+        # The stitch of most FLOPs is never the slowest, or not in the first rounds.
+        (lambda key, n: 1 if key[1] != 1 else 0.1, MAX_ROUNDS),
+        (lambda key, n: 0.4 if key[1] == 1 and n < ROUNDS else 1, 2 * ROUNDS),
+    ],
+)
+def test_latencies_are_measured_until_they_are_steady(
+    tmp_path, monkeypatch, slow, rounds
+):
+    bundle, now = Bundle(tmp_path, monkeypatch), [0.0]
+    runtime, seen = bundle.runtime(), dict.fromkeys(FP32, -WARM_UP)
+    monkeypatch.setattr('time.perf_counter', lambda: now[0])
+
+    def predict(run, images):
+        run(np.zeros((1, 3, 8, 8), np.float32))
+        key = bundle.ran[-1][0]
+        now[0] += FP32[key] / 1000 * slow(key, seen[key])
+        seen[key] += 1
+
+    monkeypatch.setattr(runtime._steps, 'predict', predict)
+    latencies = runtime.latencies()
+    assert abs(seen['fp32', 0] - rounds) <= 2
+    if rounds < MAX_ROUNDS:
+        assert latencies == pytest.approx(FP32)
+
+
+def test_latency_budgets_name_threads_and_file(measured, monkeypatch):
+    """Threads are those that torch would take, which times the same network."""
+    for threads, words in (('3', '3 CPU threads'), ('1', '1 CPU thread ')):
+        monkeypatch.setenv('OMP_NUM_THREADS', threads)
+        runtime = measured.runtime()
+        with pytest.raises(ValueError, match='at least 10ms') as refused:
+            runtime.set_budget('9ms')
+        path = str(measured.folder / 'latencies.json')
+        for part in (words, '8x8 image', path, 'delete latencies.json'):
+            assert part in str(refused.value)
+        assert any(
+            f'threads: {threads},' in key for key in json.loads(Path(path).read_text())
+        )
+    monkeypatch.delenv('OMP_NUM_THREADS')
+    assert measured.runtime().threads == usable_cores()
+    assert measured.runtime(threads=5).threads == 5
+    with pytest.raises(ValueError, match='in fp32 ') as refused:
+        runtime.set_budget('0.001G')
+    assert 'latencies.json' not in str(refused.value)
 
 
 def test_held_rate_counts_the_images_of_a_batch(measured, monkeypatch):
@@ -297,17 +352,28 @@ def test_switching_while_another_thread_predicts(measured):
     assert len(set.union(*found)) > 1
 
 
+FLOATS = IMAGE.astype(np.float32)
+
+
 @pytest.mark.parametrize(
     ('image', 'words'),
     [
-        (np.zeros((7, 8, 3), np.uint8), 'steps that the caller runs: CenterCrop'),
+        (FLOATS, r'float32.*\(H, W, 3\) of RGB'),
         (np.zeros((8, 8, 3)), r'float64.*\(H, W, 3\)'),
         (np.zeros((0, 8, 3), np.uint8), r'uint8 \(0, 8, 3\).*non-empty'),
     ],
 )
 def test_images_that_are_not_taken(measured, image, words):
-    measured.steps.insert(0, dict(step='CenterCrop', crop_size=224))
-    runtime = measured.runtime()
-    assert runtime(IMAGE).shape == (8, 8)
     with pytest.raises(ValueError, match=words):
-        runtime(image)
+        measured.runtime()(image)
+
+
+def test_bundles_with_steps_left_take_only_prepared_images(measured):
+    measured.steps.insert(0, dict(step='MyCrop', size=224))
+    with pytest.raises(ValueError, match='the runtime run MyCrop of the test pipeline'):
+        measured.runtime()
+    runtime = measured.runtime(prepared=True)
+    for image in (IMAGE, FLOATS):
+        assert runtime(image).shape == (8, 8)
+    with pytest.raises(ValueError, match=r'\(8, 8\), the size of prepared images'):
+        runtime(np.zeros((7, 8, 3), np.uint8))

@@ -1,15 +1,20 @@
 """Pre- and postprocessing of graphs, and resizing in numpy."""
 
+import sys
+
 import cv2
+import mmcv
 import numpy as np
 import pytest
 import torch
+from mmcv.transforms import CenterCrop
 from torch.nn.functional import interpolate
 
 from snnet_mm.runtime.images import best_class, resize_image, resize_maps
 from snnet_mm.runtime.steps import Steps
 
 RGB = dict(step='channels', order='RGB')
+RESIZE = dict(step='resize', keep_ratio=True, backend='cv2', interpolation='bilinear')
 
 
 def steps_of(shape, before, after=()):
@@ -38,9 +43,86 @@ def test_resize_image_equals_opencv():
         np.testing.assert_array_equal(found, cv2.resize(image, size[::-1]))
 
 
+HOW = [('cv2', how) for how in ('bilinear', 'nearest', 'bicubic', 'area', 'lanczos')]
+HOW += [('pillow', how) for how in ('nearest', 'bilinear', 'bicubic', 'lanczos')]
+
+
+@pytest.mark.parametrize('channels', [1, 3, 4])
+@pytest.mark.parametrize(('backend', 'interpolation'), HOW)
+def test_resize_image_equals_mmcv(channels, backend, interpolation):
+    random, how = np.random.default_rng(0), (backend, interpolation)
+    for size in ((40, 31), (90, 20), (7, 160)):
+        image = random.integers(0, 256, (60, 50, channels), np.uint8)
+        loaded = image[..., 0] if channels == 1 else image  # as mm loads grey images
+        settings = dict(backend=backend, interpolation=interpolation)
+        wanted = mmcv.imresize(loaded, size[::-1], **settings)
+        found = resize_image(image, size, *how)
+        np.testing.assert_array_equal(found, wanted.reshape(*size, channels))
+
+
+def test_resize_image_names_missing_opencv(monkeypatch):
+    monkeypatch.setitem(sys.modules, 'cv2', None)
+    image = np.zeros((4, 4, 3), np.uint8)
+    assert resize_image(image, (2, 2)).shape == (2, 2, 3)
+    with pytest.raises(ValueError, match="'area' is invalid.*pip install opencv"):
+        resize_image(image, (2, 2), 'cv2', 'area')
+
+
+def pixels_of(steps, image):
+    """Return the BGR pixels that a graph gets."""
+    seen = []
+    steps.predict(lambda x: seen.append(x) or [np.zeros((1, 2), np.float32)], [image])
+    return seen[0][0].transpose(1, 2, 0)
+
+
+EDGES = [('short', 'pillow', 'bicubic'), ('long', 'cv2', 'bilinear')]
+EDGES += [('width', 'cv2', 'bilinear'), ('height', 'pillow', 'bilinear')]
+
+
+@pytest.mark.parametrize(('edge', 'backend', 'interpolation'), EDGES)
+@pytest.mark.parametrize('size', [(50, 71), (71, 50), (60, 60), (33, 200)])
+def test_edges_and_centres_are_those_of_mmpretrain(size, edge, backend, interpolation):
+    transforms = pytest.importorskip('mmpretrain.datasets.transforms')
+    how = dict(edge=edge, backend=backend, interpolation=interpolation)
+    image = np.random.default_rng(0).integers(0, 256, (*size, 3), np.uint8)
+    results = transforms.ResizeEdge(37, **how)(dict(img=image[..., ::-1]))
+    for crop, of_graph in (((24, 15), (15, 24)), ((12, 12), (12, 12))):
+        wanted = CenterCrop(crop)(dict(results))['img']
+        before = [dict(step='resize_edge', length=37, **how)]
+        before.append(dict(step='center_crop', size=crop[::-1]))
+        before.append(dict(step='channels', order='BGR'))
+        steps = steps_of((3, *of_graph), before, [dict(step='softmax')])
+        if steps.fits(size):
+            found = pixels_of(steps, image)
+            np.testing.assert_array_equal(found, wanted)
+        else:  # mm would run a smaller image
+            assert wanted.shape[:2] != of_graph
+            assert pixels_of(steps, image).shape[:2] == of_graph
+
+
+def test_several_resizings_run_in_their_order():
+    first = dict(RESIZE, size=[30, 30], backend='pillow')
+    second = dict(RESIZE, size=[20, 10], keep_ratio=False, interpolation='nearest')
+    before = [first, second, dict(step='channels', order='BGR')]
+    steps = steps_of((3, 20, 10), before, [dict(step='softmax')])
+    image = np.random.default_rng(0).integers(0, 256, (60, 50, 3), np.uint8)
+    small = mmcv.imresize(image[..., ::-1], (25, 30), backend='pillow')
+    wanted = mmcv.imresize(small, (10, 20), interpolation='nearest')
+    np.testing.assert_array_equal(pixels_of(steps, image), wanted)
+
+
+def test_prepared_images_are_not_resized():
+    before = [dict(RESIZE, size=[8, 8]), dict(step='center_crop', size=[4, 4]), RGB]
+    caller = dict(before=before, after=[dict(step='softmax')])
+    manifest = dict(input=dict(shape=['batch', 3, 6, 6]), caller=caller)
+    image = np.random.default_rng(0).random((6, 6, 3), np.float32)
+    steps = Steps(manifest, prepared=True)
+    steps.check_image(image)
+    np.testing.assert_array_equal(pixels_of(steps, image), image)
+
+
 def test_predict_image_too_thin_to_resize():
-    resize = dict(step='resize', size=[64, 64], keep_ratio=True)
-    steps = steps_of((3, 64, 64), [resize, RGB])
+    steps = steps_of((3, 64, 64), [dict(RESIZE, size=[64, 64]), RGB])
     with pytest.raises(ValueError, match=r'image=\(1, 200\) is invalid'):
         steps.predict(None, [np.zeros((1, 200, 3), np.uint8)])
 
@@ -81,7 +163,7 @@ def test_predict_image_smaller_than_window_is_enlarged():
 
 def test_predict_image_larger_than_graph_of_detector_shrinks():
     """A portrait in a graph for landscapes: boxes are in pixels of the image."""
-    resize = dict(step='resize', size=[40, 80], keep_ratio=True)
+    resize = dict(RESIZE, size=[40, 80])
     pad = dict(step='pad', size=[40, 80], value=[9] * 3)
     after = [dict(step='instances', above=None)]
     steps = steps_of((3, 40, 80), [resize, RGB, pad], after)

@@ -24,7 +24,7 @@ async function open(wanted) {
     const text = new TextDecoder().decode(await read({ name: 'manifest.json' }));
     try { manifest = JSON.parse(text); } catch { manifest = {}; }
     if (!manifest.version) throw new Error('The manifest of the bundle is damaged.');
-    if (manifest.version !== 6)
+    if (manifest.version !== 7)
       throw new Error('The bundle is of another version than this page: export it again.');
   }
   if (manifest.weights) weights ??= await read(manifest.weights);

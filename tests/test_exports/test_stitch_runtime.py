@@ -18,11 +18,12 @@ from mmengine.config import Config
 from numpy.testing import assert_allclose, assert_array_equal
 from old_torch import writes_onnx
 from safetensors import safe_open
-from toy import SIZES, TOY, smooth_images
+from toy import SIZES, TOY, small_toy, smooth_images
 
 from snnet_mm.exports import StitchExporter
 from snnet_mm.exports.description import describe_graphs
 from snnet_mm.exports.graph import PredictionGraph
+from snnet_mm.exports.normalization import normalization
 from snnet_mm.inference.init_inferencer import init_inferencer, predict_arrays
 from snnet_mm.models import set_stitch
 from snnet_mm.runtime import StitchRuntime
@@ -121,7 +122,7 @@ def assert_predicts_as_mm(cfg, model, steps, counts, close):
     pipeline[-1:] = [*steps, pipeline[-1]]
     model.cfg = cfg
     set_stitch(model, 0)
-    graph, ran = PredictionGraph(model, (64, 64), cfg.model.data_preprocessor), []
+    graph, ran = PredictionGraph(model, (64, 64), normalization(cfg)._asdict()), []
 
     def run(images):
         ran.append(len(images))
@@ -160,6 +161,45 @@ def test_masks_are_those_of_mm(short_model, mode, padded, scale, counts):
     assert max(len(np.unique(mask)) for mask in masks) > 1
 
 
+NORMALIZE = dict(type='Normalize', mean=[120.0, 90.0, 100.0], std=[60.0, 50.0, 70.0])
+PLAIN = dict(mean=None, std=None, bgr_to_rgb=False)
+SQUARE = dict(type='Resize', scale=(64, 64))
+EDGE = dict(type='mmpretrain.ResizeEdge', scale=70, backend='pillow')
+CROP = dict(type='CenterCrop', crop_size=64)
+
+
+@pytest.mark.parametrize(
+    ('steps', 'own'),
+    [
+        ([dict(SQUARE, backend='pillow', interpolation='bicubic'), NORMALIZE], PLAIN),
+        ([SQUARE, dict(NORMALIZE, to_rgb=False)], dict(PLAIN, bgr_to_rgb=True)),
+        ([dict(SQUARE, interpolation='area'), NORMALIZE], dict(mean=[0.1], std=[2.0])),
+        # mm enlarges what it predicts of the crop to the size of the image.
+        ([EDGE, CROP, NORMALIZE], PLAIN),
+    ],
+)
+def test_masks_after_steps_of_pipelines_are_those_of_mm(short_model, steps, own):
+    pytest.importorskip('mmpretrain.datasets')
+    cfg, _ = short_model()
+    cfg.model.data_preprocessor.update(own)
+    if own.get('mean', ()) is None:
+        cfg.model.data_preprocessor.pop('size', None)
+    model = short_model(cfg)[1]
+    masks = assert_predicts_as_mm(cfg, model, steps, [6], assert_array_equal)
+    assert max(len(np.unique(mask)) for mask in masks) > 1
+
+
+@pytest.mark.parametrize('steps', [[EDGE, CROP], [EDGE, NORMALIZE, CROP]])
+def test_labels_after_steps_of_pipelines_are_those_of_mm(build, steps):
+    pytest.importorskip('mmpretrain')
+    cfg = small_toy('cls', 'unused')
+    model = build(cfg)
+    model.dataset_meta = dict(classes=('disk', 'square'))
+    close = partial(assert_allclose, rtol=1e-5)
+    found = assert_predicts_as_mm(cfg, model, steps, [6], close)
+    assert np.ptp(found, 0).max() > 2e-4
+
+
 SLIDING = dict(crop_size=(64, 64), stride=(64, 40))
 # With the width of images, and the images of each run for a batch of six.
 DEPTHS = [
@@ -187,7 +227,7 @@ def test_depths_are_those_of_mm(build, kind, test_cfg, width, counts):
     cfg = depth_config(kind, test_cfg)
     resize = dict(type='Resize', scale=(width, 64), keep_ratio=False)
     close = partial(assert_allclose, rtol=1e-3)
-    assert_predicts_as_mm(cfg, build(cfg), [resize], counts, close)
+    assert_predicts_as_mm(cfg, build(cfg), [resize, NORMALIZE], counts, close)
 
 
 @pytest.mark.slow

@@ -4,22 +4,40 @@ import os
 from collections.abc import Mapping
 from copy import deepcopy
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+import cv2
+import numpy as np
 import torch
 from mmengine.config import Config
 from mmengine.model import BaseModule
+from mmengine.registry import TRANSFORMS
+from mmengine.structures import BaseDataElement
 from torch import Tensor, nn
 
 from snnet_mm.anchors import Anchor, check_tokens_correspond, image_channels
-from snnet_mm.costs import cost_table, preprocessed_size, whole_model_cost
+from snnet_mm.costs import (
+    cost_table,
+    preprocessed_size,
+    size_name,
+    whole_model_cost,
+)
 from snnet_mm.costs.sizes import Size
+from snnet_mm.exports.normalization import pipeline_of
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.stitching import StitchTable
 from snnet_mm.tasks import known_scopes, task_of
-from snnet_mm.utils import atomic_path, check, dicts_in, is_number, load_config
+from snnet_mm.utils import (
+    atomic_path,
+    check,
+    dicts_in,
+    is_number,
+    isolated_rng,
+    load_config,
+)
 from snnet_mm.utils.base_checkpoint import with_prefixes
-from snnet_mm.utils.configs import innermost, model_config
+from snnet_mm.utils.configs import innermost, model_config, step_name
 from snnet_mm.utils.registered_names import check_named
 from snnet_mm.utils.timm_models import origin_of
 
@@ -31,6 +49,7 @@ from .convert import (
     layer_decay,
 )
 
+NOISE = 600, 800  # size of the image that pipelines are compared on
 HEADER = """# Two trained models, stitched by tools/stitch_models.py:
 # fast: {}
 # slow: {}
@@ -55,6 +74,7 @@ class TrainedModel(NamedTuple):
     size: Size  # at which costs are counted
     flops: int
     facts: dict[str, Any]
+    images: Tensor  # what its network gets for an image file
 
 
 def stitch_models(
@@ -92,6 +112,7 @@ def stitch_models(
     for key, value in slow.facts.items():
         expected = f'{value!r}, as in {slow.config}'
         check(fast.facts[key] == value, key, fast.facts[key], expected)
+    _check_images(fast, slow)
     check_tokens_correspond(fast.anchor, slow.anchor)
     model, weights = _stitched(fast, slow)
     built, file = build_model(slow.cfg, model), out.with_suffix('.pth')
@@ -138,7 +159,8 @@ def read_trained(
     flops = whole_model_cost(anchor, size)[0].flops
     weights = with_prefixes(net.state_dict(), conversion.renames)
     read = cfg, model, backbone, weights, anchor, size, flops
-    return TrainedModel(config, checkpoint, *read, _facts(cfg, model, backbone, net))
+    facts = _facts(cfg, model, backbone, net)
+    return TrainedModel(config, checkpoint, *read, facts, _images_of(cfg, net))
 
 
 def _facts(
@@ -148,8 +170,6 @@ def _facts(
     data = innermost(loader.dataset) if loader else {}
     root = os.path.normpath(data.get('data_root') or '.')
     files = [data.get('of', data.get('type')), root, data.get('ann_file')]
-    images = model['data_preprocessor']
-    colours = 'mean', 'std', 'bgr_to_rgb', 'to_rgb'
     heads = {k: v for k, v in model.items() if k.endswith('head')}
     counts = {node['num_classes'] for node in dicts_in(heads) if 'num_classes' in node}
     return {
@@ -158,8 +178,46 @@ def _facts(
         'num_classes': sorted(counts),
         'train_dataloader.dataset': files,
         'classes': net.dataset_meta['classes'],
-        'data_preprocessor': {k: v for k, v in images.items() if k in colours},
     }
+
+
+def _images_of(cfg: Config, net: nn.Module) -> Tensor:
+    """Return the tensor that a network gets for an image of noise.
+
+    Test pipeline and data preprocessor run. Loaders of formats other than PNG do not.
+    """
+    channels, pipeline = image_channels(net), pipeline_of(cfg)
+    noise = np.random.default_rng(0).integers(0, 256, (*NOISE, channels), np.uint8)
+    results = dict(img=noise, img_shape=NOISE, ori_shape=NOISE)
+    with TemporaryDirectory() as folder, isolated_rng(0):
+        for step in pipeline:
+            name = step_name(step)
+            if name == 'LoadImageFromFile' and channels in (1, 3, 4):
+                results = dict(img_path=str(Path(folder, 'noise.png')))
+                cv2.imwrite(results['img_path'], noise)
+            elif name.startswith(('Load', 'Pack')):
+                continue
+            results = TRANSFORMS.build(step)(results)
+    image = np.ascontiguousarray(results['img'])
+    image = image[..., None] if image.ndim == 2 else image
+    inputs = [torch.from_numpy(image).permute(2, 0, 1)]
+    data = dict(inputs=inputs, data_samples=[BaseDataElement()])
+    return net.data_preprocessor(data, False)['inputs'].float()
+
+
+def _check_images(fast: TrainedModel, slow: TrainedModel) -> None:
+    """Raise unless both networks get equal tensors for an image."""
+    pair = fast.images, slow.images
+    sizes = [size_name(images.shape[2:]) for images in pair]
+    found = f'{fast.config} gives its network an image of {sizes[0]}'
+    expected = f'one of {sizes[1]}, as in {slow.config}'
+    same = pair[0].shape == pair[1].shape
+    if same:
+        apart = (pair[0] - pair[1]).abs().max().item()
+        found += f' whose pixels differ by up to {apart:.3g}'
+        expected = f'the pixels of {slow.config}'
+        same = torch.allclose(*pair, rtol=1e-4, atol=1e-4)
+    check(same, 'test_dataloader.dataset.pipeline, data_preprocessor', found, expected)
 
 
 def _stitched(fast: TrainedModel, slow: TrainedModel) -> tuple[dict, dict[str, Tensor]]:

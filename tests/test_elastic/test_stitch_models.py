@@ -190,11 +190,23 @@ def test_stitch_models_layers_have_rate_of_head(with_chain):
 # What differs in the slow model, and what is said of it.
 LOW = dict(num_layers=1, embed_dims=64, out_indices=(0,))
 NOT_MIRRORED = dict(_delete_=True, type='MobileNetV3')
+TEST = 'test_dataloader = dict(dataset=dict(pipeline={!r}))'
+PACK, RESIZE = dict(type='PackSegInputs'), dict(type='Resize', scale=(64, 48))
+NORMALIZE = dict(type='Normalize', mean=[9.0, 9, 9], std=[2.0, 2, 2])
+PIXELS, SIZE = (
+    'whose pixels differ by up to .*data_preprocessor',
+    'image of 600x800.*of',
+)
 OTHER_DATA = "train_dataloader = dict(dataset=dict(of='Other'))"
 MISFITS = dict(
     classes=(dict(decode_head=dict(num_classes=7)), '', r'num_classes=\[5\].*\[7\]'),
     data=({}, OTHER_DATA, "'Other'.*train_dataloader.dataset"),
-    images=(dict(data_preprocessor=dict(mean=[0, 0, 0])), '', 'data_preprocessor'),
+    images=(dict(data_preprocessor=dict(mean=[0, 0, 0])), '', PIXELS),
+    order=(dict(data_preprocessor=dict(bgr_to_rgb=False)), '', PIXELS),
+    padding=(dict(data_preprocessor=dict(test_cfg=dict(size=(999, 999)))), '', SIZE),
+    normalised=({}, TEST.format([NORMALIZE, PACK]), PIXELS),
+    resized=({}, TEST.format([RESIZE, PACK]), f'{SIZE} 48x64'),
+    cropped=({}, TEST.format([dict(type='CenterCrop', crop_size=64), PACK]), SIZE),
     patches=(dict(backbone=dict(patch_size=16)), '', r'patch_size=\(\(16,\), \(8,\)\)'),
     depth=(dict(backbone=LOW, decode_head=dict(in_channels=64)), '', 'depth'),
     twins=(dict(), '', 'FLOPs twice'),
@@ -216,6 +228,25 @@ def test_stitch_models_misfits_raise(misfit, make, tmp_path):
     with pytest.raises(ValueError, match=message):
         stitch_models(fast, slow, tmp_path / 'both.py')
     assert not list(tmp_path.glob('both.*'))
+
+
+def test_stitch_models_compares_pixels_and_not_settings(make, tmp_path):
+    """Both pipelines resize in Pillow, and normalise where the other one does not."""
+    mean, std = [120.0, 110.0, 100.0], [60.0, 58.0, 57.0]
+    load, keep = dict(type='LoadImageFromFile'), dict(keep_ratio=True)
+    pillow = dict(RESIZE, backend='pillow', type='mmseg.Resize')
+    late, early = (seg_vit(16 * n, 2 * n) for n in (1, 2))
+    late['data_preprocessor'] = dict(mean=mean, std=std, bgr_to_rgb=True)
+    early['data_preprocessor'] = dict(mean=None, std=None, bgr_to_rgb=False)
+    normalize = dict(NORMALIZE, mean=mean, std=std, to_rgb=True)
+    steps = [dict(load, color_type='color'), pillow, normalize, PACK]
+    models = make('late', SEG, late, TEST.format([load, pillow, PACK]))
+    models = models, make('early', SEG, early, TEST.format(steps))
+    stitch_models(*models, tmp_path / 'both.py')
+    steps[1] = pillow | keep | dict(scale=(64, 47))
+    other = make('other', SEG, early, TEST.format(steps))
+    with pytest.raises(ValueError, match='image of 48x64.*one of 47x63'):
+        stitch_models(models[0], other, tmp_path / 'third.py')
 
 
 def test_stitch_models_compares_tasks_classes_and_names(make, tmp_path):

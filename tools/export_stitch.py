@@ -115,8 +115,13 @@ def report(manifest: dict, out: Path, tolerance: float) -> None:
 
     stitches, compared_on = manifest['stitches'], manifest['compared_on']
     table = Table(title=f'Compared with the stitched model on {compared_on}')
+    device = manifest['machine']
     rows = [row_of(s, file) for s in stitches for file in s['files'] + s['left_out']]
     names = max(rows, key=len)
+    if 'ms' in names:
+        table.caption = 'ms: from an image to its prediction, in PyTorch without the '
+        table.caption += f'pipeline; {device["threads"]} CPU thread(s), '
+        table.caption += device['processor']
     for name in names:
         justify = 'left' if name in ('route', 'file') else 'right'
         # File names must not wrap, because users copy them from the table.

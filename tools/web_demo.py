@@ -19,6 +19,9 @@ from snnet_mm.runtime.manifest import MANIFEST
 from snnet_mm.utils import ToolParser, check, check_writable, refusal, run_command
 
 PAGE = Path(__file__).with_name('web')
+# Steps of `caller.before` that the page runs, or says that it does not.
+RESIZE = dict(step='resize', backend='cv2', interpolation='bilinear')
+OTHER_STEPS = 'windows', 'flip_average', 'channels', 'pad', 'batch'
 PACKAGE = 'onnxruntime-web@1.30.0'
 # Files in its dist folder, for the CPU and for WebGPU.
 SCRIPTS = (
@@ -73,6 +76,13 @@ def write_page(args: argparse.Namespace, scripts: Path) -> None:
     found = f'{args.bundle}, of {manifest["task"]}'
     expected = 'a bundle of a segmentation model'
     check(manifest['task'] == 'segmentation', 'bundle', found, expected)
+    before = manifest['caller']['before']
+    of_image = [step for step in before if step['step'] not in OTHER_STEPS]
+    right = all(RESIZE.items() <= step.items() for step in of_image)
+    right &= len(of_image) < 2
+    found = f'{args.bundle}, with {", ".join(step["step"] for step in of_image)}'
+    expected = 'a bundle whose test pipeline at most resizes once, bilinearly with cv2'
+    check(right, 'bundle', found, expected)
     files = [file for stitch in manifest['stitches'] for file in stitch['files']]
     files = [file for file in files if file['format'] == 'onnx']
     check(files, 'bundle', str(args.bundle), 'a bundle with ONNX graphs')

@@ -12,6 +12,7 @@ from torch import nn
 
 from snnet_mm.evaluation import plot_images
 from snnet_mm.evaluation.pictures.prediction_drawer import image_of
+from snnet_mm.exports.description import left_of
 from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.stitching import UNITS, StitchRow, StitchTable
 from snnet_mm.tasks import task_of
@@ -31,7 +32,9 @@ def elastic_table(results: StitchTable) -> Table:
     whole = results.score(network)
     title = f'The network, untouched, and {len(front)} budgets below it'
     left = ', '.join(str(r.id) for r in results.rows if r.id and r not in front)
-    caption = left and f'Not listed, as others are as good and at least as fast: {left}'
+    caption = f'ms: a forward of the network alone in PyTorch, {network.setup}'
+    if left:
+        caption += f'\nNot listed, as others are as good and at least as fast: {left}'
     table = Table(title=title, caption=caption)
     metric = results.metric.rsplit('/')[-1]
     units = [UNITS[key] for key in ('latency', 'flops', 'params')]
@@ -119,15 +122,15 @@ def next_commands(folder: Path, results: StitchTable, runner: Runner) -> list[st
         export += ['--format', 'mm']
     elif any(isinstance(m, nn.Linear) for m in anchor.modules()):  # which int8 takes
         export += ['--precision', 'fp32', 'int8']
-    # Graphs take images of one size.
-    of_one_size = runner.test_loop.seen_sizes == {tuple(results.input_size)}
-    if runner.cfg.get('val_dataloader') and of_one_size:
+    left = in_graph and left_of(runner.cfg, runner.model)
+    if runner.cfg.get('val_dataloader') and not left:
         export += ['--verify-on', 'val']
     commands = [
         tool_command('test.py', *model, '--budget', budget, *known),
         tool_command('export_stitch.py', *export, '--out', bundle),
     ]
-    if in_graph and task.name == 'segmentation':  # which the page can show
+    # Which the page can show.
+    if in_graph and not left and task.name == 'segmentation':
         site = '--out', folder / 'site'
         commands.append(tool_command('web_demo.py', bundle, *site))
     return commands

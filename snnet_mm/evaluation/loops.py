@@ -111,7 +111,6 @@ class StitchTestLoop(TestLoop):
     Attributes:
         costs_of: Returns the costs of a model at an input size, see :func:`cost_table`.
         table: Costs and metrics of the last test; None without metrics.
-        seen_sizes: Sizes of the images that the backbone has seen.
     """
 
     def __init__(
@@ -145,7 +144,6 @@ class StitchTestLoop(TestLoop):
         self.stitches_per_pass, self.limit = stitches_per_pass, limit
         self.costs_of = cost_table
         self.table: StitchTable | None = None
-        self.seen_sizes: set[tuple[int, int]] = set()
 
     def run(self) -> dict[str, float]:
         runner, main = self.runner, is_main_process()
@@ -228,7 +226,6 @@ class StitchTestLoop(TestLoop):
             lambda b, inputs: seen.add(b.input_size or tuple(inputs[0].shape[-2:]))
         ):
             yield
-        self.seen_sizes |= seen
         if len(seen) == 1 and seen != {counted}:
             self.runner.logger.warning(
                 f'The network saw images of {size_name(seen.pop())}, but costs are '

@@ -9,6 +9,7 @@ from torch import nn
 from snnet_mm.anchors import image_channels
 from snnet_mm.costs import window_of
 from snnet_mm.runtime.manifest import AS_LOADED
+from snnet_mm.runtime.steps import KNOWN
 from snnet_mm.tasks import task_of
 from snnet_mm.tasks.base import Predictions, as_tuple
 from snnet_mm.utils import check, is_number
@@ -55,15 +56,14 @@ def describe_input(cfg: Config, model: nn.Module, size: tuple[int, int]) -> dict
     loaded = dict(dtype='float32', range=[0, 255])
     batch = 1 if task.output_names(model) else 'batch'
     images = dict(name=INPUT, shape=[batch, number, *size], channels=channels, **loaded)
-    pipeline, filled = split_normalize(pipeline_of(cfg))[1], None
-    padded, detects = preprocessor.get('test_cfg') or {}, task.name == 'detection'
-    if detects:  # mm treats padding by the pipeline as image content
-        filled, pipeline = _split_padding(pipeline, number)
-        padded = dict(size=size) if task.takes_padding(model) else padded
-    elif (divisor := preprocessor.get('pad_size_divisor', 1)) > 1:
-        padded = dict(size_divisor=divisor)
-    before = _steps_before(pipeline, number, detects)
+    before, filled = _steps_of_pipeline(cfg, model)
     before.append(dict(step='channels', order=channels))
+    padded = preprocessor.get('test_cfg') or {}
+    divisor = preprocessor.get('pad_size_divisor', 1)
+    if task.name != 'detection':
+        padded = dict(size_divisor=divisor) if divisor > 1 else padded
+    elif task.takes_padding(model):
+        padded = dict(size=size)
     if padded:  # mm pads after normalisation
         empty = preprocessor.get('pad_value', preprocessor.get('pad_val', 0))
         value = np.add(mean or 0, np.multiply(std or 1, empty))
@@ -76,6 +76,25 @@ def describe_input(cfg: Config, model: nn.Module, size: tuple[int, int]) -> dict
     after = task.caller_steps(model) or _steps_after(_name_of(model), model)
     images |= dict(mean=mean, std=std)
     return dict(input=images, caller=dict(before=before, after=after))
+
+
+def left_of(cfg: Config, model: nn.Module) -> list[str]:
+    """Return the test pipeline's steps that neither graphs nor the runtime run."""
+    return sorted({step['step'] for step in _steps_of_pipeline(cfg, model)[0]} - KNOWN)
+
+
+def _steps_of_pipeline(
+    cfg: Config, model: nn.Module
+) -> tuple[list[dict], list[float] | None]:
+    """Return the steps of a test pipeline, and the pixel it pads with for a detector.
+
+    mm treats padding by the pipeline as image content.
+    """
+    pipeline, filled = split_normalize(pipeline_of(cfg))[1], None
+    number, detects = image_channels(model), task_of(model).name == 'detection'
+    if detects:
+        filled, pipeline = _split_padding(pipeline, number)
+    return _steps_before(pipeline, number, detects), filled
 
 
 def _name_of(model: nn.Module) -> str:

@@ -47,6 +47,7 @@ MANIFEST = dict(
     palette=[[0, 1, 2]],
     ranked_by=dict(metric='mIoU', higher_is_better=True),
     compared_on='2 test images',
+    machine=dict(processor='A processor', threads=3),
     largest_flops=107,
     anchors=[dict(name='fast', depth=2), dict(name='slow', depth=3)],
     stitches=[

@@ -49,7 +49,8 @@ def bundle(tmp_path_factory):
         file = entry['files'][0] | describe_file(path) | own
         about = dict(id=i, flops=(1 + i) * 10**9, metrics=dict(mIoU=40 + i))
         stitches.append(entry | about | dict(files=[file]))
-    resize = dict(step='resize', size=size, keep_ratio=False, interpolation='bilinear')
+    resize = dict(step='resize', size=size, keep_ratio=False)
+    resize |= dict(backend='cv2', interpolation='bilinear')
     caller = dict(
         before=[resize, dict(step='channels', order='RGB'), dict(step='batch')],
         after=[dict(step='resize', align_corners=False), dict(step='argmax', axis=1)],

@@ -61,6 +61,8 @@ def test_export_stitch_report_names_what_is_left_out(tool, capsys):
     words = 'Left out: 1, by more than 0.5 worse; --tolerance 1.9 keeps all\n'
     assert words in printed
     assert 'weights.safetensors: 0.00 MB' in printed
+    words = 'from an image to its prediction, .*; 3 CPU thread.s., A processor'
+    assert re.search(words, printed)
 
 
 @pytest.mark.slow

@@ -1,3 +1,7 @@
+import json
+import shutil
+from importlib.util import find_spec
+
 import cv2
 import numpy as np
 import pytest
@@ -118,6 +122,30 @@ def test_predict_options_that_do_not_fit(run_here, narrow, images, tmp_path):
     }.items():
         with pytest.raises(ValueError, match=message):
             run_here('predict.py', *wrong, '--out', tmp_path)
+
+
+def test_bundles_with_steps_left_predict_no_files(run_here, bundle, images, tmp_path):
+    """Not even if images have the size of the graphs."""
+    own = shutil.copytree(bundle, tmp_path / 'bundle')
+    manifest = json.loads((own / 'manifest.json').read_text())
+    manifest['caller']['before'].insert(0, dict(step='MyCrop'))
+    (own / 'manifest.json').write_text(json.dumps(manifest))
+    out = tmp_path / 'out'
+    calls = [
+        lambda: run_here('predict.py', own, images, '--out', out),
+        lambda: run_here('predict.py', own, images, '--out', out, '--deadline', '1h'),
+        lambda: run_here('predict.py', own, images, '--out', out, '--ray', 1),
+    ]
+    if find_spec('ray'):
+        service = pytest.importorskip('snnet_mm.serving.service')
+        calls.append(lambda: run_here('serve.py', own))
+        calls.append(lambda: service.StitchService(str(own)))
+    for call in calls:
+        with pytest.raises(
+            ValueError, match='run MyCrop of the test pipeline, so image'
+        ):
+            call()
+    assert not [*out.rglob('*.png')]
 
 
 @pytest.mark.slow

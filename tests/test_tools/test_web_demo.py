@@ -89,6 +89,18 @@ def test_web_demo_copies_files_of_the_bundle(run_here, tmp_path):
     run_here('web_demo.py', *args)
     copies = {p.name: p.read_bytes() for p in (tmp_path / 'site/bundle').iterdir()}
     assert copies == {path.name: path.read_bytes() for path in bundle.iterdir()}
+    resize = dict(step='resize', backend='cv2', interpolation='bilinear')
+    bad = [dict(resize, backend='pillow')], [resize, resize], [dict(step='My')]
+    for steps in (*bad, [dict(step='center_crop')], [resize]):
+        caller = dict(before=[*steps, dict(step='batch')], after=[])
+        about = json.dumps(manifest | dict(caller=caller))
+        (bundle / 'manifest.json').write_text(about)
+        if steps != [resize]:
+            with pytest.raises(
+                ValueError, match=f'with {steps[0]["step"]}.*resizes once'
+            ):
+                run_here('web_demo.py', *args)
+    run_here('web_demo.py', *args)
     path_of(bundle, 'weights.safetensors').write_bytes(b'others')
     with pytest.raises(ValueError, match=r'weights-\w+.safetensors: sha256='):
         run_here('web_demo.py', *args)

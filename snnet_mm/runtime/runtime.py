@@ -160,7 +160,7 @@ class StitchRuntime:
         expected = f'at least {lowest}, the cost of stitch {stitch} in {precision}'
         if cost == 'latency':
             expected += f', {self.measured}: delete {LATENCIES} to measure again, or '
-            expected += 'set the number of threads'
+            expected += 'set threads (--threads)'
         check(best or fallback, 'budget', budget, expected)
         self._set(best or cheapest)
         return self.active_stitch

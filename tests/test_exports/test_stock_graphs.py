@@ -63,7 +63,7 @@ def test_graphs_of_an_elastic_stock_model(package, stock, data, tmp_path):
         for number in (1, 2):
             images = 255 * torch.rand(number, 3, *SIZE)
             graph_images = images.flip(1) if takes_rgb(cfg) else images
-            got, wanted = run(graph_images), predict_loaded(elastic, images)
+            got, wanted = run(graph_images), predict_loaded(cfg, elastic, images)
             if file['precision'] == 'fp32':
                 ranked = bool(task.output_names(elastic))
                 check_parity(file['name'], got, wanted, TOLERANCE, ranked)

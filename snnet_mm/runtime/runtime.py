@@ -23,7 +23,7 @@ from .manifest import manifest_digest, read_manifest
 from .steps import Steps, left_steps
 
 LATENCIES = 'latencies.json'
-WARM_UP, ROUNDS, MAX_ROUNDS = 1, 5, 25  # calls of each stitch: untimed, timed
+WARM_UP, ROUNDS, MAX_ROUNDS = 1, 5, 15  # calls of each stitch: untimed, timed
 NOISE = 0.05  # relative deviation of steady times
 EQUAL = 0.5  # maximum measured loss, in metric points, of a file that counts as equal
 BITS = dict(fp32=32, int8=8)  # of a weight, by precision

@@ -67,14 +67,13 @@ def evaluate(
     loader, evaluator = _data(cfg, request.verify_on, request.limit)
     times: dict[str, list[float]] = defaultdict(list)
     predictors = {PYTORCH: _by_mm(model, times[PYTORCH])}
+    graphs = [file for file in files if FORMATS[file.format].is_graph]
     for file in files:
-        name, of_graphs = file.path.name, FORMATS[file.format].is_graph
-        predictors[name] = (
-            _by_runtime(file, steps, times[name])
-            if of_graphs
-            else _by_mm(read_single(file.path)[1], times[name])
-        )
-    graphs = any(FORMATS[file.format].is_graph for file in files)
+        own = times[name := file.path.name]
+        if file in graphs:
+            predictors[name] = _by_runtime(file, steps, own)
+        else:
+            predictors[name] = _by_mm(read_single(file.path)[1], own)
     buffers, resized = MetricBuffers(evaluator, tuple(predictors)), 0
     load = TRANSFORMS.build(pipeline_of(cfg)[0]) if graphs else None
     for indices, batch in batches_in_order(loader):
@@ -85,7 +84,7 @@ def evaluate(
             resized += sum(not steps.fits(image.shape[:2]) for image in images)
         for name, predict in predictors.items():
             found = predict(batch, samples, images)
-            samples = samples or found
+            samples = samples or found  # PyTorch's, which hold the ground truth
             buffers.add(name, found, batch)
         buffers.note(samples)
     scores = buffers.scores(MMLogger.get_current_instance(), len(loader.dataset))
@@ -104,7 +103,7 @@ def evaluate(
         file.verified = dict(
             on=request.verify_on,
             images=own.num_images,
-            resized=resized if FORMATS[file.format].is_graph else 0,
+            resized=resized if file in graphs else 0,
             metric=metric,
             **dict.fromkeys(values) | finite(values),
             interval=interval,

@@ -77,8 +77,11 @@ class StitchRuntime:
         image_size: tuple[int, int] | None = None,
         prepared: bool = False,
     ) -> None:
-        self.folder, self.threads = Path(folder).absolute(), threads or default_threads()
-        self._arguments = self.folder, threads, sessions, precision, image_size, prepared
+        self.folder = Path(folder).absolute()
+        #: CPU threads per call.
+        self.threads = threads or default_threads()
+        settings = sessions, precision, image_size, prepared
+        self._arguments = self.folder, self.threads, *settings
         check(sessions > 0, 'sessions', sessions, '1 or more')
         self.manifest = read_manifest(self.folder)
         #: Entries of the manifest by stitch id.
@@ -159,7 +162,7 @@ class StitchRuntime:
         lowest, (precision, stitch) = UNITS[cost].budget(front[cheapest]), cheapest
         expected = f'at least {lowest}, the cost of stitch {stitch} in {precision}'
         if cost == 'latency':
-            expected += f', {self.measured}: delete {LATENCIES} to measure again, or '
+            expected += f', {self._measured}: delete {LATENCIES} to measure again, or '
             expected += 'set threads (--threads)'
         check(best or fallback, 'budget', budget, expected)
         self._set(best or cheapest)
@@ -180,7 +183,7 @@ class StitchRuntime:
         self._active = controller
 
     @property
-    def measured(self) -> str:
+    def _measured(self) -> str:
         """Description of the milliseconds of :meth:`latencies`."""
         threads = f'{self.threads} CPU thread{"s" * (self.threads > 1)}'
         height, width = self._image_size

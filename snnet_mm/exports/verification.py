@@ -75,7 +75,8 @@ def evaluate(
         else:
             predictors[name] = _by_mm(read_single(file.path)[1], own)
     buffers, resized = MetricBuffers(evaluator, tuple(predictors)), 0
-    load = TRANSFORMS.build(pipeline_of(cfg)[0]) if graphs else None
+    pipeline = pipeline_of(cfg) or [dict(type='LoadImageFromFile')]
+    load = TRANSFORMS.build(pipeline[0])
     for indices, batch in batches_in_order(loader):
         images, samples = [], ()
         if graphs:

@@ -17,7 +17,6 @@ from snnet_mm.bridging import (
 )
 from snnet_mm.datasets import ToyScenes
 from snnet_mm.esta import ImportanceSampler
-from snnet_mm.evaluation import StitchStatisticsHook
 from snnet_mm.exports import ExportRequest
 from snnet_mm.models import Distillation
 from snnet_mm.runtime import BudgetController
@@ -28,6 +27,7 @@ from snnet_mm.training import (
     ResourceConstrainedSampler,
     SandwichSampler,
     StitchInitHook,
+    StitchStatisticsHook,
     UniformSampler,
 )
 

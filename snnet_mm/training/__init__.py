@@ -16,6 +16,7 @@ from .samplers import (
     UniformSampler,
 )
 from .schedulers import GroupOneCycleLR, OneCycleMomentum
+from .statistics_hook import StitchStatisticsHook
 from .stitch_checkpoint_hook import StitchCheckpointHook
 from .stitch_hooks import StitchInitHook, StitchReportHook, StitchSamplingHook
 from .trial import try_test

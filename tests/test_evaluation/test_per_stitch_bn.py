@@ -1,27 +1,19 @@
-"""Batch norm statistics of each stitch: by hand, in trainings, checkpoints, tests."""
+"""Batch norm statistics of each stitch, computed by hand."""
 
 from copy import deepcopy
 
-import numpy as np
 import pytest
 import torch
 from equality import assert_same
-from mmengine.dataset import pseudo_collate
-from mmengine.hooks import Hook
 from mmengine.model import BaseDataPreprocessor, BaseModel
-from mmengine.runner import Runner
 from staged_anchors import disturb, resnet
-from tiny import tiny_config
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
-from watching_hooks import in_folder, train
 
 from snnet_mm.evaluation.per_stitch_bn import known_stitches, recalibrate_bn
-from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import SandwichWrapper, SNNetv1, set_statistics, set_stitch
 from snnet_mm.models.layers.stitch_batch_norm import ROWS
 from snnet_mm.stitching import visiting_order
-from snnet_mm.utils import load_weights_only
 
 NORM = 'head.bn'
 
@@ -181,141 +173,3 @@ def test_recalibrate_bn_leaves_frozen_norms_alone(classifier, batches):
     names = {name for values in statistics.values() for name in values}
     assert names
     assert not [name for name in names if 'anchors.1.' in name]
-
-
-# --- trainings, checkpoints and tests
-
-OFF = 'default_hooks.stitch_statistics.num_images'
-
-
-def statistics_in(checkpoint):
-    """The statistics of a checkpoint's only norm, by stitch id."""
-    state, found = checkpoint['state_dict'], {}
-    for name in (k.removesuffix('.stitch_ids') for k in state if 'stitch_ids' in k):
-        ids, means, variances = (state[f'{name}.{key}'] for key in ROWS)
-        for i, *moments in zip(ids.tolist(), means, variances, strict=True):
-            found[i] = {name: torch.stack(moments)}
-    return found
-
-
-class Watch(Hook):
-    """Notes of which stitches a checkpoint that is written now has statistics."""
-
-    priority = 'LOWEST'
-
-    def __init__(self):
-        self.seen = []
-
-    def after_val_epoch(self, runner, metrics=None):
-        self.seen.append(sorted(known_stitches(runner.model)))
-
-
-@pytest.fixture(scope='module')
-def cfg(tmp_path_factory):
-    """Two iterations without random augmentation, each with a validation."""
-    cfg = tiny_config()
-    cfg.work_dir = str(tmp_path_factory.mktemp('training'))
-    cfg.train_dataloader.dataset.pipeline = [dict(type='PackSegInputs')]
-    cfg.train_cfg.update(max_iters=2, val_interval=1)
-    cfg.val_cfg.stitches = [1, 2]
-    cfg.test_cfg = dict(type='StitchTestLoop', stitches='all')
-    cfg.default_hooks.checkpoint.max_keep_ckpts = -1
-    return cfg
-
-
-def trained(cfg, name, *hooks, **changes):
-    """Train in a folder of its own; give the runner and its checkpoints."""
-    cfg = in_folder(cfg, name, **changes)
-    runner, _ = train(cfg, *hooks)
-    return runner, [load_weights_only(f'{cfg.work_dir}/iter_{i}.pth') for i in (1, 2)]
-
-
-@pytest.fixture(scope='module')
-def training(cfg):
-    """Runner, checkpoints, test results, and stitches with statistics when seen."""
-    watch = Watch()
-    runner, checkpoints = trained(cfg, 'own', watch)
-    return runner, checkpoints, runner.test(), watch.seen
-
-
-@torch.no_grad()
-def moments_of_the_head(runner, state_dict, stitch_id):
-    """Moments of what enters the head's norm, of two random batches of two images."""
-    model, dataset = runner.model.eval(), runner.train_dataloader.dataset
-    model.load_state_dict(state_dict)
-    set_stitch(model, stitch_id)
-    ((name, norm),) = (
-        (n, m) for n, m in model.named_modules() if isinstance(m, nn.BatchNorm2d)
-    )
-    seen, chosen = [], np.random.default_rng(runner.seed).permutation(4).tolist()
-    hook = norm.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
-    for pair in (chosen[:2], chosen[2:]):
-        model.test_step(pseudo_collate([dataset[i] for i in pair]))
-    hook.remove()
-    moments = [torch.stack([x.mean((0, 2, 3)), x.var((0, 2, 3))]) for x in seen]
-    return {name: sum(moments) / 2}
-
-
-def check_statistics(runner, before, last):
-    assert statistics_in(before) == {}
-    found = statistics_in(last)
-    assert sorted(found) == [*runner.model.backbone.space.ids]
-    for stitch_id in (0, 1, 4):
-        wanted = moments_of_the_head(runner, last['state_dict'], stitch_id)
-        torch.testing.assert_close(found[stitch_id], wanted)
-
-
-def test_stitch_statistics_hook_saves_to_checkpoints(training):
-    """Statistics of validated stitches, and in the last one those of all."""
-    runner, checkpoints, _, seen = training
-    check_statistics(runner, *checkpoints)
-    assert seen == [[1, 2], [0, 1, 2, 4]]
-
-
-def test_stitch_statistics_hook_of_averaged_models(cfg):
-    """mmpretrain's hook validates the trained weights after those of the average."""
-    average = dict(type='mmpretrain.EMAHook', evaluate_on_origin=True)
-    changes = dict(custom_hooks=[dict(average, momentum=0.5, update_buffers=True)])
-    for name in ('val_cfg', 'val_dataloader', 'val_evaluator'):
-        changes[name] = None
-    runner, checkpoints = trained(cfg, 'averaged', **changes)
-    check_statistics(runner, *checkpoints)
-
-
-def test_stitch_statistics_hook_leaves_training_alone(cfg, training):
-    _, own, *_ = training
-    _, mixed = trained(cfg, 'mixed', **{OFF: 0})
-    for with_own, without in zip(own, mixed, strict=True):
-        states = [dict(found['state_dict']) for found in (with_own, without)]
-        rows = [key for key in states[0] if key.endswith(ROWS)]
-        for key in rows:
-            del states[0][key]
-        assert_same(*states)
-        assert_same(with_own['optimizer'], without['optimizer'])
-    assert len(rows) == 3  # of the last one
-    assert statistics_in(mixed[1]) == {}
-
-
-def test_stitch_statistics_hook_serves_tests_and_models(training):
-    """Tests and models of a checkpoint have its statistics."""
-    runner, (_, last), wanted, _ = training
-    cfg, own = runner.cfg.copy(), statistics_in(last)
-    path = cfg.load_from = f'{cfg.work_dir}/iter_2.pth'
-    assert Runner.from_cfg(cfg.copy()).test() == wanted
-    cfg.merge_from_dict({OFF: 0})
-    cfg.experiment_name += '_without'
-    assert Runner.from_cfg(cfg.copy()).test() != wanted
-    images, plain = torch.randn(2, 3, 32, 32), init_model(cfg, path)
-    assert plain.state_dict().keys() == {
-        k for k in last['state_dict'] if not k.endswith(ROWS)
-    }
-    cfg.default_hooks.pop('stitch_statistics')  # as of a checkpoint that others trained
-    model = init_model(cfg, path)
-    assert_same(dict(model.state_dict()), dict(last['state_dict']))
-    (norm,) = (m for m in plain.modules() if isinstance(m, nn.BatchNorm2d))
-    for stitch_id in (0, 4):
-        for each in (model, plain):
-            set_stitch(each, stitch_id)
-        assert not model(images).equal(plain(images))
-        ((norm.running_mean, norm.running_var),) = own[stitch_id].values()
-        assert model(images).equal(plain(images))

@@ -4,18 +4,7 @@ import runpy
 import sys
 
 from .utils import run_command
-from .utils.command_line import TOOLS
-
-COMMANDS = {
-    'train': ('train.py', 'train a model'),
-    'test': ('test.py', 'test stitches of a model'),
-    'elastic': ('make_elastic.py', 'give a trained model smaller budgets'),
-    'stitch': ('stitch_models.py', 'stitch two trained models'),
-    'export': ('export_stitch.py', 'export stitches of a model'),
-    'predict': ('predict.py', 'predict a folder of images'),
-    'serve': ('serve.py', 'serve a bundle over HTTP'),
-    'bench': ('analysis_tools/stitch_table.py', 'measure costs of all stitches'),
-}
+from .utils.command_line import COMMANDS, TOOLS
 
 
 def main() -> None:

@@ -9,7 +9,10 @@ import pytest
 from snnet_mm import cli
 
 ROOT = Path(__file__).parents[1]
-NAMES = ['train', 'test', 'elastic', 'stitch', 'export', 'predict', 'serve', 'bench']
+NAMES = [
+    *('new', 'train', 'test', 'elastic', 'stitch', 'export', 'predict', 'serve'),
+    'bench',
+]
 
 
 @pytest.fixture
@@ -44,4 +47,4 @@ def test_main_runs_tools(run, tmp_path):
         assert text.startswith(f'usage: snnet {command} [-h]')
     assert run('train', str(tmp_path / 'none.py')) == (1, '')
     status, _ = run('trian', 'a.py')
-    assert status.startswith("Error: command='trian' is invalid: expected one of train")
+    assert status.startswith("Error: command='trian' is invalid: expected one of new")

@@ -136,13 +136,19 @@ class Masks(LabelMaps):
         labels, where = sum(found.values(), Counter()), min(found).parent
         named = sorted(labels.keys() - {IGNORED})
         binary = IGNORED in labels and named in ([], [0])
+        if binary and named and number == 2:
+            self.facts['label_map'] = {IGNORED: 1}
+            labels[1], binary = labels.pop(IGNORED), False
+            self.odd[f'masks have {IGNORED}, read as {self.classes[1]}'] += [
+                path.name for path, values in found.items() if values.pop(IGNORED, 0)
+            ]
         known = number or (len(named) > 1 and named == [*range(len(named))])
         if binary or not known:
             raise ValueError(
                 f'{where} has the labels {sorted(labels)[:10]}: expected 0, 1, 2 and '
                 f'so on, or all names (option: --classes); {IGNORED} is for pixels '
-                'without a class: set object pixels of binary masks to 1, as in '
-                'docs/tutorials/own_data.md'
+                'without a class, unless masks have only 0 and 255 and --classes gives '
+                'both a name'
             )
         self.classes = self.classes or [f'class_{i}' for i in named]
         self.counts.update({name: labels[i] for i, name in enumerate(self.classes)})

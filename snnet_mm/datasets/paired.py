@@ -16,7 +16,15 @@ class PairedDataset(BaseDataset):
     Every line of ``ann_file`` has one path for each key of ``data_prefix``, in this
     order, relative to its folder and separated by tabs. The keys are those of mmseg's
     transforms: ``img_path`` and ``seg_map_path``, or ``depth_map_path``.
+
+    Args:
+        label_map: New labels by old ones, of masks in which labels are to be replaced.
+        **kwargs: Arguments of ``BaseDataset``.
     """
+
+    def __init__(self, label_map: dict[int, int] | None = None, **kwargs) -> None:
+        self.label_map = label_map
+        super().__init__(**kwargs)
 
     def load_data_list(self) -> list[dict]:
         """Return the paths in every line, for mmseg's transforms."""
@@ -28,6 +36,6 @@ class PairedDataset(BaseDataset):
             check(right, 'dataset.ann_file', f'{self.ann_file}: {line}', expected)
             pairs = zip(self.data_prefix.items(), names, strict=True)
             paths = {key: osp.join(prefix, name) for (key, prefix), name in pairs}
-            unused = dict(label_map=None, reduce_zero_label=False, seg_fields=[])
-            infos.append(paths | unused)
+            more = dict(reduce_zero_label=False, seg_fields=[])
+            infos.append(paths | more | dict(label_map=self.label_map))
         return infos

@@ -34,7 +34,7 @@ from snnet_mm.utils import (
 )
 from snnet_mm.utils.base_checkpoint import BaseCheckpoint
 from snnet_mm.utils.checkpoints import weights_of
-from snnet_mm.utils.configs import digest_of_settings, keep_local_backends
+from snnet_mm.utils.configs import digest_of_settings, keep_local_backends, write_config
 from snnet_mm.utils.registered_names import name_types
 
 from .budgets import KNOWN, chosen_plans, reachable
@@ -271,7 +271,7 @@ class _Job:
         backbone.stitching_initialized.fill_(True)
         self.config = self.conversion.config(self.cfg, self.chains, self.size)
         with atomic_path(self.folder / 'elastic.py') as temporary:
-            self.config.dump(temporary)
+            write_config(self.config, temporary)
         path, state = self.folder / 'elastic.pth', self.model.state_dict()
         if whole:
             with atomic_path(path) as temporary:

@@ -37,7 +37,7 @@ from snnet_mm.utils import (
     load_config,
 )
 from snnet_mm.utils.base_checkpoint import with_prefixes
-from snnet_mm.utils.configs import innermost, model_config, step_name
+from snnet_mm.utils.configs import innermost, model_config, step_name, write_config
 from snnet_mm.utils.registered_names import check_named
 from snnet_mm.utils.timm_models import origin_of
 
@@ -311,4 +311,4 @@ def _write(
     cfg.merge_from_dict(deepcopy(dict(changes)))
     models = (f'{m.config}, {m.checkpoint}' for m in (fast, slow))
     with atomic_path(out) as temporary:
-        temporary.write_text(HEADER.format(*models) + cfg.pretty_text)
+        write_config(cfg, temporary, HEADER.format(*models))

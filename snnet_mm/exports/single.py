@@ -24,7 +24,7 @@ from snnet_mm.models import (
 from snnet_mm.stitching import Stitch
 from snnet_mm.tasks.base import Predictions
 from snnet_mm.utils import atomic_path, load_config, load_weights_only
-from snnet_mm.utils.configs import dicts_in, model_config
+from snnet_mm.utils.configs import dicts_in, model_config, write_config
 from snnet_mm.utils.registered_names import check_named
 from snnet_mm.utils.timm_models import licence_of, origin_of
 
@@ -127,7 +127,7 @@ def save_single(cfg: Config, single: nn.Module, path: str | os.PathLike) -> None
     with atomic_path(path) as temporary:
         torch.save(dict(meta=meta, state_dict=single.state_dict()), temporary)
     with atomic_path(path.with_suffix('.py')) as temporary:
-        cfg.dump(temporary)
+        write_config(cfg, temporary)
 
 
 def read_single(path: Path) -> tuple[Config, nn.Module]:

@@ -91,8 +91,8 @@ def _template(name: str) -> tuple[str, str]:
 
 
 def as_code(value: Any) -> str:
-    """Return a value as Python code, with ``dict()`` for dicts."""
-    if isinstance(value, dict):
+    """Return a value as Python code, with ``dict()`` for dicts of settings."""
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return f'dict({", ".join(f"{k}={as_code(v)}" for k, v in value.items())})'
     return repr(value)
 
@@ -106,6 +106,8 @@ def _data_values(data: LabelledFolder, files: Mapping[str, Path]) -> dict[str, A
         with atomic_path(files[split]) as temporary:
             temporary.write_text(text)
         values[split] = dict(ann_file=str(files[split]), data_prefix=part.prefix)
+        if label_map := data.facts.get('label_map'):
+            values[split]['label_map'] = label_map
     if data.task == 'depth':
         # The maximum depth in metres, if depth maps are in millimetres.
         farthest = math.ceil(data.facts['depths'][2] * 1e-3)

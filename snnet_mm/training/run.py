@@ -208,6 +208,9 @@ def _runner(
         short = not (kind or verbose)
         cls = _ShortLogRunner if short else RUNNERS.get(kind or 'Runner')
         runner = (cls if model is None else _runner_of(cls, model)).from_cfg(cfg)
+        if is_main_process() and runner.cfg.filename:  # mmengine's copy, importable
+            copy = Path(runner.work_dir, Path(runner.cfg.filename).name)
+            configs.write_config(runner.cfg, copy)
         if short and is_main_process():
             print(f'Long log: {runner.log_dir}', flush=True)
         yield runner

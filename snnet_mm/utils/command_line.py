@@ -18,6 +18,18 @@ TRUST = '--trust-checkpoint'
 # Symlinks in a checkout, copies in an installed package.
 TOOLS = Path(__file__).parents[1] / '.mim' / 'tools'
 LAUNCHERS = 'pytorch', 'slurm', 'mpi'
+# Commands of the console script: the tool that each runs, and its help.
+COMMANDS = {
+    'new': ('new_project.py', 'write a config for a folder of your own images'),
+    'train': ('train.py', 'train a model'),
+    'test': ('test.py', 'test stitches of a model'),
+    'elastic': ('make_elastic.py', 'give a trained model smaller budgets'),
+    'stitch': ('stitch_models.py', 'stitch two trained models'),
+    'export': ('export_stitch.py', 'export stitches of a model'),
+    'predict': ('predict.py', 'predict a folder of images'),
+    'serve': ('serve.py', 'serve a bundle over HTTP'),
+    'bench': ('analysis_tools/stitch_table.py', 'measure costs of all stitches'),
+}
 # Missing package -> extra of this package that installs it.
 EXTRAS = dict(onnxruntime='onnx', ray='ray', transformers='llama')
 
@@ -95,9 +107,15 @@ def run_command(main: Callable[[], None]) -> None:
 
 
 def tool_command(tool: str, *args: object) -> str:
-    """Return the shell command that runs a tool from the current folder."""
-    path = os.path.relpath((TOOLS / tool).resolve())
-    return shlex.join(['python', path, *map(str, args)])
+    """Return the shell command that runs a tool from the current folder.
+
+    It is one of ``snnet`` where the user typed such a command.
+    """
+    words = ['python', os.path.relpath((TOOLS / tool).resolve())]
+    if sys.argv[0].startswith('snnet '):  # set by the console script
+        names = [name for name, (file, _) in COMMANDS.items() if file == tool]
+        words = ['snnet', *names] if names else words
+    return shlex.join([*words, *map(str, args)])
 
 
 def parse_size(text: str, option: str) -> tuple[int, int]:

@@ -2,7 +2,9 @@
 
 import json
 import os
+import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from copy import deepcopy
 from importlib import import_module
 from pathlib import Path
@@ -24,6 +26,8 @@ SEEDED = (
     'DefaultSampler', 'InfiniteSampler', 'ClassAwareSampler', 'MultiDataSampler',
     'RepeatAugSampler',
 )  # fmt: skip
+# Folders of modules that configs import from beside them; on sys.path since then.
+_folders: list[str] = []
 SAFE_HOOKS = dict(
     exact_resume='ExactResumeHook',
     label_check='LabelCheckHook',
@@ -38,14 +42,15 @@ def load_config(
 
     ``name`` is a path, or a config of an installed package, such as
     ``'snnet_mm::camvid/setr-naive_vit-fast_1xb8-1500_camvid-240x176.py'``. New-style
-    configs are converted by :func:`name_types`.
+    configs are converted by :func:`name_types`. Modules of ``custom_imports`` are also
+    found in the folder of the config and in the current folder.
     """
     import_module(f'{PACKAGE}.register')  # registers our types in any import order
     # Many configs of mmseg import mmdet, which needs operators.
     import_module('.torchvision_ops', __package__).install()  # slow to import
     path = _path_of(str(name))
     try:
-        with quiet_imports():
+        with quiet_imports(), _importable(path.resolve().parent, Path.cwd()):
             cfg = name_types(Config.fromfile(path))
     except ImportError:
         raise  # from custom_imports; its message names the missing module
@@ -71,6 +76,36 @@ def load_config(
             expected += 'one around it; a stitched backbone belongs at model.backbone'
             raise refusal('backbone.backbone_cfg.type', nested.get('type'), expected)
     return cfg
+
+
+@contextmanager
+def _importable(*folders: Path) -> Iterator[None]:
+    """Find modules in folders, after all others; keep folders that any was found in."""
+    added = [f for f in dict.fromkeys(map(str, folders)) if f not in sys.path]
+    before = {*sys.modules}
+    sys.path += added
+    try:
+        yield
+    finally:
+        found = [_folder_of(name) for name in sys.modules.keys() - before]
+        for folder in added:
+            (_folders.append if folder in found else sys.path.remove)(folder)
+
+
+def _folder_of(name: str) -> str | None:
+    """Return the folder in which the import of a module looks for it, if any does."""
+    module = sys.modules.get(name.partition('.')[0])
+    places = getattr(module, '__path__', None) or [getattr(module, '__file__', None)]
+    return str(Path(next(iter(places)) or '').parent)
+
+
+def write_config(cfg: Config, path: str | os.PathLike, head: str = '') -> None:
+    """Write a config, which finds the modules that it imports from beside another."""
+    imports = (cfg.get('custom_imports') or {}).get('imports') or ()
+    names = [imports] if isinstance(imports, str) else imports
+    found = dict.fromkeys(f for f in map(_folder_of, names) if f in _folders)
+    lines = [f"__import__('sys').path.append({folder!r})\n" for folder in found]
+    Path(path).write_text(head + ''.join(lines) + cfg.pretty_text)
 
 
 def drawable(meta: Mapping[str, Any]) -> dict[str, Any]:

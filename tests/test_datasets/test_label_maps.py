@@ -122,16 +122,29 @@ def test_masks_wrong_content_raises(tmp_path, mask, classes, message):
         read(tmp_path, classes=classes)
 
 
-@pytest.mark.parametrize(('low', 'classes'), [(0, ''), (0, 'ab'), (255, '')])
+@pytest.mark.parametrize(('low', 'classes'), [(0, ''), (0, 'abc'), (255, 'ab')])
 def test_masks_binary_of_0_and_255(tmp_path, low, classes):
     write_masks(tmp_path)
     write(tmp_path / 'masks/val/0.png', halves(low=255, high=1))
     note = '1 masks have the label 255, ignored: 0.png'
-    assert read(tmp_path, classes=classes).notes == [note]
+    assert note in read(tmp_path, classes=classes).notes
     for path in tmp_path.glob('masks/*/*.png'):
         write(path, halves(low=low, high=255))
-    with pytest.raises(ValueError, match=r'255\]: .*--classes.*own_data.md'):
+    with pytest.raises(ValueError, match=r'255\]: .*--classes gives both'):
         read(tmp_path, classes=classes)
+
+
+def test_masks_of_0_and_255_are_two_named_classes(tmp_path):
+    write_masks(tmp_path)
+    for path in tmp_path.glob('masks/*/*.png'):
+        write(path, halves(low=0, high=255))
+    write(tmp_path / 'masks/val/0.png', halves(low=0, high=0))
+    found = read(tmp_path, classes='ab')
+    assert found.facts == dict(label_map={255: 1})
+    assert [note.split(':')[0] for note in found.notes] == [
+        '12 masks have 255, read as b'
+    ]
+    assert found.counts == dict(a=12 * 800 + 2400, b=12 * 1600)
 
 
 def test_depth_maps_read_or_refused(tmp_path):

@@ -5,9 +5,16 @@ import numpy as np
 import pytest
 import timm
 import torch
-from labelled_folders import write_classes, write_coco, write_depth, write_masks
+from labelled_folders import (
+    halves,
+    write,
+    write_classes,
+    write_coco,
+    write_depth,
+    write_masks,
+)
 from mmengine.config import Config
-from mmengine.registry import MODELS
+from mmengine.registry import DATASETS, MODELS, init_default_scope
 from mmengine.runner import Runner
 
 from snnet_mm.anchors import timm_anchor
@@ -107,6 +114,20 @@ def test_write_project_config_trains_and_is_evaluated(
     assert rates == {('backbone', 3e-5), *((part, rate) for part in others)}
     assert np.isfinite(runner.message_hub.get_scalar(f'val/{metric}').current())
     assert (tmp_path / 'work/iter_2.pth').exists()
+
+
+def test_write_project_masks_of_0_and_255_are_loaded_as_0_and_1(out, narrow, tmp_path):
+    write_masks(tmp_path / 'data', 'images masks', '')
+    for path in (tmp_path / 'data/masks').iterdir():
+        write(path, halves(high=255))
+    data = read_folder(tmp_path / 'data', 'seg', ['background', 'crack'])
+    write_project(data, out, TINY, narrow)
+    cfg = load_config(out)
+    init_default_scope('mmseg')
+    for loader in (cfg.train_dataloader, cfg.val_dataloader, cfg.test_dataloader):
+        sample = DATASETS.build(loader.dataset)[0]['data_samples']
+        assert sample.gt_sem_seg.data.unique().tolist() == [0, 1]
+    assert sample.gt_sem_seg.data.float().mean() == pytest.approx(2 / 3)
 
 
 def test_write_project_values(out, narrow, tmp_path):

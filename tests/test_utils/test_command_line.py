@@ -41,6 +41,17 @@ def test_tool_command_runs_where_it_is_printed(tmp_path, monkeypatch):
     assert [python, *rest] == ['python', *map(str, args)]
 
 
+def test_tool_command_repeats_snnet(monkeypatch):
+    monkeypatch.setattr(sys, 'argv', ['snnet train', 'a.py'])
+    for tool, words in {
+        'test.py': 'snnet test',
+        'make_elastic.py': 'snnet elastic',
+        'export_stitch.py': 'snnet export',
+    }.items():
+        assert tool_command(tool, 'a b.py') == f"{words} 'a b.py'"
+    assert tool_command('web_demo.py', 1).startswith('python ')  # no such command
+
+
 def test_check_file_names_the_nearest(tmp_path):
     (tmp_path / 'iter_300.pth').touch()
     for path in (None, 'timm://vit', tmp_path / 'iter_300.pth'):

@@ -1,4 +1,6 @@
 import copy
+import subprocess
+import sys
 
 import pytest
 from mmengine.config import Config, ConfigDict
@@ -20,6 +22,7 @@ from snnet_mm.utils.configs import (
     innermost,
     innermost_parts,
     set_visualization,
+    write_config,
 )
 
 AMP = dict(type=AmpOptimWrapper, loss_scale=512.0)
@@ -67,6 +70,44 @@ def test_load_config_what_cannot_be_read_is_named(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=message):
         load_config(name, {'hooks.3.a': 2})
+
+
+@pytest.mark.parametrize('place', ['beside', 'current'])
+def test_load_config_finds_modules(tmp_path, monkeypatch, place):
+    monkeypatch.setattr(sys, 'path', [*sys.path])
+    here, module = tmp_path / 'here', f'part_{place}'
+    for folder in ('here', 'beside', 'current', 'other'):
+        (tmp_path / folder).mkdir()
+    (tmp_path / place / f'{module}.py').write_text('def late(): import sibling')
+    (tmp_path / place / 'sibling.py').touch()
+    write(tmp_path / 'beside', a=f'custom_imports = dict(imports={module!r})')
+    monkeypatch.chdir(tmp_path / 'current')
+    cfg = load_config('../beside/a.py')
+    sys.modules[module].late()
+    del sys.modules['sibling']
+    assert str(tmp_path / place) in sys.path
+    unused = {'beside': 'current', 'current': 'beside'}[place]
+    assert str(tmp_path / unused) not in sys.path
+    write_config(cfg, here / 'b.py', '# head\n')
+    code = 'from mmengine.config import Config\n'
+    code += "print(Config.fromfile('b.py').custom_imports.imports)"
+    run = subprocess.run(
+        [sys.executable, '-c', code], cwd=here, capture_output=True, text=True
+    )
+    assert run.stdout == f'{module}\n', run.stderr
+
+
+def test_load_config_prefers_installed_modules(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, 'path', before := [*sys.path])
+    (tmp_path / 'colorsys.py').write_text('raise RuntimeError')
+    write(tmp_path, a="custom_imports = dict(imports=['colorsys'])")
+    monkeypatch.delitem(sys.modules, 'colorsys', raising=False)
+    load_config(tmp_path / 'a.py')
+    assert sys.path == before
+    write(tmp_path, a="custom_imports = dict(imports=['no_such_module'])")
+    with pytest.raises(ImportError, match='no_such_module'):
+        load_config(tmp_path / 'a.py')
+    assert sys.path == before
 
 
 def linear(end, begin=0, **more):

@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -42,6 +43,7 @@ def test_front_comparison_figures_by_hand(sign):
     assert values['a']['hypervolume'] == pytest.approx((15 * 2 + 25 * 2.25) / 5.25)
     best = [values['a'][k] for k in values['a'] if k.startswith('best within')]
     assert best == pytest.approx([sign * 50] * 6 + [sign * 60] * 7)
+    assert 'best within 2.333 GFLOPs' in values['a']
     # Images are alike, so that no resample differs.
     area = figures['a']['area under front']
     assert area.low == pytest.approx(area.high) == pytest.approx(area.value)
@@ -99,3 +101,6 @@ def test_compare_fronts_names_of_outputs_keep_their_dots(run_here, tmp_path):
     run_here(tool, f'a={tmp_path / "stitches.json"}', *options)
     names = {path.name for path in out.parent.iterdir()}
     assert names == {'lr1e-3.v0.5.json', 'lr1e-3.v0.5.png'}
+    run_here(tool, f'a={tmp_path / "stitches.json"}', *options[:2])
+    figures = json.loads((tmp_path / 'fronts.json').read_text())['figures']['a']
+    assert 'best within 1.5 GFLOPs' in figures

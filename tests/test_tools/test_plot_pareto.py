@@ -47,10 +47,47 @@ def test_plot_pareto_chooses_cost_metric_and_direction(run_here, files, tmp_path
     args = files['stitches'], '--out', picture, '--metric'
     run_here(TOOL, files['costs'], *args, 'mIoU', '--cost', 'latency')
     assert 'ms at 8x8 (a board, batch 1, fp32)' in picture.read_text()
-    for said, front in (('kappa', 1), ('none', 2)):
+    # The front of one point has no line, and no entry in the legend.
+    for said, drawn in (('kappa', False), ('none', True)):
         run_here(TOOL, *args, 'kappa', '--lower-is-better', said)
         assert '<!-- kappa' in picture.read_text()
-        assert f'Pareto front ({front})' in picture.read_text()
+        assert ('Pareto front (2)' in picture.read_text()) is drawn
+        assert ('Pareto front' in picture.read_text()) is drawn
     for wrong in (['--metric', 'AP'], ['--baseline', 'a', 'x', 1]):
         with pytest.raises(ValueError, match=f'{wrong[0][2:]}='):
             run_here(TOOL, files['stitches'], *wrong)
+
+
+@pytest.mark.parametrize(
+    ('cost', 'factor'), [('flops', 1e9), ('params', 1e6), ('latency', 1)]
+)
+@pytest.mark.parametrize('head', ['', 'GFLOPs,mIoU\n', '\ufeffcost,metric\r\n'])
+def test_plot_pareto_compares_points_of_others(
+    run_here, files, monkeypatch, tmp_path, cost, factor, head
+):
+    drawn = {}
+    monkeypatch.setattr(
+        'snnet_mm.evaluation.plot_pareto',
+        lambda results, out, **more: drawn.update(more),
+    )
+    path = tmp_path / 'points.csv'
+    path.write_text(f'{head}2.5,40\n 1.5, 41.5\n\n3,42\n', encoding='utf-8')
+    run_here(TOOL, files['a'], '--cost', cost, '--compare', 'other', path)
+    ((label, other),) = drawn['others']
+    assert label == 'other'
+    found = [(getattr(row, cost), other.score(row)) for row in other.front(cost)]
+    assert found == [(1.5 * factor, 41.5), (3 * factor, 42)]
+
+
+@pytest.mark.parametrize(
+    ('text', 'message'),
+    [
+        ('cost,metric\n\n1,2\n3;4\n', "GFLOPs and a mIoU per line.*line 4 is '3;4'"),
+        ('1,2,3\n', "line 1 is '1,2,3'"),
+        ('cost,metric\n', 'lines of cost,metric'),
+    ],
+)
+def test_plot_pareto_other_points_are_named(run_here, files, tmp_path, text, message):
+    (tmp_path / 'points.csv').write_text(text)
+    with pytest.raises(ValueError, match=f'points.csv.*{message}'):
+        run_here(TOOL, files['a'], '--compare', 'x', tmp_path / 'points.csv')

@@ -8,6 +8,7 @@ separate models into one set to choose from: ``alone=fast.json+slow.json``.
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -42,8 +43,8 @@ def parse_args() -> argparse.Namespace:
     what = 'metric to compare by (default: the metric of the results)'
     add('--metric', help=what)
     add('--resamples', type=int, default=1000, help='bootstrap resamples of the images')
-    what = 'output files, without an extension (default: fronts)'
-    add('--out', type=Path, default=Path('fronts'), help=what)
+    what = 'output files, without an extension (default: fronts beside the results)'
+    add('--out', type=Path, help=what)
     args = parser.parse_args()
     check(args.resamples >= 100, '--resamples', args.resamples, '100 or more')
     return args
@@ -152,9 +153,15 @@ class FrontComparison:
     Args:
         models: Runs with different seeds, by model name.
         num_resamples: Number of bootstrap resamples.
+        unit: Unit of the costs, in the names of figures.
     """
 
-    def __init__(self, models: Mapping[str, Sequence[Run]], num_resamples: int) -> None:
+    def __init__(
+        self,
+        models: Mapping[str, Sequence[Run]],
+        num_resamples: int,
+        unit: str = UNITS['flops'].heading,
+    ) -> None:
         from snnet_mm.evaluation.image_scores import resampled_images
 
         runs = [run for of_model in models.values() for run in of_model]
@@ -162,7 +169,7 @@ class FrontComparison:
         number = every.images.numerators.shape[1]
         drawn = resampled_images(number, num_resamples)
         self.weights = np.concatenate([np.ones((1, number)), drawn])
-        self.models, self.high = models, every.costs.max()
+        self.models, self.high, self.unit = models, every.costs.max(), unit
         self.low = max(run.costs.min() for run in runs)
         check(self.low < self.high, 'costs', self.low, f'less than {self.high}')
         (scores,) = every.sign * every.images.scores(self.weights[:1])
@@ -220,7 +227,7 @@ class FrontComparison:
         budgets = np.linspace(self.low, self.high, NUM_BUDGETS)
         columns = run.sign * run.best_within(budgets, self.weights).T
         for budget, column in zip(budgets, columns, strict=True):
-            found[f'best within {budget:.6g}'] = column
+            found[f'best within {budget:.4g} {self.unit}'] = column
         return found
 
 
@@ -270,17 +277,21 @@ def as_plain(figures: Figures) -> dict:
 
 def main() -> None:
     args = parse_args()
-    comparison = FrontComparison(read_models(args), args.resamples)
-    figures, heading = comparison.figures(), UNITS[args.cost].heading
-    print_table(f'Fronts, costs in {heading}', figures)
+    heading = UNITS[args.cost].heading
+    comparison = FrontComparison(read_models(args), args.resamples, heading)
+    figures = comparison.figures()
+    metric = next(iter(comparison.models.values()))[0].images.metric
+    print_table(f'Fronts, {metric} over {heading}', figures)
     report = dict(costs=heading, figures=as_plain(figures))
     if len(figures) > 1:
         baseline = args.baseline or next(iter(figures))
         found = comparison.differences(baseline)
         print_table(f'Differences to {baseline}', found)
         report |= dict(baseline=baseline, differences=as_plain(found))
-    name = args.out.name.removesuffix('.json').removesuffix('.png')
-    files = [args.out.with_name(f'{name}{suffix}') for suffix in ('.json', '.png')]
+    first = re.split('[,+]', args.models[0].partition('=')[2])[0]
+    out = args.out or Path(first).with_name('fronts')
+    name = out.name.removesuffix('.json').removesuffix('.png')
+    files = [out.with_name(f'{name}{suffix}') for suffix in ('.json', '.png')]
     write_json(files[0], report)
     draw(comparison, files[1], heading)
     print(f'Wrote {files[0]} and {files[1]}')

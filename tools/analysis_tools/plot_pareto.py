@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import csv
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from snnet_mm.stitching import UNITS, StitchTable
-from snnet_mm.utils import ToolParser, refusal, run_command
+from snnet_mm.stitching import UNITS, StitchRow, StitchTable
+from snnet_mm.utils import ToolParser, check_file, refusal, run_command
 
 if TYPE_CHECKING:
     from snnet_mm.evaluation import Baseline
@@ -28,7 +30,8 @@ def parse_args() -> argparse.Namespace:
     file = dict(nargs=2, metavar=('LABEL', 'FILE'))
     add('--baseline-results', action='append', default=[], **file, help=what)
     other = dict(nargs=2, metavar=('LABEL', 'FILE'))
-    what = 'also draw the front of the results of another model'
+    what = """also draw the front of another model: its results, or a .csv file with a
+        line 'cost,metric' per point, in the units of the axes"""
     add('--compare', action='append', default=[], **other, help=what)
     add('--metric', help='metric to draw (default: the metric of the results)')
     what = """metrics where lower is better, or 'none'; required for metrics whose
@@ -55,6 +58,32 @@ def parse_baseline(values: list[str], unit: float) -> Baseline:
         raise refusal('--baseline', values, expected) from None
 
 
+def read_other(path: str, args: argparse.Namespace, drawn: StitchTable) -> StitchTable:
+    """Return the results of another model; of a CSV file, as rows of ``drawn``."""
+    if not path.lower().endswith('.csv'):
+        return read_results(path, args)
+    check_file(path, 'option: --compare')
+    unit, rows = UNITS[args.cost], []
+    with open(path, newline='', encoding='utf-8-sig') as file:
+        for cells in filter(None, reader := csv.reader(file)):
+            number = reader.line_num
+            try:
+                cost, score = map(float, cells)
+            except ValueError:
+                if number == 1 and len(cells) == 2:  # names of the columns
+                    continue
+                expected = f'a {unit.heading} and a {drawn.metric} per line, such as '
+                expected += f'12.5,44.1, below names of columns; line {number} is '
+                expected += repr(','.join(cells))
+                raise refusal('--compare', path, expected) from None
+            about = dict(kind='', route='', flops=0, params=None)
+            about |= {args.cost: cost * unit.factor, 'metrics': {drawn.metric: score}}
+            rows.append(StitchRow(number, input_size=drawn.input_size, **about))
+    if not rows:
+        raise refusal('--compare', path, 'a file with lines of cost,metric')
+    return replace(drawn, rows=rows)
+
+
 def main() -> None:
     args = parse_args()
 
@@ -71,7 +100,7 @@ def main() -> None:
     drawn = dict(
         cost=args.cost,
         baselines=baselines,
-        others=[(label, read_results(file, args)) for label, file in args.compare],
+        others=[(label, read_other(f, args, results)) for label, f in args.compare],
         title=args.title,
     )
     out = args.out or Path(args.results[0]).with_name('pareto.png')

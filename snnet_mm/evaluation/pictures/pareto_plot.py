@@ -59,9 +59,10 @@ def plot_pareto(
             label = f'{names.get(kind, kind)} ({len(found)})'
             axes.scatter(*_points(table, cost, found), label=label, **style)
     front = table.front(cost)
-    style = dict(color='crimson', linewidth=1.2, zorder=4)
-    style['label'] = f'Pareto front ({len(front)})'
-    axes.plot(*_points(table, cost, front), **style)
+    if len(front) > 1:  # of one point, no line would be visible
+        style = dict(color='crimson', linewidth=1.2, zorder=4)
+        style['label'] = f'Pareto front ({len(front)})'
+        axes.plot(*_points(table, cost, front), **style)
     colors = cycle(OTHER_COLORS)
     for name, other in others:
         style = dict(label=name, color=next(colors), linewidth=1, zorder=1)
@@ -70,9 +71,11 @@ def plot_pareto(
     for name, value, score in baselines:
         x = value / UNITS[cost].factor
         axes.scatter([x], [score], color=next(colors), label=name, **style)
-    axes.set_xlabel(_cost_label(table, cost))
+    axes.set_xlabel(textwrap.fill(_cost_label(table, cost), 70))
     better = '' if table.higher_is_better else ' (lower is better)'
     axes.set_ylabel(table.metric + better)
+    if not any(table.score(row) for row in rows):  # as of an untrained detector
+        axes.set_ylim(0, 1)
     if title:
         axes.set_title(textwrap.fill(title, 95), fontsize='small')
     axes.grid(alpha=0.3)

@@ -1,7 +1,10 @@
+from dataclasses import replace
+
 import pytest
 from small_results import RESULTS, TURNED
 
 from snnet_mm.evaluation import Baseline, plot_pareto
+from snnet_mm.stitching import Setup
 
 
 @pytest.fixture
@@ -34,6 +37,25 @@ def test_plot_pareto_lower_may_be_better(axes_of, tmp_path):
     assert axes.get_xlabel() == 'GFLOPs at 32x48 (multiply-accumulates)'
     assert axes.get_ylabel() == 'RMSE (lower is better)'
     assert (tmp_path / 'pareto.svg').read_text().count('<svg') == 1
+
+
+def test_plot_pareto_labels_fit_the_figure(axes_of):
+    name = 'AMD EPYC 9V74 80-Core Processor, 1 thread, with words that go on and on'
+    table = RESULTS.measured(
+        Setup(name, 1, 'fp32'), {row.id: 1.0 for row in RESULTS.rows}
+    )
+    axes = axes_of(table, cost='latency')
+    figure = axes.figure
+    (lines,) = [axes.xaxis.label.get_window_extent()]
+    assert figure.bbox.x0 <= lines.x0 < lines.x1 <= figure.bbox.x1
+    assert name in axes.get_xlabel().replace('\n', ' ')
+
+
+def test_plot_pareto_metrics_of_0_begin_at_0(axes_of):
+    rows = [replace(row, metrics=dict(RMSE=0.0)) for row in RESULTS.rows]
+    axes = axes_of(replace(RESULTS, rows=rows))
+    assert axes.get_ylim() == (0, 1)
+    assert [line.get_label() for line in axes.lines] == []  # a front of one point
 
 
 def test_plot_pareto_draws_baselines_and_other_fronts(axes_of):

@@ -49,7 +49,7 @@ def active(model):
 
 def test_public_names_have_examples():
     assert sorted(NAMES.split()) == sn.__all__ == api.__all__
-    assert {*sn.__all__, '__version__'} <= {*dir(sn)}
+    assert {*sn.__all__, 'CONFIGS', '__version__'} == {*dir(sn)}
     for name in sn.__all__:
         assert 'Examples:\n' in getattr(sn, name).__doc__, name
     with pytest.raises(AttributeError, match="'nothing'"):

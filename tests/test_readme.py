@@ -40,6 +40,10 @@ def test_stock_config_page_makes_stitched_model(tmp_path):
     assert len(flops) == len(find_stitched_backbone(model).space) == 134
     assert len(group_by_cost(flops, default_step(flops))) == 13  # as in the paper
     assert (cfg.val_cfg.type, cfg.test_cfg.type) == ('StitchValLoop', 'StitchTestLoop')
+    assert '8xb2' in re.search(r'setr_vit\S+', own.read_text())[0]
+    assert cfg.auto_scale_lr == dict(base_batch_size=16)
+    saved = cfg.default_hooks.checkpoint
+    assert (saved.type, saved.max_keep_ckpts) == ('CheckpointHook', 2)
 
 
 def test_spaces_page_comments_are_true():

@@ -36,6 +36,8 @@ def parse_args() -> argparse.Namespace:
     which.add_argument('--plan', action='append', default=[], help=what)
     what = 'write one checkpoint that also contains the weights of the model'
     add('--whole', action='store_true', help=what)
+    what = 'go on if no budget can save a fifth of the FLOPs'
+    add('--force', action='store_true', help=what)
     add('--seed', type=int, default=0, help='seed (default: %(default)s)')
     add('--device', help='device (default: cuda if available, else cpu)')
     parser.add_cfg_options()
@@ -60,6 +62,7 @@ def main() -> None:
         plans=args.plan,
         num_images=args.num_images,
         whole=args.whole,
+        force=args.force,
         seed=args.seed,
         device=args.device,
         cfg_options=args.cfg_options,

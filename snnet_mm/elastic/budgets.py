@@ -14,11 +14,15 @@ from .step_costs import StepCosts
 
 # Budgets by default, shares of the network's FLOPs.
 SHARES = 0.75, 0.5, 0.33, 0.25
+MIN_GAIN = 0.2  # share of the FLOPs that the cheapest plan saves, unless forced
 KNOWN = 'flops', 'params', 'latency'
 
 
 def reachable(
-    costs: StepCosts, budgets: Sequence[Budget], say: Callable[[str], None]
+    costs: StepCosts,
+    budgets: Sequence[Budget],
+    say: Callable[[str], None],
+    force: bool = False,
 ) -> list[tuple[Budget, Budget]]:
     """Return the budgets that a plan can meet, each with the cost that it bounds.
 
@@ -26,16 +30,25 @@ def reachable(
     cost too much for these, of the FLOPs of the branches.
 
     Raises:
-        ValueError: If a budget is below the cheapest plan, or not below the network.
+        ValueError: If a budget is below the cheapest plan, or not below the network; if
+            no plan saves :data:`MIN_GAIN` of the FLOPs, unless ``force``.
     """
     view, given, found = costs.view, bool(budgets), []
     whole = view.widths
     total = costs.of('flops', whole)
+    least = costs.of('flops', _cheapest(costs, 'flops'))
+    steps = (i for i in range(view.depth) if len(_units(view, i)) > 1)
+    branches = sum(costs.step('flops', i, whole[i]) for i in steps)
+    of = f'all FLOPs of {costs.scope}' if costs.scope else 'all FLOPs'
+    say(
+        f'Branches are {branches / total:.0%} of {of}: the smallest budget is '
+        f'{least / total:.0%}'
+    )
+    expected = f'True, to save less than {MIN_GAIN:.0%} of {of}'
+    check(force or least <= (1 - MIN_GAIN) * total, '--force', force, expected)
     if not given:
         budgets = [Budget(SHARE, share) for share in SHARES]
-        if costs.of('flops', _cheapest(costs, 'flops')) > min(SHARES) * total:
-            steps = (i for i in range(view.depth) if len(_units(view, i)) > 1)
-            branches = sum(costs.step('flops', i, whole[i]) for i in steps)
+        if least > min(SHARES) * total:
             budgets = [Budget('flops', total - (1 - s) * branches) for s in SHARES]
     for budget in budgets:
         bound = budget.of([total])

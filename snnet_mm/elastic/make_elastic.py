@@ -28,6 +28,8 @@ from snnet_mm.utils import (
     guard_checkpoints,
     load_config,
     load_weights_only,
+    plural,
+    quiet_coco,
     read_json,
     work_dir_lock,
     write_json,
@@ -62,6 +64,7 @@ def make_elastic(
     plans: Sequence[str] = (),
     num_images: int | None = None,
     whole: bool = False,
+    force: bool = False,
     seed: int = 0,
     device: str | None = None,
     cfg_options: dict | None = None,
@@ -99,6 +102,8 @@ def make_elastic(
             tokens per channel of its output projection, but at least 24.
         whole: Whether ``elastic.pth`` includes the network. Otherwise it records the
             path and digest of the checkpoint, and loading checks both.
+        force: Whether to go on if no plan saves a fifth of the FLOPs, as of detectors
+            whose neck and heads cost far more than their backbone.
         seed: Seed of the choice of images.
         device: Device, such as ``'cpu'`` or ``'cuda'``. Default: the best available.
         cfg_options: Settings to override in the config.
@@ -118,9 +123,9 @@ def make_elastic(
     given = isinstance(config, Config)
     cfg = name_types(config) if given else load_config(config, cfg_options)
     folder = check_writable(work_dir, 'option: --work-dir')
-    with guard_checkpoints(), work_dir_lock(folder):
+    with guard_checkpoints(), work_dir_lock(folder), quiet_coco():
         job = _Job(cfg, checkpoint, folder, images, seed, device, say)
-        chains = job.choose(budgets, plans, num_images)
+        chains = job.choose(budgets, plans, num_images, force)
         job.fit(chains, num_images, whole)
         return job.evaluate()
 
@@ -172,13 +177,18 @@ class _Job:
         budgets: str | Sequence[str] | None,
         plans: Sequence[str],
         num_images: int | None,
+        force: bool = False,
     ) -> list[str]:
         """Return the plans of the chains, in order of decreasing FLOPs."""
-        self.conversion.give_chains(self.model, probe_chains(self.view))
+        probes = probe_chains(self.view)
+        if plans:
+            space = space_of_chains(self.view, plans, key='--plan')
+        fitted = self.conversion.give_chains(self.model, plans or probes)
+        self._check_tokens(fitted, self._fitted_images(num_images))
+        self.conversion.give_chains(self.model, probes)
         costs = self.costs = StepCosts(self.model, self.size)
         self.records: list[StepRecord | None] = []
         if plans:
-            space = space_of_chains(self.view, plans, key='--plan')
             found = [plan for i, plan in space.plans.items() if i]
             if space.narrow:
                 self.records = self._records(num_images)
@@ -187,7 +197,7 @@ class _Job:
             listed = given is None or isinstance(given, Sequence)
             check(listed, '--budgets', budgets, "budgets such as '50%,25%'")
             parsed = [parse_budget(text, '--budgets', KNOWN) for text in given or ()]
-            bounds = reachable(costs, parsed, self.say)
+            bounds = reachable(costs, parsed, self.say, force)
             self.records = self._records(num_images)
             found = chosen_plans(self.records, costs, bounds, self.say)
         ordered = sorted(dict.fromkeys(found), key=lambda p: -costs.of('flops', p))
@@ -245,19 +255,24 @@ class _Job:
         wanted = [-(-TOKENS * n // self.tokens[i]) for i, n in unknowns]
         return max(OF_CLASSIFIERS if self.classifies else at_least, *wanted, 0)
 
+    def _fitted_images(self, number: int | None) -> ImageBatches:
+        """Return the images that chains are fitted on."""
+        return self._images(
+            self._enough_images(FIT_IMAGES) if number is None else number
+        )
+
     def _images(self, number: int, skip: int = 0) -> ImageBatches:
         return ImageBatches(self.cfg, self.model, number, self.images, self.seed, skip)
 
     def fit(self, chains: Sequence[str], num_images: int | None, whole: bool) -> None:
         """Fit the chains, and write config and checkpoint."""
-        default = self._enough_images(FIT_IMAGES)
-        batches = self._images(default if num_images is None else num_images)
+        batches = self._fitted_images(num_images)
         self.chains = [*chains]
         backbone = self.conversion.give_chains(self.model, self.chains)
-        self._check_tokens(backbone, batches)
         for step, order in backbone.unit_orders.items():
             order.index.copy_(torch.tensor(self.records[int(step)].order))
-        self.say(f'Fitting {len(chains)} chains on {len(batches)} images')
+        images = plural(len(batches), 'image')
+        self.say(f'Fitting {plural(len(chains), "chain")} on {images}')
         clock, weigh = _Clock(), None
         if task_of(self.model).name == 'segmentation' and self.costs.scope is None:
             weigh = RareClassWeights(self.model, batches)
@@ -319,7 +334,9 @@ class _Job:
         self.say('Measuring milliseconds')
         costs = cost_table(model, size)
         times = measure_latency(model, size, check=(), costs=costs).by_stitch
-        self.say(f'Testing the network and {len(self.chains)} chains in one pass')
+        self.say(
+            f'Testing the network and {plural(len(self.chains), "chain")} in one pass'
+        )
         return costs.measured(measuring_setup(model, 1), times)
 
 

@@ -16,7 +16,7 @@ from snnet_mm.exports.description import left_of
 from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.stitching import UNITS, StitchRow, StitchTable
 from snnet_mm.tasks import task_of
-from snnet_mm.utils import tool_command
+from snnet_mm.utils import plural, tool_command
 from snnet_mm.utils.configs import takes_rgb
 
 NUM_PICTURES = 4
@@ -30,13 +30,15 @@ def elastic_table(results: StitchTable) -> Table:
     """
     network, front = results[0], _front(results)
     whole = results.score(network)
-    title = f'The network, untouched, and {len(front)} budgets below it'
+    title = f'The network, untouched, and {plural(len(front), "budget")} below it'
     left = ', '.join(str(r.id) for r in results.rows if r.id and r not in front)
     caption = f'ms: a forward of the network alone in PyTorch, {network.setup}'
     if left:
         caption += f'\nNot listed, as others are as good and at least as fast: {left}'
-    table = Table(title=title, caption=caption)
     metric = results.metric.rsplit('/')[-1]
+    if results.higher_is_better and not whole:
+        caption += f'\n{metric} of the network is 0: it cannot rank the budgets'
+    table = Table(title=title, caption=caption)
     units = [UNITS[key] for key in ('latency', 'flops', 'params')]
     last = "of network's" if results.higher_is_better else 'more error'
     for name in ('', *(u.heading for u in units), 'of FLOPs', metric, last):

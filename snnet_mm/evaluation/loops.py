@@ -16,7 +16,14 @@ from snnet_mm.datasets import spread
 from snnet_mm.models import find_stitched_backbone, set_input_size
 from snnet_mm.stitching import Selection, StitchTable, key_metric, visiting_order
 from snnet_mm.tasks import check_partial, check_saved
-from snnet_mm.utils import check, is_whole, link_latest, quiet_terminal, work_dir_lock
+from snnet_mm.utils import (
+    check,
+    is_whole,
+    link_latest,
+    plural,
+    quiet_terminal,
+    work_dir_lock,
+)
 from snnet_mm.utils.configs import takes_rgb
 
 from .metric_buffers import MetricBuffers, StitchScores
@@ -196,7 +203,9 @@ class StitchTestLoop(TestLoop):
         written = WrittenResults(costs, self.out_dir, *about)
         if self.resume:
             written.resume(Path(runner.work_dir))
-            runner.logger.info(f'{len(written.metrics)} stitches are tested already')
+            runner.logger.info(
+                f'Tested already: {plural(len(written.metrics), "stitch")}'
+            )
         left = [space[i] for i in ids if i not in written.metrics]
         left = [stitch.id for stitch in visiting_order(left)]
         draw = None

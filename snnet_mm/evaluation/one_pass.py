@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 
 from snnet_mm.datasets.batches import DataSamples
 from snnet_mm.models import find_stitched_backbone, set_stitch, unwrapped
-from snnet_mm.utils import check, isolated_rng
+from snnet_mm.utils import check, isolated_rng, plural
 
 from .metric_buffers import MetricBuffers, numbers_of, prefixes_of
 
@@ -59,7 +59,7 @@ def run_one_pass(
             logged = time.time()
             each = (logged - start) / (idx + 1)
             runner.logger.info(
-                f'{len(ids)} stitches in one pass: batch {idx + 1} of '
+                f'{plural(len(ids), "stitch")} in one pass: batch {idx + 1} of '
                 f'{len(dataloader)}, {each:.2f} s each, eta {each * left:.0f} s'
             )
     set_stitch(model, active)

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from snnet_mm.costs.sizes import size_name
 from snnet_mm.stitching import UNITS, StitchTable
+from snnet_mm.utils import plural
 
 from .pictures.pareto_plot import plot_pareto
 
@@ -72,7 +73,7 @@ def _title(table: StitchTable) -> str:
         notes.append(f'metrics of {number} of {table.data_size} images')
     size, notes = table.shared('input_size'), '; '.join(filter(None, notes))
     where = f'at {size_name(size)}' if size else 'of several sizes'
-    return f'{len(table)} stitches {where}' + (notes and f' ({notes})')
+    return f'{plural(len(table), "stitch")} {where}' + (notes and f' ({notes})')
 
 
 def report_stitches(

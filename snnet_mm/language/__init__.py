@@ -1,4 +1,4 @@
-"""Stitched language models of the LLaMA family (ESTA, section 4.3)."""
+"""Stitched language models of the LLaMA family (ESTA, section 5.2)."""
 
 from snnet_mm.utils import refusal
 

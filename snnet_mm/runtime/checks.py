@@ -6,6 +6,12 @@ from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any
 
+# Keys that are arguments of functions, and no settings of a config.
+ARGUMENTS = {
+    *('budget', 'bundle', 'config', 'costs', 'elapsed_ms', 'folder', 'image', 'inputs'),
+    *('masks', 'models', 'precision', 'source', 'src', 'stitch_id', 'tta'),
+}
+
 
 def check(ok: object, key: str, value: object, expected: str | Collection) -> None:
     """Raise a ValueError if a user-supplied value is wrong; see :func:`refusal`."""
@@ -19,7 +25,8 @@ def refusal(
     """Return an error with a value, what was expected, and the key that sets it.
 
     Args:
-        key: Config key or, with leading dashes, tool option. Several: comma-separated.
+        key: Config key, one of :data:`ARGUMENTS` or, with leading dashes, tool option.
+            Several: comma-separated.
         value: The rejected value.
         expected: Phrase that follows "expected", or the allowed values themselves.
         misspelt: Word to suggest the nearest allowed value for. Default: ``value``.
@@ -32,7 +39,8 @@ def refusal(
         values = ', '.join(map(repr, expected)) or 'no value'
         expected = f'one of {values}' if len(expected) > 1 else values
     name = key.rsplit('.', 1)[-1].lstrip('-')
-    kind = 'option' if key.startswith('--') else 'config key'
+    kind = 'argument' if key in ARGUMENTS else 'config key'
+    kind = 'option' if key.startswith('--') else kind
     return ValueError(
         f'{name}={value!r} is invalid: expected {expected}{hint} ({kind}: {key})'
     )

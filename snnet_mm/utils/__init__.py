@@ -23,7 +23,7 @@ from .files import (
     require,
     write_json,
 )
-from .logging import quiet_terminal
+from .logging import plural, quiet_coco, quiet_terminal
 from .machine import machine
 from .work_dir_lock import work_dir_lock
 

@@ -2,10 +2,11 @@
 
 import argparse
 import os
+import re
 import shlex
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -35,7 +36,13 @@ EXTRAS = dict(onnxruntime='onnx', ray='ray', transformers='llama')
 
 
 class ToolParser(argparse.ArgumentParser):
-    """A parser with the options that all tools have; see :func:`run_command`."""
+    """A parser with the options that all tools have; see :func:`run_command`.
+
+    Attributes:
+        options: The options of the tool that runs.
+    """
+
+    options: Collection[str] = ()
 
     def __init__(self, description: str = '', **kwargs) -> None:
         # Docstrings of tools end in the command, which the usage already shows.
@@ -45,6 +52,10 @@ class ToolParser(argparse.ArgumentParser):
         group.add_argument(VERBOSE, action='store_true', help=what)
         what = 'show the full traceback of an error'
         group.add_argument(TRACEBACK, action='store_true', help=what)
+
+    def parse_known_args(self, *args, **kwargs) -> tuple[argparse.Namespace, list[str]]:
+        ToolParser.options = self._option_string_actions.keys()
+        return super().parse_known_args(*args, **kwargs)
 
     def add_cfg_options(self) -> None:
         """Add the option that overrides settings of a config."""
@@ -92,7 +103,7 @@ def run_command(main: Callable[[], None]) -> None:
     try:
         main()
     except Exception as error:
-        text = str(error).strip()
+        text = re.sub(r'\(argument: (\w+)\)', _as_option, str(error).strip())
         # Errors of mm about settings and types that do not exist.
         unknown = 'unexpected keyword' in text or 'registry. Please check' in text
         expected = isinstance(error, USERS_ERRORS) or unknown
@@ -104,6 +115,12 @@ def run_command(main: Callable[[], None]) -> None:
         kind = '' if type(error) is ValueError else f'{type(error).__name__}: '
         print(f'Error: {kind}{text} ({TRACEBACK} shows where)', file=sys.stderr)
         raise SystemExit(1) from None
+
+
+def _as_option(found: re.Match) -> str:
+    """Return the option that sets an argument, if the tool has one."""
+    option = f'--{found[1].replace("_", "-")}'
+    return f'(option: {option})' if option in ToolParser.options else found[0]
 
 
 def tool_command(tool: str, *args: object) -> str:

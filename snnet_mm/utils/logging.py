@@ -11,6 +11,12 @@ from contextlib import (
 )
 
 
+def plural(number: int, word: str) -> str:
+    """Return a number with its word, such as ``'1 stitch'`` and ``'2 stitches'``."""
+    ending = 'es' if word.endswith(('s', 'x', 'ch', 'sh')) else 's'
+    return f'{number} {word}{ending * (number != 1)}'
+
+
 @contextmanager
 def at_least(level: int, *filters: logging.Logger | logging.Handler) -> Iterator[None]:
     """Let only messages of a level or above through loggers or handlers."""
@@ -30,6 +36,22 @@ def quiet_terminal(
     """Show only messages of a level or above on the terminal."""
     terminals = [h for h in logger.handlers if not isinstance(h, logging.FileHandler)]
     return at_least(level, *terminals)
+
+
+@contextmanager
+def quiet_coco() -> Iterator[None]:
+    """Hide the progress that pycocotools prints, if it is installed."""
+    try:
+        from pycocotools import coco, cocoeval
+    except ImportError:
+        yield
+        return
+    for module in (coco, cocoeval):
+        module.print = lambda *args, **kwargs: None
+    try:
+        yield
+    finally:
+        del coco.print, cocoeval.print
 
 
 @contextmanager

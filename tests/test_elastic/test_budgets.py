@@ -41,7 +41,7 @@ def choose(costs, *budgets):
     lines = []
     parsed = [parse_budget(text) for text in budgets]
     bounds = reachable(costs, parsed, lines.append)
-    return chosen_plans(RECORDS, costs, bounds, lines.append), lines
+    return chosen_plans(RECORDS, costs, bounds, lines.append), lines[1:]
 
 
 @pytest.mark.parametrize('share', [0.7, 0.8])
@@ -79,8 +79,40 @@ def test_reachable_beside_costly_head(costs):
     cheapest = costs.of('flops', (0, 0, 0, 0, 1))
     assert cheapest > 0.25 * total
     assert found == [limit for limit in wanted if limit >= cheapest]
-    assert 1 <= len(found) == 4 - len(lines)
-    assert all(line.endswith('below the cheapest plan, left out') for line in lines)
+    gain, *left_out = lines
+    shares = f'{branches / total:.0%} of all FLOPs', f'{cheapest / total:.0%}'
+    assert gain == 'Branches are {}: the smallest budget is {}'.format(*shares)
+    assert 1 <= len(found) == 4 - len(left_out)
+    assert all(line.endswith('cheapest plan, left out') for line in left_out)
+
+
+class Beside:
+    """Costs of a network beside a head of a given cost."""
+
+    scope = None
+
+    def __init__(self, costs, head):
+        self.costs, self.head = costs, head
+        self.view, self.step, self.write = costs.view, costs.step, costs.write
+
+    def of(self, cost, plan):
+        return self.costs.of(cost, plan) + self.head
+
+
+@pytest.mark.parametrize('budgets', [[], ['90%'], ['0.000009G']])
+def test_reachable_little_gain_is_refused_before_measuring(costs, budgets):
+    whole, least = (costs.of('flops', p) for p in (WIDTHS, (0, 0, 0, 0, 1)))
+    parsed, lines = [parse_budget(text) for text in budgets], []
+
+    def beside(share):
+        """Return costs of which the cheapest plan keeps a share."""
+        return Beside(costs, (share * whole - least) / (1 - share))
+
+    with pytest.raises(ValueError, match='force=False .* less than 20% of all FLOPs'):
+        reachable(beside(0.81), parsed, lines.append)
+    assert lines[-1].endswith('the smallest budget is 81%')
+    assert reachable(beside(0.79), [], lines.append)
+    assert reachable(beside(0.81), [], lines.append, force=True)
 
 
 def test_reachable_too_low_budget_names_cheapest_plan(costs):

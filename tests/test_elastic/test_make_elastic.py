@@ -267,6 +267,7 @@ def test_make_elastic_weighs_tokens_of_segmentors(
         (dict(plans=['0:3/8']), r"plan\[0\]='0:3/8' .*2/0 to 128"),
         (dict(plans=['1:0/0', '1:2/128']), r'plan\[1\]=.*fewer units'),
         (dict(plans=['1:2/127'], num_images=1), 'num-images=1 .* 20 or more'),
+        (dict(budgets='50%', num_images=1), 'num-images=1 .* 20 or more'),
         (dict(num_images=0), '--num-images'),
     ],
 )

@@ -46,6 +46,14 @@ def test_elastic_table_compares_scores_with_network(metric, scores, heading, cel
     assert slow.caption.endswith('fast: 1')
 
 
+@pytest.mark.parametrize('metric', ['mIoU', 'coco/bbox_mAP', 'accuracy/top1'])
+def test_elastic_table_remarks_networks_that_predict_nothing(metric):
+    name = metric.rpartition('/')[2]
+    caption = elastic_table(results_of(metric, (0, 0))).caption
+    assert caption.endswith(f'{name} of the network is 0: it cannot rank the budgets')
+    assert 'is 0' not in elastic_table(results_of(metric, (0.1, 0))).caption
+
+
 VIT = dict(type='PlainViT', arch=dict(embed_dims=8, depth=3, num_heads=2), img_size=32)
 RESNET = dict(type='TimmStageAnchor', model='resnet10t')
 

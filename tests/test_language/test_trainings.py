@@ -74,7 +74,7 @@ def test_perplexity_of_all_stitches(cfg):
 
 
 def test_causal_lm_models_of_the_paper():
-    """Section 4.3: ranks of 16 and d1 / 4, batches of 128 in all."""
+    """Section 5.2: ranks of 16 and d1 / 4, batches of 128 in all."""
     cfg, model = load(PAPER)
     net, held = find_stitched_backbone(model), []
     for anchor in net.anchors:

@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from snnet_mm.utils import check_file, refusal, run_command, tool_command
+from snnet_mm.utils import (
+    ToolParser,
+    check,
+    check_file,
+    refusal,
+    run_command,
+    tool_command,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,6 +36,25 @@ def test_run_command_errors_of_users_are_short(capsys, monkeypatch, error, words
     monkeypatch.setattr(sys, 'argv', ['tool', '--traceback'])
     with pytest.raises(type(error)):
         run_command(main)
+
+
+@pytest.mark.parametrize('key', ['budget', 'stitch_id', 'src'])
+def test_run_command_names_options_for_arguments(capsys, monkeypatch, key):
+    def main():
+        parser = ToolParser('')
+        parser.add_argument('src')
+        parser.add_argument('--budget')
+        parser.add_argument('--stitch-id')
+        parser.parse_args(['a'])
+        raise refusal(key, 1, 'another')
+
+    monkeypatch.setattr(sys, 'argv', ['tool'])
+    with pytest.raises(SystemExit):
+        run_command(main)
+    named = {'src': 'argument: src'}.get(key, f'option: --{key.replace("_", "-")}')
+    assert f'expected another ({named})' in capsys.readouterr().err
+    with pytest.raises(ValueError, match=rf'\(argument: {key}\)'):
+        check(False, key, 1, 'another')  # for callers of the function
 
 
 def test_tool_command_runs_where_it_is_printed(tmp_path, monkeypatch):

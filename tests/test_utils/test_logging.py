@@ -1,10 +1,11 @@
 import io
 import logging
 import warnings
+from contextlib import nullcontext
 
 from mmengine.logging import MMLogger, print_log
 
-from snnet_mm.utils import quiet_terminal
+from snnet_mm.utils import plural, quiet_coco, quiet_terminal
 from snnet_mm.utils.logging import at_least, quiet_imports
 
 
@@ -18,6 +19,24 @@ def test_quiet_terminal_shows_warnings_alone(tmp_path):
     logger.info('after')
     assert terminal.getvalue() == 'careful\nafter\n'
     assert (tmp_path / 'log').read_text() == 'table\ncareful\nafter\n'
+
+
+def test_quiet_coco_hides_progress_of_pycocotools(capsys):
+    from pycocotools.coco import COCO
+
+    for context, lines in ((quiet_coco, 0), (nullcontext, 2)):
+        with context():
+            coco = COCO()
+            coco.dataset = dict(images=[], annotations=[], categories=[])
+            coco.createIndex()
+        assert len(capsys.readouterr().out.splitlines()) == lines
+
+
+def test_plural_words():
+    found = [plural(n, w) for w in ('stitch', 'image') for n in (0, 1, 2)]
+    assert ', '.join(found) == (
+        '0 stitches, 1 stitch, 2 stitches, 0 images, 1 image, 2 images'
+    )
 
 
 def test_at_least_shows_errors_of_a_logger(caplog):

@@ -1,4 +1,4 @@
-# ESTA on LLaMA-7B and 13B with the 52K instructions of Alpaca (section 4.3 of the
+# ESTA on LLaMA-7B and 13B with the 52K instructions of Alpaca (section 5.2 of the
 # paper; table 2 rates answers between Alpaca-LoRA 7B and 13B). One GPU with 80 GB,
 # batch 128 (32 accumulated batches of 4). The paper has 40 stitches and frozen weights
 # in 8 bits; here nearest interpolation gives 33, and weights are in bfloat16. Learning

@@ -1,5 +1,5 @@
 # ESTA on two tiny LLaMAs: 14 stitches, low-rank updates, biases per stitch, drawn by
-# importance (section 4.3 of the paper, which has FS stitches of 7B and 13B). One CPU
+# importance (section 5.2 of the paper, which has FS stitches of 7B and 13B). One CPU
 # core, batch 8; measured: see ../small_scale.md.
 _base_ = [
     '../../_base_/stitched_lm_runtime.py',

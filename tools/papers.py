@@ -1,7 +1,8 @@
 """The registry of the papers' results, ``configs/papers.yml``: its runs and pages.
 
 ``python tools/papers.py`` generates from it the tables of the READMEs of ``configs/``,
-between their marks, and the page about reproducing. A test compares both.
+between their marks, and the page about reproducing; from ``configs/hours.yml``, the
+hours in the page about data. A test compares them.
 """
 
 from __future__ import annotations
@@ -23,8 +24,11 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIGS = ROOT / 'configs'
-LIST = CONFIGS / 'papers.yml'
+LIST, HOURS = CONFIGS / 'papers.yml', CONFIGS / 'hours.yml'
 PAGE = ROOT / 'docs' / 'explanation' / 'reproducing.md'
+DATA_PAGE = ROOT / 'docs' / 'how_to' / 'data.md'
+HOURS_MARK = '<!-- hours: written by tools/papers.py from hours.yml -->\n'
+END = '<!-- end -->'
 # Below the first table of each README that does not say so above.
 WEIGHTS = """
 Where pretrained weights come from: [weights](../../docs/how_to/anchors.md#weights).
@@ -145,10 +149,9 @@ def tables(papers: Mapping) -> dict[Path, str]:
         begin = f'<!-- {name}: written by tools/papers.py from papers.yml -->\n'
         text = texts.get(path) or path.read_text()
         before, rest = text.split(begin)
-        end = '<!-- end -->'
         noted = path.name != 'README.md' or '.md#weights)' in before
         note = '' if noted else WEIGHTS
-        rest = f'{note}{end}{rest.partition(end)[2]}'
+        rest = f'{note}{END}{rest.partition(END)[2]}'
         texts[path] = f'{before}{begin}{markdown(rows)}\n{rest}'
     return texts
 
@@ -164,10 +167,22 @@ def page(papers: Mapping) -> str:
     return '\n\n'.join(part.strip() for part in parts if part) + '\n'
 
 
+def data_page() -> str:
+    """Return the page about data, with the table of hours."""
+    rows = [['run', 'GPU hours', 'checkpoints, GB']]
+    for name, run in yaml.safe_load(HOURS.read_text())['trainings'].items():
+        source = f' ({run["source"]})' if 'source' in run else ''
+        number, size = run['checkpoints']
+        disk = f'{number} x {size}' if number > 1 else f'{size}'
+        rows.append([name, f'{run["hours"]} {run["gpu"]}{source}', disk])
+    before, rest = DATA_PAGE.read_text().split(HOURS_MARK)
+    return f'{before}{HOURS_MARK}{markdown(rows)}\n{END}{rest.partition(END)[2]}'
+
+
 def pages() -> dict[Path, str]:
     """Return all that is generated, by path."""
     papers = read_papers()
-    return tables(papers) | {PAGE: page(papers)}
+    return tables(papers) | {PAGE: page(papers), DATA_PAGE: data_page()}
 
 
 def main() -> None:

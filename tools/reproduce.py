@@ -2,8 +2,11 @@
 
 Trains and tests its runs one after another, plots their fronts, and prints their
 figures beside the paper's. Finished trainings and tests are skipped; an interrupted
-training is resumed. ``configs/papers.yml`` lists all tables and figures, and the runs,
-which can also be given by name, such as ``'setr/*-r4_*'``.
+training is resumed. With ``--launcher slurm``, it submits them as jobs, and prints
+figures when called again after they have ended.
+
+``configs/papers.yml`` lists all tables and figures, and the runs, which can also be
+given by name, such as ``'setr/*-r4_*'``.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatch
 from pathlib import Path
 
+from jobs import Jobs, in_order, print_needs
 from papers import (
     CONFIGS,
     ROOT,
@@ -36,6 +40,7 @@ from snnet_mm.stitching import StitchTable
 from snnet_mm.utils import ToolParser, digest, run_command, write_json
 
 RECORD = 'reproduced.json'  # in work directories
+NOT_RUN = 'not run here: needs GPUs'  # state of most items
 # Name parts of stitched models, whose stitches are all tested.
 STITCHED = re.compile(r'snnet|bridge-|esta-|stitch|fast-slow')
 
@@ -47,9 +52,11 @@ def parse_args() -> argparse.Namespace:
     add('item', nargs='?', help=what)
     add('--list', action='store_true', help='print all tables and figures')
     add('--small', action='store_true', help='run it at small scale, on a CPU')
-    add('--dry-run', action='store_true', help='only print the commands')
+    what = 'only print the commands, and the hours, disk, data and weights they need'
+    add('--dry-run', action='store_true', help=what)
     launchers = dict(choices=('none', 'pytorch', 'slurm'), default='none')
-    add('--launcher', **launchers, help='job launcher (default: none)')
+    what = 'job launcher (default: none); slurm submits a job for every step'
+    add('--launcher', **launchers, help=what)
     what = 'number of GPUs (default: as in the name of the config)'
     add('--gpus', type=int, help=what)
     add('--partition', default='gpu', help='Slurm partition (default: gpu)')
@@ -175,6 +182,30 @@ def check_work_dir(run: Run, args: argparse.Namespace) -> None:
     write_json(folder / RECORD, request)
 
 
+def submit(run: Run, args: argparse.Namespace, jobs: Jobs) -> int:
+    """Submit jobs that train and test a config; return how many steps were left."""
+    folder, gpus, after, left = work_dir(run), gpus_of(run, args), [], 0
+    if not args.dry_run:
+        check_work_dir(run, args)
+    if not (folder / 'trained').exists() or args.dry_run:
+        command = f'{shlex.join(train_command(run, args))}\ntouch {folder}/trained'
+        given = folder, 'train', command, gpus, jobs.trainings_before(run)
+        after, left = [jobs.submit(*given)], 1
+        jobs.ids[folder.name] = after[0]
+    for test in ('test', *run.tests):
+        if results_of(run, test) is None or args.dry_run:
+            command = shell_test_command(run, args, test)
+            jobs.submit(folder, test, command, gpus, after)
+            left += 1
+    return left
+
+
+def shell_test_command(run: Run, args: argparse.Namespace, test: str) -> str:
+    """Return the command of a test as text, with the checkpoint that there is then."""
+    shown = shlex.join(test_command(run, args, test, 'CHECKPOINT'))
+    return shown.replace('CHECKPOINT', f'$(cat {work_dir(run)}/last_checkpoint)')
+
+
 def reproduce(run: Run, args: argparse.Namespace) -> None:
     """Train and test a config, skipping finished steps."""
     trained, last = (work_dir(run) / name for name in ('trained', 'last_checkpoint'))
@@ -182,8 +213,7 @@ def reproduce(run: Run, args: argparse.Namespace) -> None:
     if args.dry_run:
         print(shlex.join(train_command(run, args)))
         for test in tests:
-            shown = shlex.join(test_command(run, args, test, 'CHECKPOINT'))
-            print(shown.replace('CHECKPOINT', f'$(cat {last})'))
+            print(shell_test_command(run, args, test))
         return
     check_work_dir(run, args)
     if not trained.exists():
@@ -226,19 +256,32 @@ def report(runs: list[Run], papers: Mapping, published: list[str], out: Path) ->
 def main() -> None:
     args, papers = parse_args(), read_papers()
     if args.list or args.item is None:
+        print('Not run here, as they need GPUs, unless another state is named:')
         for paper in papers['papers']:
             for item in paper['items']:
-                names = ', '.join(item['ids'])
-                print(f'{paper["name"]} {names}: {item["state"]}')
+                names = f'{paper["name"]} {", ".join(item["ids"])}'
+                state = item['state'].removeprefix(NOT_RUN).removeprefix('; ')
+                about = item['paper'].partition(': ')[2] or item['paper']
+                print(f'{names}: {about}{f" ({state})" if state else ""}')
         return
     every, items = read_runs(papers), []
     runs = [run for name, run in every.items() if fnmatch(name, args.item)]
     if not runs:
         items = find_items(papers, args.item)
         runs = find_runs(items, every, args.small)
-    for run in runs:
-        reproduce(run, args)
-    if not args.dry_run:
+    runs = in_order(runs)
+    if args.launcher == 'slurm':
+        jobs = Jobs(args.partition, args.dry_run)
+        left = sum(submit(run, args, jobs) for run in runs)
+    else:
+        left = 0
+        for run in runs:
+            reproduce(run, args)
+    if args.dry_run:
+        print_needs(runs)
+    elif left:
+        print(f'{left} jobs; when they have ended, the same command prints figures')
+    else:
         name = re.sub(r'\W+', '-', args.item) + '-small' * args.small
         published = [item['published'] for item in items if 'published' in item]
         published = [] if args.small else published

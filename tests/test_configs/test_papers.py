@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from config_models import CONFIGS, PAPERS, RUNS, load, read, runs
+from jobs import read_hours
 from papers import options_of, pages
 from reproduce import find_items
 
@@ -42,6 +43,22 @@ def at(cfg, key):
     for part in key.split('.'):
         cfg = cfg[int(part)] if isinstance(cfg, list | tuple) else cfg[part]
     return cfg
+
+
+def test_hours_are_of_runs_and_sizes_of_the_page():
+    known = read_hours()
+    for name, training in known['trainings'].items():
+        patterns = training['runs'].split()
+        found = [run for run in RUNS if any(fnmatch(run, p) for p in patterns)]
+        assert found, name
+        assert float(training['hours'].lstrip('~')) > 0
+        assert ('source' in training) == (not training['hours'].startswith('~'))
+    page = (DATA.parents[1] / 'docs' / 'how_to' / 'data.md').read_text()
+    for folder, size in known['data'].items():
+        name = f'`{Path(folder).name}`' if 'fgvc' in folder else f'{size} GB'
+        (line, *_) = [line for line in page.splitlines() if name in line]
+        assert str(size) in line
+        assert folder in page or 'fgvc' in folder
 
 
 @pytest.mark.parametrize('pattern', SETTINGS)

@@ -27,7 +27,7 @@ MODULE = sys.modules[make_elastic.__module__]
 SLOW = pytest.mark.slow
 OTHERS = 'depth', 'det', 'cls', 'dino', 'mask2former', 'eomt'
 TASKS = ['seg', *(pytest.param(t, marks=SLOW) for t in OTHERS)]
-OPTIONS = dict(device='cpu', num_images=6)
+OPTIONS = dict(device='cpu', num_images=6, force=True)  # toys have costly heads
 # Two chains of the network of four blocks, 2 heads and 128 neurons.
 PLANS = '0:2/128 1:0/64 2:1/128 3:2/128', '0:0/0 1:1/16 2:0/0 3:2/0'
 

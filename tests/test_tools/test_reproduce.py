@@ -1,5 +1,7 @@
 import json
+import os
 import re
+import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -16,12 +18,13 @@ SETR = 'setr/published/setr-naive_snnetv2-deit3-s-l_ade20k'
 
 @pytest.fixture
 def call(monkeypatch, capsys):
-    """Run the tool here; return the lines that it printed."""
+    """Run the tool here; return the lines that it printed, but for comments."""
 
-    def call(*args):
+    def call(*args, comments=False):
         monkeypatch.setattr(sys, 'argv', ['reproduce.py', *args])
         reproduce.main()
-        return capsys.readouterr().out.splitlines()
+        lines = capsys.readouterr().out.splitlines()
+        return [line for line in lines if line.startswith('# ') is comments]
 
     return call
 
@@ -32,7 +35,7 @@ def test_reproduce_prints_commands_of_a_table(call):
     trains = [line for line in lines if 'slurm_train.sh' in line]
     names = ['snnetv1-deit3-s-l_', 's-l-tws_', 's-l-tws-ros_', 'snnetv2-deit3-s-l_']
     for line, name in zip(trains, names, strict=True):
-        assert re.match(r'env GPUS=4 bash \S*tools/slurm_train.sh gpu ', line)
+        assert re.match(r' +env GPUS=4 bash \S*tools/slurm_train.sh gpu ', line)
         assert name in line
         assert ' --resume' in line
     assert sum('--stitch-id all' in line for line in lines) == 4
@@ -41,7 +44,89 @@ def test_reproduce_prints_commands_of_a_table(call):
     assert '--stitch-id' not in second
     with pytest.raises(ValueError, match='There is no small run of it'):
         call('SN-Netv2 table 1', '--small')
-    assert any(x.startswith('SN-Netv2 table 2: not run here') for x in call('--list'))
+
+
+def test_reproduce_list_has_a_name_for_every_item(call):
+    head, *lines = call('--list')
+    names = [line.partition(': ')[0] for line in lines]
+    assert len({*names}) == len(names) > 40
+    assert 'SN-Netv2 table 2: the components (small run)' in lines
+    papers = reproduce.read_papers()
+    for paper in papers['papers']:
+        shared = [name for item in paper['items'] for name in item['ids']]
+        for item in paper['items']:
+            (own, *_) = [name for name in item['ids'] if shared.count(name) == 1]
+            assert reproduce.find_items(papers, f'{paper["name"]} {own}') == [item]
+
+
+def test_reproduce_dry_run_says_what_runs_need(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / 'data/ade/ADEChallengeData2016'
+    folder.mkdir(parents=True)
+    known = call(
+        'setr/setr-naive_snnetv2-deit3-[sb]-l_*ade20k*', '--dry-run', comments=True
+    )
+    weights = [f'deit_3_{name}_224_21k.pth' for name in ('base', 'large', 'small')]
+    assert known == [
+        '# Trainings: 2; 260 A100 hours',
+        '# Disk: 18.0 GB of checkpoints',
+        '# Data: data/ade/ADEChallengeData2016, 0.9 GB',
+        *(
+            f'# Weights: checkpoints/{w}, missing: tools/get_weights.py'
+            for w in weights
+        ),
+    ]
+    some = call('bridging/bridge-resnet50-swin-t_*', '--dry-run', comments=True)
+    assert some[0] == '# Trainings: 1; 15 V100 hours, in part estimated'
+    assert '# Data: data/imagenet, 155 GB, missing: docs/how_to/data.md' in some
+    none = call('SN-Netv2 figure 12', '--dry-run', comments=True)
+    assert none[0] == '# Trainings: 6; 60 A100 hours, unknown for 5 of 6'
+
+
+SBATCH = """#!/usr/bin/env bash
+echo "$@" >>submitted
+echo "$(wc -l <submitted);cluster"
+"""
+
+
+def test_reproduce_submits_jobs_that_wait(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv('PATH', str(tmp_path), prepend=os.pathsep)
+    with pytest.raises(ValueError, match="launcher='slurm' .*a machine with sbatch"):
+        call('setr/*-r4_*', '--launcher', 'slurm')
+    sbatch = tmp_path / 'sbatch'
+    sbatch.write_text(SBATCH)
+    sbatch.chmod(0o755)
+    pattern = 'esta/fgvc/*[fn]*-convnext-*_cub-*'
+    *_, last = call(pattern, '--launcher', 'slurm')
+    jobs = [line.split() for line in Path('submitted').read_text().splitlines()]
+    ids = {job[-1].split('/', 1)[1]: str(i) for i, job in enumerate(jobs, start=1)}
+    assert last.startswith(f'{len(jobs)} jobs; ')
+    waits = {job[-1].split('/', 1)[1]: job[2:-1] for job in jobs}
+    for name, found in waits.items():
+        folder, _, step = name.partition('/')
+        after = []
+        if step == 'test.slurm.sh':
+            after = [ids[f'{folder}/train.slurm.sh']]
+        elif folder.startswith('adapt-then-stitch'):  # starts from three trainings
+            full = (f'full-convnext-{n}_1xb64-100e_cub-224x224' for n in 'tsb')
+            after = [ids[f'{n}/train.slurm.sh'] for n in full]
+        waited = [option.split(':')[1:] for option in found]
+        assert sorted(sum(waited, [])) == sorted(after), name
+        assert all(o.startswith('--dependency=afterok:') for o in found)
+    script = Path(
+        'work_dirs', next(n for n in ids if n.startswith('adapt') and 'test' in n)
+    )
+    text = script.read_text()
+    assert '#SBATCH --ntasks=1\n' in text
+    assert '#SBATCH --gres=gpu:1\n' in text
+    assert f'$(cat {script.parent}/last_checkpoint)' in text
+    assert subprocess.run(['bash', '-n', script]).returncode == 0
+    # Of a finished training, the test alone is left.
+    (script.parent / 'trained').touch()
+    Path('submitted').unlink()
+    call(f'esta/fgvc/{script.parent.name}', '--launcher', 'slurm')
+    assert Path('submitted').read_text().split()[2:] == [str(script)]
 
 
 def test_reproduce_run_is_config_with_options(call):

@@ -89,11 +89,11 @@ def test_reachable_beside_costly_head(costs):
 class Beside:
     """Costs of a network beside a head of a given cost."""
 
-    scope = None
-
     def __init__(self, costs, head):
         self.costs, self.head = costs, head
-        self.view, self.step, self.write = costs.view, costs.step, costs.write
+
+    def __getattr__(self, name):
+        return getattr(self.costs, name)
 
     def of(self, cost, plan):
         return self.costs.of(cost, plan) + self.head

@@ -11,7 +11,7 @@ from snnet_mm import cli
 ROOT = Path(__file__).parents[1]
 NAMES = [
     *('new', 'train', 'test', 'elastic', 'stitch', 'export', 'predict', 'serve'),
-    'bench',
+    *('info', 'bench'),
 ]
 
 

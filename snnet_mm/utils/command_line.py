@@ -29,6 +29,7 @@ COMMANDS = {
     'export': ('export_stitch.py', 'export stitches of a model'),
     'predict': ('predict.py', 'predict a folder of images'),
     'serve': ('serve.py', 'serve a bundle over HTTP'),
+    'info': ('info.py', 'print versions and devices'),
     'bench': ('analysis_tools/stitch_table.py', 'measure costs of all stitches'),
 }
 # Missing package -> extra of this package that installs it.

@@ -150,7 +150,7 @@ def test_joint_training_page_config_for_other_data(tmp_path):
     assert (slow.arch, slow.init_cfg.prefix) == (anchors[1].arch, 'backbone.')
     assert cfg.model.decode_head.init_cfg.checkpoint == slow.init_cfg.checkpoint
     # It has the hooks of a safe training already, with nothing left to put in.
-    assert {'exact_resume', 'label_check', 'checkpoint'} <= {*cfg.default_hooks}
+    assert {'exact_resume', 'training_check', 'checkpoint'} <= {*cfg.default_hooks}
     assert make_safe(cfg) == []
 
 

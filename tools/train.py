@@ -15,14 +15,15 @@ def parse_args() -> argparse.Namespace:
     add('--resume', action='store_true', help=what)
     what = 'use automatic mixed precision (bfloat16 on CPUs)'
     add('--amp', action='store_true', help=what)
-    what = 'number of iterations; the learning rate schedule is rescaled'
+    what = """number of iterations; the learning rate schedule is rescaled, also when
+        resuming"""
     add('--iters', type=int, help=what)
     add('--epochs', type=int, help='number of epochs, for configs that count them')
     what = 'scale the learning rate to the batch size (auto_scale_lr of the config)'
     add('--auto-scale-lr', action='store_true', help=what)
     parser.add_runner_options()
     what = """keep the hooks of the config; by default, hooks are added that write
-        checkpoints atomically, make resuming exact, and check labels"""
+        checkpoints atomically, make resuming exact, and check the training"""
     add('--plain-hooks', action='store_true', help=what)
     return parser.parse_args()
 

@@ -10,9 +10,8 @@ default_hooks = dict(
     param_scheduler=dict(type='ParamSchedulerHook'),
     checkpoint=dict(type='StitchCheckpointHook', by_epoch=False),
     sampler_seed=dict(type='DistSamplerSeedHook'),
-    label_check=dict(type='LabelCheckHook'),
+    training_check=dict(type='TrainingCheckHook'),
     loss_check=dict(type='LossCheckHook'),
-    trainable_params=dict(type='TrainableParamsHook'),
     visualization=dict(type='SegVisualizationHook'),
 )
 env_cfg = dict(

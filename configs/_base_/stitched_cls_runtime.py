@@ -11,9 +11,8 @@ default_hooks = dict(
     param_scheduler=dict(type='ParamSchedulerHook'),
     checkpoint=dict(type='StitchCheckpointHook', by_epoch=False, max_keep_ckpts=1),
     sampler_seed=dict(type='DistSamplerSeedHook'),
-    label_check=dict(type='LabelCheckHook'),
+    training_check=dict(type='TrainingCheckHook'),
     loss_check=dict(type='LossCheckHook'),
-    trainable_params=dict(type='TrainableParamsHook'),
     visualization=dict(type='VisualizationHook'),
     stitch_init=dict(type='StitchInitHook', num_images=100),
     stitch_sampling=dict(

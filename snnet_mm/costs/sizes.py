@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from mmengine.logging import print_log
+from mmengine.model import BaseTTAModel
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
@@ -73,6 +74,8 @@ def size_of_images(model: nn.Module, loader: DataLoader, seed: int) -> Size:
     except ValueError:
         with isolated_rng(seed):
             batch = loader.collate_fn([loader.dataset[0]])
+        if any(isinstance(part, BaseTTAModel) for part in model.modules()):
+            batch = {key: views[0] for key, views in batch.items()}
         images = batch['inputs'][0]
         if isinstance(images, Tensor):
             images = unwrapped(model).data_preprocessor(batch, False)['inputs']

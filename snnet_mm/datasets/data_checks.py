@@ -87,8 +87,17 @@ def check_objects(dataset: Any, key: str) -> None:
 
 
 def check_categories(dataset: Any, key: str) -> None:
-    """Compare class names with the categories of a COCO file, which define labels."""
+    """Compare class names with the folders or categories that define labels.
+
+    They are the sorted folders of an mmpretrain data set, or those of a COCO file.
+    """
     classes = [*(getattr(dataset, 'metainfo', {}).get('classes') or ())]
+    folders = getattr(dataset, 'folder_to_idx', None) or {}
+    by_name = {name.casefold(): folders[name] for name in sorted(folders)}
+    for i, name in enumerate(classes):
+        at = by_name.get(str(name).casefold(), i)
+        expected = f'names in the order of the folders, {[*folders]}: {name!r} is {at}'
+        check(at == i, f'{key}.metainfo.classes', classes, expected)
     ann_file = hasattr(dataset, 'cat_ids') and getattr(dataset, 'ann_file', None)
     if not classes or not ann_file:
         return

@@ -21,6 +21,7 @@ from snnet_mm.models import (
 from snnet_mm.tasks import parts_for
 from snnet_mm.utils import check, model_config, refusal
 from snnet_mm.utils.base_checkpoint import with_prefixes
+from snnet_mm.utils.configs import layer_decay
 from snnet_mm.utils.registered_names import check_named
 from snnet_mm.utils.timm_models import origin_of
 
@@ -93,21 +94,6 @@ def build_model(cfg: Config, model: Mapping) -> nn.Module:
         built = revert_sync_batchnorm(MODELS.build(deepcopy(dict(model))))
     built.eval()  # not chained: some models return None
     return built
-
-
-def layer_decay(optim_wrapper: Mapping) -> dict:
-    """Return changes that replace mm's layer-wise decay by ours; none without decay.
-
-    mm's constructors know only the backbones of mm.
-    """
-    paramwise = optim_wrapper.get('paramwise_cfg') or {}
-    rate = paramwise.get('decay_rate', paramwise.get('layer_decay_rate'))
-    if rate is None:
-        return {}
-    rates = dict(_delete_=True, decay_rates=rate)
-    if paramwise.get('decay_type') == 'stage_wise':
-        rates['num_layers'] = paramwise['num_layers']
-    return dict(constructor='AnchorLayerDecayConstructor', paramwise_cfg=rates)
 
 
 def imports_of(cfg: Config) -> list[str]:

@@ -1,5 +1,7 @@
 """Metric results, buffered separately for each of several stitches."""
 
+import logging
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from logging import Logger
@@ -7,11 +9,14 @@ from numbers import Real
 from typing import NamedTuple
 
 from mmengine.evaluator import BaseMetric, Evaluator
+from mmengine.logging import MMLogger
 from torch import nn
 
 from snnet_mm.datasets.batches import DataSamples, prepare
 from snnet_mm.tasks import task_of
+from snnet_mm.tasks.base import OTHER, class_names, known
 from snnet_mm.utils import check, quiet_terminal
+from snnet_mm.utils.logging import at_least
 
 from .image_scores import ImageScores, gathered, image_names, image_scores
 
@@ -134,3 +139,37 @@ def numbers_of(evaluator: Evaluator, values: Mapping[str, object]) -> dict[str, 
         for name, value in values.items()
         if isinstance(value, Real) or getattr(value, 'ndim', None) == 0
     }
+
+
+def values_of_few(evaluator: Evaluator) -> dict[str, object] | None:
+    """Compute the metrics of a few images; return None if these may not suffice.
+
+    They do not for metrics that save predictions or count other images as missed, and
+    perhaps for metrics of no known task, whose errors are no news: a single class may
+    be too few.
+    """
+    values, everything = {}, True
+    prefixes = prefixes_of(evaluator)
+    for metric, prefix in zip(evaluator.metrics, prefixes, strict=True):
+        task = task_of(metric)
+        saves = any(getattr(metric, key, None) for key in known('saving_keys'))
+        exact = task.exact_metric in (None, *class_names(metric))
+        if saves or not exact or not metric.results:
+            everything = False
+            continue
+        try:
+            found = _compute_silently(metric)
+        except Exception:
+            if task is not OTHER:
+                raise
+            everything = False
+            continue
+        values |= {prefix + name: value for name, value in found.items()}
+    return values if everything else None
+
+
+def _compute_silently(metric: BaseMetric) -> dict[str, object]:
+    logger = MMLogger.get_current_instance()
+    with at_least(logging.CRITICAL, logger), warnings.catch_warnings():
+        warnings.simplefilter('ignore')
+        return metric.compute_metrics([*metric.results])

@@ -14,7 +14,7 @@ from snnet_mm.datasets.batches import DataSamples
 from snnet_mm.models import find_stitched_backbone, set_stitch, unwrapped
 from snnet_mm.utils import check, isolated_rng, plural
 
-from .metric_buffers import MetricBuffers, numbers_of, prefixes_of
+from .metric_buffers import MetricBuffers, numbers_of, values_of_few
 
 SECONDS_BETWEEN_LOGS = 10
 
@@ -80,15 +80,8 @@ def check_metric(
     with isolated_rng(runner.seed):
         data_batch = dataloader.collate_fn([dataloader.dataset[0]])
     [*buffers.predict(model, data_batch, partial(set_stitch, model))]
-    metrics, found = buffers.evaluator.metrics, {}
     with buffers.of(*ids):
-        for part, prefix in zip(metrics, prefixes_of(buffers.evaluator), strict=True):
-            try:
-                values = part.compute_metrics(part.results)
-            except ValueError:  # such as for a single class
-                values = None
-            if not values:
-                return
-            found |= {prefix + name: value for name, value in values.items()}
-    names = [*numbers_of(buffers.evaluator, found)]
-    check(metric in names, '--metric', metric, names)
+        values = values_of_few(buffers.evaluator)
+    if values:
+        names = [*numbers_of(buffers.evaluator, values)]
+        check(metric in names, '--metric', metric, names)

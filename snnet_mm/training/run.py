@@ -34,7 +34,8 @@ from snnet_mm.utils import (
     work_dir_lock,
 )
 
-from .checking_hooks import LaunchReportHook, WeightCheckHook
+from .checking_hooks import WeightCheckHook
+from .schedule_steps import RescheduleHook
 from .trial import try_images
 
 # Files whose messages are shown on the terminal.
@@ -98,8 +99,11 @@ def train(
         cfg.auto_scale_lr = dict(base_batch_size=base, enable=True)
     if not plain_hooks and (parts := configs.make_safe(cfg)) and first:
         print(f'Safe training (--plain-hooks disables it): {", ".join(parts)}.')
+    if configs.decay_anchors(cfg) and first:
+        print('Layer-wise decay: AnchorLayerDecayConstructor, which knows the anchors.')
     with _runner(cfg, 'train', verbose, trust) as runner:
-        runner.register_hook(LaunchReportHook())
+        if iters or epochs:
+            runner.register_hook(RescheduleHook())
         runner.train()
     return runner
 
@@ -161,6 +165,8 @@ def test(
     if tta:
         configs.set_augmentation(cfg)
     with _runner(cfg, 'test', verbose, trust, model) as runner:
+        for warning in configs.misspelt_keys(cfg):
+            runner.logger.warning(warning)
         runner.register_hook(WeightCheckHook())
         try_images(runner)
         if configs.tests_stitches(cfg):
@@ -190,6 +196,7 @@ def _runner(
     directory.
     """
     phases = ('train', 'val') if mode == 'train' else ('test',)
+    configs.check_hooks(cfg)
     check_file(cfg.get('load_from'), 'config key: load_from')
     if mode == 'train':
         _check_model(cfg.model)

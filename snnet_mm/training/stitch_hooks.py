@@ -2,14 +2,14 @@
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from mmengine.hooks import EMAHook, Hook
 from mmengine.optim import OptimWrapperDict
 from mmengine.registry import HOOKS, TASK_UTILS
 from mmengine.runner import Runner
-from torch import Tensor, nn
+from torch import Tensor
 
 from snnet_mm.costs import (
     check_auxiliary_heads,
@@ -128,12 +128,6 @@ class StitchSamplingHook(Hook):
         for module in runner.model.modules():
             if hasattr(type(module), 'check_space'):
                 module.check_space(space)
-        if not runner._has_loaded and (names := random_anchors(runner.model)):
-            runner.logger.warning(
-                f'These anchors start from random weights: {", ".join(names)}. They '
-                'have no init_cfg of type Pretrained, and no checkpoint was loaded '
-                '(config keys: backbone.anchors.init_cfg, load_from).'
-            )
         costs = self._count(runner)
         if costs is not None:
             check_auxiliary_heads(runner.model, costs.input_size)
@@ -172,23 +166,6 @@ class StitchSamplingHook(Hook):
             runner.logger.warning(f'Stitches are sampled without costs: {error}')
             return None
         return cost_table(runner.model, size)
-
-
-def random_anchors(model: nn.Module) -> list[str]:
-    """Return the names of the anchors that no ``init_cfg`` gives pretrained weights."""
-    backbone = find_stitched_backbone(model)
-    around = filter(_is_pretrained, model.modules())
-    if any(backbone is part for module in around for part in module.modules()):
-        return []  # a checkpoint of the backbone or the whole model
-    pairs = zip(backbone.space.anchor_names, backbone.anchors, strict=True)
-    return [name for name, a in pairs if not any(map(_is_pretrained, a.modules()))]
-
-
-def _is_pretrained(module: nn.Module) -> bool:
-    init = getattr(module, 'init_cfg', None) or ()
-    parts = [init] if isinstance(init, Mapping) else init
-    own = getattr(module, 'pretrained', None)  # of language models
-    return bool(own) or any(part.get('type') == 'Pretrained' for part in parts)
 
 
 def sampling_hook(runner: Runner) -> StitchSamplingHook | None:

@@ -34,6 +34,9 @@ def _explained(error: Exception, build: dict) -> str | None:
     cls, text = build.get('obj_cls'), str(error).strip()
     if isinstance(error, KeyError):
         name, registry = build.get('obj_type'), build['registry']
+        part = {**(build['default_args'] or {}), **build['cfg']}
+        if 'type' not in part:
+            return f'{part} lacks the type of a {registry.name} (config key: type)'
         if cls is not None or not isinstance(name, str):
             return None
         near = _did_you_mean(name, {*registry.module_dict, *registry.root.module_dict})

@@ -6,12 +6,16 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
+from difflib import get_close_matches
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from mmengine.config import Config, ConfigDict
 from mmengine.device import get_device
+from mmengine.registry import MODELS
+from mmengine.runner import Runner
 from mmengine.utils import get_installed_path
 
 from snnet_mm.runtime.checks import check, is_whole, refusal
@@ -30,9 +34,29 @@ SEEDED = (
 _folders: list[str] = []
 SAFE_HOOKS = dict(
     exact_resume='ExactResumeHook',
-    label_check='LabelCheckHook',
+    training_check='TrainingCheckHook',
     loss_check='LossCheckHook',
 )
+# Default hooks of mmengine.
+STOCK_HOOKS = (
+    'runtime_info', 'timer', 'sampler_seed', 'logger', 'param_scheduler', 'checkpoint'
+)  # fmt: skip
+# Top-level keys that mmengine or mm's tools read; all others are variables of configs.
+READ = {
+    *signature(Runner).parameters, 'model_wrapper_cfg', 'sync_bn', 'custom_imports',
+    'find_unused_parameters', 'activation_checkpointing', 'efficient_conv_bn_eval',
+    'compile', 'runner_type', 'strategy', 'tta_model', 'tta_pipeline', 'weights_origin',
+}  # fmt: skip
+# mmdet's and mmpretrain's tools average a flip where a config has no tta_model.
+DET_NMS = dict(nms=dict(type='nms', iou_threshold=0.5), max_per_img=100)
+TTA_MODELS = dict(
+    mmdet=dict(type='DetTTAModel', tta_cfg=DET_NMS),
+    mmpretrain=dict(type='AverageClsScoreTTA'),
+)
+# Constructors of mmseg and mmdet, which know only backbones of mm.
+LAYER_DECAYS = (
+    'LearningRateDecayOptimizerConstructor', 'LayerDecayOptimizerConstructor'
+)  # fmt: skip
 
 
 def load_config(
@@ -140,11 +164,48 @@ def merge_options(cfg: Config, options: Mapping[str, Any]) -> None:
     mmengine has put variables of config files, such as ``data_root``, into the keys
     that use them: to override those, name the keys.
     """
+    for name in sorted({key.partition('.')[0] for key in options} - READ):
+        meant = _meant(name)
+        expected = f'{meant}, or a variable of the config'
+        check(name in cfg or not meant, '--cfg-options', name, expected)
+        if not meant:
+            print(f'--cfg-options {name}: a variable of configs, which nothing reads.')
     try:
         cfg.merge_from_dict(dict(options))
     except Exception as error:
         expected = f'settings of {cfg.filename} ({error})'
         raise refusal('--cfg-options', options, expected) from error
+
+
+def misspelt_keys(cfg: Config) -> Iterator[str]:
+    """Yield a warning for every top-level key that is almost one that mmengine reads.
+
+    Other keys are variables of config files.
+    """
+    for key in sorted(cfg.keys() - READ):
+        if meant := _meant(key):
+            yield f'Nothing reads {key}: did you mean {meant}? (config key: {key})'
+
+
+def _meant(key: str) -> str | None:
+    # No variable of mm's own configs is this close, except to these two.
+    known = sorted(READ - {'model', 'tta_pipeline'})
+    return next(iter(get_close_matches(key, known, 1, cutoff=0.88)), None)
+
+
+def check_hooks(cfg: Config) -> None:
+    """Raise for a default hook without a type, such as that of a misspelt name."""
+    hooks = cfg.get('default_hooks') or {}
+    untyped = {
+        name: hook
+        for name, hook in hooks.items()
+        if hook is None or (isinstance(hook, Mapping) and 'type' not in hook)
+    }
+    for name, hook in untyped.items():
+        known = sorted({*STOCK_HOOKS, *hooks} - (untyped.keys() - {*STOCK_HOOKS}))
+        check(name in known, 'default_hooks', name, known)
+        expected = 'a dict with a type, or None'
+        check(hook is None, f'default_hooks.{name}', hook, expected)
 
 
 def _path_of(name: str) -> Path:
@@ -171,11 +232,12 @@ def model_config(cfg: Config) -> dict:
     """Return the config of the mm model that mmengine's Runner builds from a config.
 
     A top-level ``data_preprocessor`` applies to a model without its own. Wrappers, such
-    as :class:`~snnet_mm.models.SandwichWrapper`, are removed.
+    as :class:`~snnet_mm.models.SandwichWrapper` and those of test-time augmentation,
+    are removed.
     """
     model = cfg.model
-    while isinstance(model.get('model'), Mapping):
-        model = model['model']
+    while isinstance(inner := model.get('model') or model.get('module'), Mapping):
+        model = inner
     model = deepcopy(model)
     if cfg.get('data_preprocessor') is not None:
         model.setdefault('data_preprocessor', deepcopy(cfg.data_preprocessor))
@@ -317,9 +379,8 @@ def make_safe(cfg: Config) -> list[str]:
         safe = dict(type='StitchCheckpointHook')
         hooks['checkpoint'] = dict(interval=-1) | dict(checkpoint) | safe
         done.append('StitchCheckpointHook')
-    grounded = 'language_model' in cfg.model  # its heads score words, not classes
     for key, kind in SAFE_HOOKS.items():
-        if kind not in present and not (grounded and key == 'label_check'):
+        if kind not in present:
             hooks[key] = dict(type=kind)
             done += [kind, *(_seed(cfg) if key == 'exact_resume' else ())]
     cfg.default_hooks = hooks
@@ -399,9 +460,56 @@ def keep_local_backends(cfg: Config) -> None:
 
 
 def set_augmentation(cfg: Config) -> None:
-    """Enable the config's test-time augmentation, which averages predictions."""
+    """Enable test-time augmentation, which averages predictions.
+
+    Without a setting of their own, detectors and classifiers average a flip, as in the
+    tools of mmdet and mmpretrain.
+    """
+    parts = innermost_parts(cfg.test_dataloader.dataset)
+    scope = cfg.get('default_scope')
+    if scope in TTA_MODELS:
+        cfg.setdefault('tta_model', TTA_MODELS[scope])
+        *steps, pack = deepcopy(parts[0].pipeline)
+        if 'meta_keys' in pack:  # boxes are flipped back
+            pack.meta_keys = (*pack.meta_keys, 'flip', 'flip_direction')
+        flips = [dict(type='RandomFlip', prob=prob) for prob in (1.0, 0.0)]
+        step = dict(type='TestTimeAug', transforms=[flips, [pack]])
+        cfg.setdefault('tta_pipeline', [*steps, step])
     for key in ('tta_model', 'tta_pipeline'):
         check(cfg.get(key), key, cfg.get(key), f'a {key}, which --tta needs')
-    cfg.test_dataloader.dataset.pipeline = cfg.tta_pipeline
+    for part in parts:
+        part.pipeline = cfg.tta_pipeline
     cfg.tta_model.module = cfg.model
     cfg.model = cfg.tta_model
+
+
+def decay_anchors(cfg: Config) -> bool:
+    """Replace mm's layer-wise decay by ours if the backbone is one of ours.
+
+    Returns whether it did. mmpretrain's own decay asks the backbone.
+    """
+    backbone = model_config(cfg).get('backbone')
+    wrapper = cfg.get('optim_wrapper') or {}
+    if wrapper.get('constructor') not in LAYER_DECAYS or not backbone:
+        return False
+    kind = MODELS.get(step_name(backbone))
+    changes = layer_decay(wrapper)
+    if not changes or not ('anchors' in backbone or hasattr(kind, 'layer_depth')):
+        return False
+    cfg.merge_from_dict(dict(optim_wrapper=changes))
+    return True
+
+
+def layer_decay(optim_wrapper: Mapping) -> dict:
+    """Return changes that replace mm's layer-wise decay by ours; none without decay.
+
+    mm's constructors know only the backbones of mm.
+    """
+    paramwise = optim_wrapper.get('paramwise_cfg') or {}
+    rate = paramwise.get('decay_rate', paramwise.get('layer_decay_rate'))
+    if rate is None:
+        return {}
+    rates = dict(_delete_=True, decay_rates=rate)
+    if paramwise.get('decay_type') == 'stage_wise':
+        rates['num_layers'] = paramwise['num_layers']
+    return dict(constructor='AnchorLayerDecayConstructor', paramwise_cfg=rates)

@@ -102,3 +102,23 @@ def test_check_objects_one_is_kept(instances):
 
 def test_check_categories_without_class_names_reads_no_file():
     check_categories(SimpleNamespace(cat_ids=[1], ann_file='none', metainfo={}), 'key')
+
+
+@pytest.mark.parametrize(
+    ('classes', 'place'),
+    [
+        (['blue', 'green', 'red'], None),
+        (['red', 'green', 'blue'], "'red' is 2"),
+        (['Blue', 'Red', 'Green'], "'Red' is 2"),
+        (['sky', 'blue'], "'blue' is 0"),  # another name of the first folder
+        (['sea', 'grass', 'fire'], None),  # names to show
+        (None, None),
+    ],
+)
+def test_check_categories_names_are_in_the_order_of_folders(classes, place):
+    """mmpretrain numbers the folders in sorted order, whatever the names."""
+    folders = dict(blue=0, green=1, red=2)
+    data = SimpleNamespace(folder_to_idx=folders, metainfo=dict(classes=classes))
+    message = f'{place} .*data.metainfo.classes'
+    with pytest.raises(ValueError, match=message) if place else nullcontext():
+        check_categories(data, 'data')

@@ -12,7 +12,7 @@ from stock_networks import CASES, chains_of, read_stock
 from torch.utils._pytree import tree_leaves
 
 from snnet_mm.elastic import convert_model, make_elastic
-from snnet_mm.elastic.convert import check_equal, layer_decay
+from snnet_mm.elastic.convert import check_equal
 from snnet_mm.elastic.sensitivity import PredictionDistance
 from snnet_mm.exports import single_stitch
 from snnet_mm.inference.init_model import init_model
@@ -148,27 +148,3 @@ def test_convert_model_other_backbones_raise(tmp_path):
         cfg = Config(dict(model=dict(type='x', backbone=dict(type='y'))))
         with pytest.raises(ValueError, match=f"'{wanted}'.*model.backbone.type"):
             convert_model(cfg, model)
-
-
-BY_KIND = 'LearningRateDecayOptimizerConstructor'
-BY_LAYER = 'LayerDecayOptimizerConstructor'
-
-
-@pytest.mark.parametrize(
-    'constructor, paramwise, wanted',
-    [
-        (BY_LAYER, dict(layer_decay_rate=0.7), {}),
-        (BY_KIND, dict(decay_rate=0.7, decay_type='layer_wise', num_layers=4), {}),
-        (
-            BY_KIND,
-            dict(decay_rate=0.7, decay_type='stage_wise', num_layers=4),
-            dict(num_layers=4),
-        ),
-    ],
-)
-def test_layer_decay_of_mm_becomes_that_of_anchors(constructor, paramwise, wanted):
-    found = layer_decay(dict(constructor=constructor, paramwise_cfg=paramwise))
-    rates = dict(wanted, _delete_=True, decay_rates=0.7)
-    own = dict(constructor='AnchorLayerDecayConstructor', paramwise_cfg=rates)
-    assert found == own
-    assert layer_decay(dict(paramwise_cfg=dict(custom_keys={}))) == {}

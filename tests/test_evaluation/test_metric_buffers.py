@@ -4,7 +4,11 @@ import pytest
 from mmengine.evaluator import BaseMetric, Evaluator
 from mmengine.logging import MMLogger
 
-from snnet_mm.evaluation.metric_buffers import MetricBuffers, numbers_of
+from snnet_mm.evaluation.metric_buffers import (
+    MetricBuffers,
+    numbers_of,
+    values_of_few,
+)
 
 
 class Sum(BaseMetric):
@@ -73,3 +77,39 @@ def test_numbers_of_own_prefix_of_metric():
     evaluator = Evaluator([CocoMetric(prefix='night')])
     assert numbers_of(evaluator, {}) == {'night/bbox_mAP': 0}
     assert numbers_of(evaluator, {'night/bbox_mAP': 1}) == {'night/bbox_mAP': 1}
+
+
+class TwoClasses(Sum):
+    """As an area under a curve, which few images may not define."""
+
+    def compute_metrics(self, results):
+        if len({*results}) < 2:
+            raise ValueError('a single class')
+        return dict(area=1.0)
+
+
+class Accuracy(TwoClasses):
+    """Has the name of mmpretrain's metric, which any number of images defines."""
+
+
+def test_values_of_few_images():
+    def values(*metrics, results=(1, 1)):
+        for metric in metrics:
+            metric.results = [*results]
+        return values_of_few(Evaluator([*metrics]))
+
+    assert values(Sum(prefix='a'), Largest()) == {
+        'a/sum': 2,
+        'a/number': 2,
+        'largest': 1,
+    }
+    assert values(Sum(), TwoClasses()) is None
+    assert values(TwoClasses(), results=(1, 2)) == dict(area=1.0)
+    with pytest.raises(ValueError, match='a single class'):
+        values(Accuracy())
+    # Metrics that save files, count all images, or have seen none.
+    saving = Sum()
+    saving.out_file_path = 'predictions.pkl'
+    for metric in (saving, CocoMetric()):
+        assert values(metric) is None
+    assert values(Sum(), results=()) is None

@@ -1,16 +1,24 @@
 """The two doors: train and test."""
 
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
 import torch
 from mmengine.config import Config
+from mmengine.runner import Runner
 from tiny import tiny_config
 from torch import nn
+from toy import disturb, small_toy
 from trained_toys import write_trained
 
+from snnet_mm.elastic.convert import convert_model
+from snnet_mm.inference.init_model import init_model
+from snnet_mm.models import set_stitch
+from snnet_mm.stitching import StitchTable
 from snnet_mm.training import run
 from snnet_mm.utils import load_config, work_dir_lock
+from snnet_mm.utils.configs import set_augmentation
 
 
 @pytest.fixture(scope='module')
@@ -122,3 +130,66 @@ def test_train_save_best_unknown_metric_is_refused(cfg):
 def test_test_built_model_has_no_augmentation(cfg):
     with pytest.raises(ValueError, match='tta=True'):
         run.test(cfg, nn.Identity(), tta=True)
+
+
+def augmented(cfg, task):
+    """Give a toy config a flip to average, which segmentors do not have by default."""
+    cfg.log_level = 'ERROR'
+    if task == 'det':  # mmdet merges boxes only
+        for part in ('mask_head', 'mask_roi_extractor'):
+            del cfg.model.roi_head[part]
+        cfg.test_evaluator.metric = 'bbox'
+    if task == 'seg':
+        *steps, pack = cfg.test_dataloader.dataset.pipeline
+        flips = [dict(type='RandomFlip', prob=prob) for prob in (0.0, 1.0)]
+        step = dict(type='TestTimeAug', transforms=[flips, [pack]])
+        cfg.tta_model, cfg.tta_pipeline = dict(type='SegTTAModel'), [*steps, step]
+    return cfg
+
+
+def stock_test(cfg, checkpoint, folder, stitch=None):
+    """The metrics by mm's own runner, of a config with its test-time augmentation."""
+    cfg = deepcopy(cfg)
+    cfg.update(work_dir=str(folder), load_from=str(checkpoint))
+    cfg.test_cfg = dict(type='TestLoop')
+    set_augmentation(cfg)
+    runner = Runner.from_cfg(cfg)
+    if stitch is not None:
+        set_stitch(runner.model, stitch)
+    return {name: pytest.approx(float(x)) for name, x in runner.test().items()}
+
+
+TASKS = ['seg', 'cls', pytest.param('det', marks=pytest.mark.ops)]
+
+
+@pytest.mark.parametrize('task', TASKS)
+def test_test_augmented_as_mm_does(tmp_path, task):
+    """A plain network, and the same as stitch 0 of its elastic version."""
+    config, checkpoint = write_trained(task, tmp_path)
+    cfg = augmented(load_config(config), task)
+    wanted = stock_test(cfg, checkpoint, tmp_path / 'stock')
+    run.test(cfg, checkpoint, tmp_path / 'plain', tta=True)
+    (path,) = tmp_path.glob('plain/*/results.json')
+    assert StitchTable.read(path)[0].metrics == wanted
+    network = init_model(cfg, checkpoint, device='cpu')
+    conversion = convert_model(cfg, network)
+    model = conversion.build(cfg, chains := ['1:0/0'], network)
+    meta = dict(dataset_meta=network.dataset_meta)
+    torch.save(dict(meta=meta, state_dict=model.state_dict()), tmp_path / 'elastic.pth')
+    given = conversion.config(cfg, chains), tmp_path / 'elastic.pth'
+    table = run.test(*given, tmp_path / 'elastic', tta=True).test_loop.table
+    assert table[0].metrics == wanted
+    assert [*table] == [0, 1]
+
+
+@pytest.mark.parametrize('task', TASKS)
+def test_test_augmented_stitches_as_mm_does(tmp_path, task):
+    cfg = augmented(small_toy(task, tmp_path), task)
+    cfg.default_hooks.stitch_statistics.num_images = 0
+    torch.manual_seed(0)
+    model = disturb(init_model(cfg, None, device='cpu'))
+    torch.save(dict(state_dict=model.state_dict()), path := tmp_path / 'a.pth')
+    runner = run.test(cfg, path, tmp_path / 'own', tta=True, stitches='0,1,4')
+    for stitch in (0, 1, 4):
+        wanted = stock_test(cfg, path, tmp_path / f'stock{stitch}', stitch)
+        assert runner.test_loop.table[stitch].metrics == wanted

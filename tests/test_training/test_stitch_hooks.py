@@ -99,21 +99,6 @@ def test_stitch_init_hook_keeps_random_and_loaded_layers(cfg, caplog):
     assert words not in caplog.text
 
 
-def test_random_anchors_have_no_pretrained_weights(cfg):
-    model = Runner.from_cfg(cfg).model
-    backbone = model.backbone
-    for part, left in (
-        (backbone.anchors[0], ['slow']),
-        (backbone.anchors[1].blocks[0], ['fast']),
-        (model, []),
-        (model.decode_head, ['fast', 'slow']),
-    ):
-        before = getattr(part, 'init_cfg', None)
-        part.init_cfg = [dict(type='Pretrained', checkpoint='a.pth')]
-        assert stitch_hooks.random_anchors(model) == left
-        part.init_cfg = before
-
-
 def test_stitch_sampling_hook_costs_are_of_first_image(cfg):
     costs = cost_table(Runner.from_cfg(cfg).model)
     cfg.model.data_preprocessor.update(size=None, size_divisor=32)

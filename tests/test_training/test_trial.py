@@ -1,6 +1,7 @@
 """A few images go through all parts of a test before anything that takes long."""
 
 import json
+from contextlib import nullcontext
 from copy import deepcopy
 
 import cv2
@@ -156,3 +157,39 @@ def test_test_names_a_broken_image(of_files, tmp_path, damage, workers):
     words = r'images/2\.png.*dataset\.pipeline'
     with pytest.raises(ValueError, match=words):
         run.test(cfg, tmp_path / 'a.pth', tmp_path / 'work')
+
+
+LISTS = dict(type='SingleLabelMetric', items=('f1-score',), average=None)
+TOP = dict(type='Accuracy', topk=(1, 5))
+
+
+@pytest.mark.parametrize(
+    ('metrics', 'words'),
+    [
+        (LISTS, r"\['SingleLabelMetric'\] is invalid: expected a metric with a number"),
+        (TOP, r'Top-5 accuracy is unavailable.*test_evaluator'),
+        ([LISTS, TOP], r'Top-5 accuracy'),
+        (dict(type='ConfusionMatrix'), r"\['ConfusionMatrix'\].*a number"),
+        ([LISTS, dict(TOP, topk=(1, 2))], None),
+        (dict(LISTS, average='macro'), None),
+    ],
+)
+def test_try_test_metrics_that_cannot_rank(networks, metrics, words):
+    cfg, model = networks('cls')
+    cfg.test_evaluator = metrics
+    with pytest.raises(ValueError, match=words) if words else nullcontext():
+        try_test(cfg, model)
+
+
+@pytest.mark.parametrize('phase', ['train', 'test'])
+def test_metrics_that_cannot_be_computed_come_first(networks, tmp_path, phase):
+    """Before the first iteration of a training, and before a test."""
+    cfg, model = networks('cls')
+    torch.save(dict(state_dict=model.state_dict()), tmp_path / 'a.pth')
+    cfg.val_evaluator = cfg.test_evaluator = TOP
+    given = [tmp_path / 'a.pth'] * (phase == 'test')
+    with pytest.raises(ValueError, match='Top-5 accuracy is unavailable'):
+        getattr(run, phase)(cfg, *given, tmp_path / 'work')
+    log = next((tmp_path / 'work').glob('*/*.log')).read_text()
+    assert 'Epoch(' not in log
+    assert 'Iter(' not in log

@@ -1,6 +1,9 @@
+import ast
 import copy
 import subprocess
 import sys
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from mmengine.config import Config, ConfigDict
@@ -18,9 +21,14 @@ from snnet_mm.utils import (
     train_in_half_precision,
 )
 from snnet_mm.utils.configs import (
+    check_hooks,
+    decay_anchors,
     digest_of_settings,
     innermost,
     innermost_parts,
+    layer_decay,
+    misspelt_keys,
+    set_augmentation,
     set_visualization,
     write_config,
 )
@@ -227,6 +235,7 @@ def test_model_config_is_that_inside_wrappers():
     assert model_config(cfg) == inner | dict(data_preprocessor=dict(pad=1))
     inner['data_preprocessor'] = cfg.model.model.model.data_preprocessor = own
     assert model_config(cfg) == inner
+    assert model_config(Config(dict(model=dict(type='TTA', module=inner)))) == inner
 
 
 def test_make_safe_replaces_stock_hooks():
@@ -237,7 +246,7 @@ def test_make_safe_replaces_stock_hooks():
     cfg = Config(dict(model={}, train_dataloader=loader, default_hooks=hooks))
     assert make_safe(cfg) == [
         'StitchCheckpointHook', 'ExactResumeHook', 'SeededDataset and SeededSampler',
-        'randomness.seed=0', 'LabelCheckHook', 'LossCheckHook',
+        'randomness.seed=0', 'TrainingCheckHook', 'LossCheckHook',
     ]  # fmt: skip
     wanted = dict(type='StitchCheckpointHook', by_epoch=False, interval=1)
     assert cfg.default_hooks.checkpoint == dict(wanted, max_keep_ckpts=2)
@@ -264,13 +273,15 @@ def test_make_safe_replaces_stock_hooks():
 )
 def test_make_safe_keeps_settings_of_checkpoints(hooks, checkpoint):
     loader = dict(dataset=dict(type='A'), sampler=dict(type='MySampler'))
-    model = dict(language_model=dict())
-    cfg = dict(model=model, train_dataloader=loader, default_hooks=hooks)
+    cfg = dict(model={}, train_dataloader=loader, default_hooks=hooks)
     cfg |= dict(custom_hooks=[dict(type='EMAHook')], randomness=dict(seed=3))
     cfg = Config(cfg)
     make_safe(cfg)
     assert cfg.default_hooks.get('checkpoint') == checkpoint
-    assert cfg.default_hooks.keys() <= {'checkpoint', 'exact_resume', 'loss_check'}
+    added = {'exact_resume', 'training_check', 'loss_check'}
+    assert cfg.default_hooks.keys() == added | (
+        {'checkpoint'} & cfg.default_hooks.keys()
+    )
     assert cfg.train_dataloader == loader
     assert cfg.randomness.seed == 3
 
@@ -338,3 +349,153 @@ def test_set_visualization_draws_as_the_package_does(scope, test_cfg, loop, hook
     if not loop:
         with pytest.raises(ValueError, match='default_hooks.visualization'):
             set_visualization(cfg, 's')
+
+
+BY_KIND = 'LearningRateDecayOptimizerConstructor'
+BY_LAYER = 'LayerDecayOptimizerConstructor'
+
+
+@pytest.mark.parametrize(
+    'constructor, paramwise, wanted',
+    [
+        (BY_LAYER, dict(layer_decay_rate=0.7), {}),
+        (BY_KIND, dict(decay_rate=0.7, decay_type='layer_wise', num_layers=4), {}),
+        (
+            BY_KIND,
+            dict(decay_rate=0.7, decay_type='stage_wise', num_layers=4),
+            dict(num_layers=4),
+        ),
+    ],
+)
+def test_layer_decay_of_mm_becomes_that_of_anchors(constructor, paramwise, wanted):
+    found = layer_decay(dict(constructor=constructor, paramwise_cfg=paramwise))
+    rates = dict(wanted, _delete_=True, decay_rates=0.7)
+    own = dict(constructor='AnchorLayerDecayConstructor', paramwise_cfg=rates)
+    assert found == own
+    assert layer_decay(dict(paramwise_cfg=dict(custom_keys={}))) == {}
+
+
+VIT, STITCHED = dict(type='VisionTransformer'), dict(type='SNNetv2', anchors=[])
+
+
+@pytest.mark.parametrize(
+    ('backbone', 'constructor', 'replaced'),
+    [
+        (STITCHED, BY_KIND, True),
+        (STITCHED, BY_LAYER, True),
+        (dict(type='PlainViT'), BY_KIND, True),
+        (dict(type='TimmAnchor'), BY_KIND, True),
+        (VIT, BY_KIND, False),
+        # mmpretrain's own decay asks the backbone for the depth of a layer.
+        (STITCHED, 'LearningRateDecayOptimWrapperConstructor', False),
+    ],
+)
+def test_decay_anchors_where_mm_knows_no_layers(backbone, constructor, replaced):
+    wrapper = dict(constructor=constructor, paramwise_cfg=dict(decay_rate=0.7))
+    model = dict(type='SandwichWrapper', model=dict(backbone=backbone))
+    cfg = Config(dict(model=model, optim_wrapper=wrapper))
+    assert decay_anchors(cfg) is replaced
+    own = dict(
+        constructor='AnchorLayerDecayConstructor', paramwise_cfg=dict(decay_rates=0.7)
+    )
+    assert cfg.optim_wrapper == (own if replaced else wrapper)
+
+
+@pytest.mark.parametrize(
+    ('key', 'meant'),
+    [
+        ('optim_wraper', 'optim_wrapper'),
+        ('val_dataloder', 'val_dataloader'),
+        ('param_schedulers', 'param_scheduler'),
+        ('default_hook', 'default_hooks'),
+        ('load_form', 'load_from'),
+    ],
+)
+def test_misspelt_keys_of_runners(tmp_path, capsys, key, meant):
+    write(tmp_path, a=f"model = dict(type='A')\n{key} = dict(a=1)", b='model = dict()')
+    cfg = load_config(tmp_path / 'a.py')
+    (text,) = misspelt_keys(cfg)
+    assert text.startswith(f'Nothing reads {key}: did you mean {meant}?')
+    with pytest.raises(ValueError, match=f"'{key}' is invalid: expected {meant}, or"):
+        load_config(tmp_path / 'b.py', {f'{key}.a': 1})
+    assert 'nothing reads' not in capsys.readouterr().out
+
+
+def test_variables_of_configs_are_free(tmp_path, capsys):
+    """Overriding one has no effect: mmengine has put it into what uses it."""
+    names = (
+        'data_root',
+        'classes',
+        'norm_cfg',
+        'train_pipeline',
+        'max_epochs',
+        'optimizer',
+    )
+    write(tmp_path, a='\n'.join(f'{name} = 1' for name in ('models', *names)))
+    cfg = load_config(tmp_path / 'a.py', dict(data_root=2))
+    assert [*misspelt_keys(cfg)] == []
+    out = '--cfg-options data_root: a variable of configs, which nothing reads.\n'
+    assert capsys.readouterr().out == out
+
+
+@pytest.mark.slow
+def test_misspelt_keys_are_in_no_config_of_mm():
+    """Nor in one of ours."""
+    names = {}
+    for package in ('mmseg', 'mmdet', 'mmpretrain', 'snnet_mm'):
+        folder = Path(find_spec(package).origin).parent / '.mim/configs'
+        for path in folder.rglob('*.py'):
+            tree = ast.parse(path.read_text())
+            targets = (t for node in tree.body for t in getattr(node, 'targets', ()))
+            found = (t.id for t in targets if isinstance(t, ast.Name))
+            names |= dict.fromkeys(found)
+    assert len(names) > 200
+    assert [*misspelt_keys(Config({k: 0 for k in names if k[0] != '_'}))] == []
+
+
+@pytest.mark.parametrize(
+    ('hooks', 'words'),
+    [
+        (dict(chekpoint=dict(interval=1)), "'chekpoint' .*did you mean 'checkpoint'"),
+        (dict(loger=None), "'loger' .*did you mean 'logger'"),
+        (dict(mine=dict(type='A'), mene=dict(x=1)), "'mene' .*did you mean 'mine'"),
+        (dict(checkpoint=dict(interval=1)), r'\.checkpoint\)$'),
+        (dict(logger=None, mine=CheckpointHook(1), timer=dict(type='A')), None),
+    ],
+)
+def test_check_hooks_misspelt_names(hooks, words):
+    cfg = Config(dict(default_hooks=hooks))
+    if words is None:
+        check_hooks(cfg)
+    else:
+        with pytest.raises(ValueError, match=words):
+            check_hooks(cfg)
+
+
+FLIPS = [dict(type='RandomFlip', prob=prob) for prob in (1.0, 0.0)]
+
+
+@pytest.mark.parametrize(
+    ('scope', 'model', 'pack', 'meta'),
+    [
+        ('mmpretrain', 'AverageClsScoreTTA', dict(type='PackInputs'), {}),
+        (
+            'mmdet',
+            'DetTTAModel',
+            dict(type='PackDetInputs', meta_keys=('img_id',)),
+            dict(meta_keys=('img_id', 'flip', 'flip_direction')),
+        ),
+    ],
+)
+def test_set_augmentation_flips_by_default(scope, model, pack, meta):
+    """As the tools of mmdet and mmpretrain do; those of mmseg need a setting."""
+    pipeline = [dict(type='LoadImageFromFile'), pack]
+    data = dict(type='RepeatDataset', dataset=dict(pipeline=pipeline))
+    parts = dict(model=dict(type='A'), test_dataloader=dict(dataset=data))
+    cfg = Config(dict(parts, default_scope=scope))
+    set_augmentation(cfg)
+    assert (cfg.model.type, cfg.model.module) == (model, dict(type='A'))
+    step = dict(type='TestTimeAug', transforms=[FLIPS, [pack | meta]])
+    assert cfg.test_dataloader.dataset.dataset.pipeline == [pipeline[0], step]
+    with pytest.raises(ValueError, match='tta_model'):
+        set_augmentation(Config(dict(parts, default_scope='mmseg')))

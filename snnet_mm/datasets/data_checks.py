@@ -10,7 +10,9 @@ from mmengine.fileio import load
 from mmengine.logging import print_log
 
 from snnet_mm.utils import check, dicts_in, refusal
+from snnet_mm.utils.configs import step_name
 
+MAPS = 'seg_map_path', 'depth_map_path'
 ONE_NAME = "a list of names; a tuple of one name needs a comma, ('car',)"
 
 
@@ -19,8 +21,8 @@ def check_data_folders(dataloader: Mapping | None, key: str) -> None:
 
     Class names must be a list, or a file of names, as mm allows.
 
-    mmdet's instance configs inherit a ``seg`` prefix, which is checked only if the
-    pipeline loads its maps.
+    mmdet's instance configs inherit a ``seg`` prefix, and a test may need no labels:
+    folders of maps are checked only if the pipeline loads them.
     """
     dataset = (dataloader or {}).get('dataset', {})
     for part in dicts_in(dataset):
@@ -32,12 +34,16 @@ def check_data_folders(dataloader: Mapping | None, key: str) -> None:
     check_annotation_file(dataset, f'{key}.dataset', root)
     # The single prefix of a classification data set has no name.
     named = prefixes if isinstance(prefixes, Mapping) else {None: prefixes}
+    steps = dataset.get('pipeline', ())
     for name, prefix in named.items():
         folder = osp.join(root, prefix or '')
         unused = name == 'seg' and not any(
             'Panoptic' in str(step.get('type')) or step.get('with_seg')
-            for step in dataset.get('pipeline', ())
+            for step in steps
         )
+        loads = [s for s in map(step_name, steps) if s.startswith('Load')]
+        images_alone = loads and all('Image' in kind for kind in loads)
+        unused |= name in MAPS and bool(images_alone)
         if folder and '://' not in folder and not unused:
             keys = f'{key}.dataset.data_root, {key}.dataset.data_prefix'
             keys += f'.{name}' if name else ''

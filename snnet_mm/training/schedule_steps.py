@@ -81,11 +81,16 @@ def end_of_rates(runner: Runner) -> int | None:
 
     None if a schedule lasts as long as the training.
     """
-    schedulers, epoch = [*schedulers_of(runner)], epoch_length(runner)
-    schedulers = [s for s in schedulers if epoch or not s.by_epoch]
-    rates = [s for s in schedulers if isinstance(s, LRSchedulerMixin)]
+    epoch = epoch_length(runner)
+    rates = [
+        scheduler
+        for scheduler in schedulers_of(runner)
+        if isinstance(scheduler, LRSchedulerMixin)
+        and (epoch or not scheduler.by_epoch)
+        and not needs_metrics(scheduler)  # which never raise a rate of 0
+    ]
     ends = [s.end * (epoch if s.by_epoch else 1) for s in rates]
-    if not rates or any(map(needs_metrics, rates)) or max(ends) >= runner.max_iters:
+    if not rates or max(ends) >= runner.max_iters:
         return None
     copies, groups = [], {}
     for scheduler in rates:

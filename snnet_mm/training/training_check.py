@@ -5,6 +5,8 @@ for what cannot be meant. They are listed from the most to the least harmful.
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from copy import deepcopy
 
 import torch
 from mmengine.dist import get_world_size
@@ -98,21 +100,20 @@ def check_training(runner: Runner, loaded: Mapping[str, Tensor] | None = None) -
 
 def _endless_loops(runner: Runner) -> Iterator[str]:
     """Refuse epochs without an end or an iteration."""
-    loops = [('train', runner.train_loop), ('val', runner.val_loop)]
-    for phase, loop in loops:
+    for phase, loop in (('train', runner.train_loop), ('val', runner.val_loop)):
         if loop is None or isinstance(loop.dataloader.dataset, IterableDataset):
             continue
         loader, key = loop.dataloader, f'{phase}_dataloader'
         endless = sorted({*_sampler_names(loader)} & ENDLESS)
-        counts_epochs = phase == 'val' or isinstance(loop, EpochBasedTrainLoop)
+        whole = phase == 'val' or isinstance(loop, EpochBasedTrainLoop)
         expected = 'a sampler whose epoch ends, such as DefaultSampler, as '
         expected += f'{type(loop).__name__} runs whole epochs'
-        check(not (endless and counts_epochs), f'{key}.sampler', endless, expected)
-        if not endless and not len(loader) and len(loader.dataset):
-            number = len(loader.dataset)
-            expected = f'up to {number}, the number of samples, as drop_last drops '
-            expected += 'incomplete batches'
-            check(False, f'{key}.batch_size', loader.batch_size, expected)
+        check(not (endless and whole), f'{key}.sampler', endless, expected)
+        number = len(loader.dataset)
+        expected = f'up to {number}, the number of samples, as drop_last drops '
+        expected += 'incomplete batches'
+        runs = endless or not number or len(loader)
+        check(runs, f'{key}.batch_size', loader.batch_size, expected)
     yield from ()
 
 
@@ -155,10 +156,12 @@ def _weights(runner: Runner, loaded: Mapping[str, Tensor] | None) -> Iterator[st
     networks, stitched = _networks(model)
     if not networks or runner.iter:
         return
-    own, inside = model.state_dict(), tuple(networks.values())
-    sources = [] if loaded is None else [(runner.cfg.get('load_from'), own, loaded)]
+    inside = tuple(networks.values())
+    sources = [] if loaded is None else [(runner.cfg.get('load_from'), '', loaded)]
     sources += _pretrained(model, inside)
-    filled = set().union(*(_fitting(wanted, found) for _, wanted, found in sources))
+    filled = set()
+    for _, path, weights in sources:
+        filled |= _filled(model.get_submodule(path), path, weights, inside)
     random = [
         name
         for name, inner in networks.items()
@@ -171,8 +174,8 @@ def _weights(runner: Runner, loaded: Mapping[str, Tensor] | None) -> Iterator[st
     why = 'no checkpoint was loaded, and no init_cfg has the type Pretrained'
     if sources:
         files = ', '.join(str(file) for file, *_ in sources)
-        names = [key for key in own if key.startswith(networks[random[0]])][:2]
-        why = f'{files} has no weight such as {names}'
+        names = [k for k in model.state_dict() if k.startswith(networks[random[0]])]
+        why = f'{files} has no weight such as {names[0]}'
     text = f'{said}. {why} (config keys: load_from, init_cfg of model and anchors)'
     if sources and len(random) == len(networks):
         raise ValueError(text)
@@ -195,32 +198,30 @@ def _networks(model: nn.Module) -> tuple[dict[str, str], bool]:
 
 def _pretrained(
     model: nn.Module, inside: tuple[str, ...]
-) -> Iterator[tuple[str, Mapping, Mapping]]:
-    """Yield file, wanted weights and those in the file of each init_cfg Pretrained.
+) -> Iterator[tuple[str, str, Mapping | None]]:
+    """Yield file, module and weights in the file of each init_cfg of type Pretrained.
 
     Modules without any weight under the prefixes ``inside`` are left out. Those that
-    load a file themselves, such as anchors, raise if it does not fit.
+    load a file themselves, such as anchors, raise if it does not fit: no weights.
     """
     for path, module in model.named_modules():
-        inner, init = f'{path}.' if path else '', getattr(module, 'init_cfg', None)
-        parts = [init] if isinstance(init, Mapping) else init or ()
+        init = getattr(module, 'init_cfg', None) or ()
+        parts = [init] if isinstance(init, Mapping) else init
         parts = [part for part in parts if part.get('type') == 'Pretrained']
         if isinstance(name := getattr(module, 'pretrained', None), str):
             parts = [dict(checkpoint=name)]  # of language models
-        own = {inner + key: value for key, value in module.state_dict().items()}
-        if not any(key.startswith(inside) for key in own):
-            continue
-        for part in parts:
-            weights, prefix = own, part.get('prefix') or ''
+        holds = not path or any(inner.startswith(f'{path}.') for inner in inside)
+        for part in parts if holds or f'{path}.'.startswith(inside) else ():
+            weights, prefix = None, part.get('prefix') or ''
             if getattr(type(module), 'init_weights', 0) is BaseModule.init_weights:
                 file = CheckpointLoader.load_checkpoint(part['checkpoint'], 'cpu')
                 prefix += '.' if prefix and not prefix.endswith('.') else ''
                 weights = {
-                    inner + key.removeprefix(prefix): value
+                    key.removeprefix(prefix): value
                     for key, value in _as_loaded(file).items()
                     if key.startswith(prefix)
                 }
-            yield part['checkpoint'], own, weights
+            yield part['checkpoint'], path, weights
 
 
 def _as_loaded(checkpoint: Mapping) -> dict[str, object]:
@@ -229,12 +230,29 @@ def _as_loaded(checkpoint: Mapping) -> dict[str, object]:
     return {str(key).removeprefix('module.'): value for key, value in weights.items()}
 
 
-def _fitting(own: Mapping, weights: Mapping) -> set[str]:
-    return {
-        key
-        for key, value in weights.items()
-        if getattr(own.get(key), 'shape', None) == getattr(value, 'shape', ())
+def _filled(
+    module: nn.Module, path: str, weights: Mapping | None, inside: tuple[str, ...]
+) -> set[str]:
+    """Return names in the model of the weights of a module that others fill.
+
+    All, if the module loads its ``weights`` itself.
+    """
+    own, inner = module.state_dict(), f'{path}.' if path else ''
+    fitting = {
+        inner + key
+        for key, value in own.items()
+        if weights is None
+        or getattr(weights.get(key), 'shape', None) == getattr(value, 'shape', ())
     }
+    if any(key.startswith(inside) for key in fitting):
+        return fitting
+    # Hooks of modules may rename weights: load them into a copy without any.
+    empty = deepcopy(module)
+    for parameter in empty.parameters():
+        parameter.data.fill_(torch.nan)
+    with suppress(RuntimeError):  # raised for wrong shapes, after the right ones loaded
+        empty.load_state_dict(dict(weights), strict=False)
+    return {inner + k for k, p in empty.named_parameters() if not p.isnan().all()}
 
 
 def _gradients(runner: Runner) -> Iterator[str]:

@@ -15,6 +15,8 @@ PANOPTIC = [dict(type='LoadPanopticAnnotations')]
 # mmdet's stock Mask2Former for instances inherits a panoptic config's folder.
 INHERITED = dict(data_prefix=dict(img='images', seg='nothing'), pipeline=[BOXES])
 NAMES = dict(classes='car')
+MASKS = dict(img_path='images', seg_map_path='nothing')
+LOAD = dict(type='LoadImageFromFile')
 
 
 @pytest.fixture
@@ -35,6 +37,9 @@ def root(tmp_path):
         (INHERITED, None),
         (dict(data_prefix='empty'), 'empty.*val_dataloader.dataset.data_prefix'),
         (dict(data_prefix=dict(img_path='nothing')), 'nothing.*data_prefix.img_path'),
+        (dict(data_prefix=MASKS, pipeline=[LOAD]), None),  # for format_only
+        (dict(data_prefix=MASKS, pipeline=[LOAD, BOXES]), 'nothing.*seg_map_path'),
+        (dict(data_prefix=MASKS), 'nothing.*data_prefix.seg_map_path'),
         (INHERITED | dict(pipeline=PANOPTIC), 'nothing.*data_prefix.seg'),
         (INHERITED | dict(pipeline=[dict(BOXES, with_seg=True)]), 'nothing.*seg'),
         (IMAGES | dict(metainfo=NAMES), "classes='car'.*val_dataloader.dataset.meta"),

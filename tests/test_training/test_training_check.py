@@ -14,6 +14,7 @@ from tiny import tiny_config
 from torch import nn
 from trained_toys import write_trained
 
+from snnet_mm.anchors import PlainViT
 from snnet_mm.tasks.detection_parts.eomt import EoMTHead
 from snnet_mm.training import run, training_check
 from snnet_mm.training.training_check import check_training
@@ -175,25 +176,6 @@ def test_train_resumed_after_the_end_of_its_schedule(plain_cfg, rescaled):
     assert not any(state[name].equal(start[name]) for name in trained)
 
 
-def test_train_resumed_with_iters_continues_exactly(plain_cfg, tmp_path):
-    """The steps of a schedule, repeated, give the rates of the whole training."""
-    cfg = plain_cfg
-    cfg.param_scheduler = [
-        dict(type='LinearLR', start_factor=0.1, begin=0, end=2, by_epoch=False),
-        dict(POLY, begin=2),
-        dict(type='CosineAnnealingMomentum', T_max=4, by_epoch=False),
-    ]
-    cfg.default_hooks.checkpoint.update(interval=2, max_keep_ckpts=3)
-    cfg.train_cfg.max_iters = 4
-    cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
-    whole = run.train(cfg, tmp_path / 'whole', iters=6)
-    options = dict(load_from=str(tmp_path / 'whole/iter_4.pth'))
-    resumed = run.train(cfg, tmp_path / 'part', options, iters=6, resume=True)
-    assert resumed.iter == whole.iter == 6
-    states = [r.model.state_dict() for r in (whole, resumed)]
-    assert all(states[0][key].equal(states[1][key]) for key in states[0])
-
-
 def save_part(path, model, change):
     """Write the weights of a model under other names; None drops one."""
     named = ((change(key), value) for key, value in model.state_dict().items())
@@ -234,6 +216,23 @@ def test_train_weights_that_fill_no_anchor(cfg, tmp_path, capsys, name, key):
     printed = capsys.readouterr().out
     assert ('start from random weights' in printed) is bool(random)
     assert not random or words in printed
+
+
+def test_train_weights_that_a_backbone_renames(plain_cfg, plain, tmp_path, monkeypatch):
+    """As mm's backbones do whose modules have hooks for older files."""
+    load = PlainViT._load_from_state_dict
+
+    def rename(self, state_dict, prefix, *args):
+        for key in [k for k in state_dict if k.startswith('backbone.old.')]:
+            state_dict[key.replace('.old', '')] = state_dict.pop(key)
+        load(self, state_dict, prefix, *args)
+
+    monkeypatch.setattr(PlainViT, '_load_from_state_dict', rename)
+    weights = torch.load(plain[1])['state_dict']
+    weights = {k.replace('backbone.', 'backbone.old.'): v for k, v in weights.items()}
+    torch.save(weights, tmp_path / 'a.pth')
+    plain_cfg.load_from = str(tmp_path / 'a.pth')
+    assert run.train(plain_cfg).iter == 1
 
 
 @pytest.mark.parametrize('fits', [True, False])

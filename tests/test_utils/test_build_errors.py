@@ -35,6 +35,7 @@ def failing_with(error):
         # A setting of a _base_, merged with ours.
         (dict(type='SimpleFeaturePyramid', num_outs=5), "_delete_=True.*'Simple"),
         (dict(type='SNNetV2'), "a model .*mean 'SNNetv2'"),
+        (dict(num_outs=5), "^{'num_outs': 5} lacks the type of a model "),
         (failing_with(AssertionError()), 'failing cannot .*: raise error'),
         (failing_with(ValueError('none')), 'failing cannot .*: none .*key: failing'),
     ],

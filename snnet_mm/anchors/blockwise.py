@@ -11,6 +11,8 @@ from snnet_mm.utils import check, refusal
 from .base import Anchor, BackboneMap, TokenState
 from .branches import BranchKinds, owner_of_forward
 
+Modules = Sequence[nn.Module]
+
 
 def run_with_grid(net: nn.Module, block: nn.Module, state: TokenState) -> TokenState:
     """Run a block that takes tokens and their grid."""
@@ -52,13 +54,19 @@ class NetworkFamily:
         branches: Returns the branches of the classes of blocks that have any.
         by_block: Whether ``out_indices`` of the network are blocks, not stages.
         has_output_layers: See :class:`Anchor`.
-        before, after: Prefixes of parameters of layers before the first block of
-            ``{stage}``, which follows ``{previous}``, and after its last block.
+        enter_modules: Returns the modules before the first block of a stage after the
+            first. With ``leave_modules``, it names all modules that ``enter`` runs.
+        leave_modules: Returns the modules after the last block of a stage.
+        output_modules: Returns the modules of outputs alone, besides ``norm``.
+
+    Layer-wise decay gives ``enter_modules`` the level of the block after them,
+    ``leave_modules`` that of the block before, ``norm`` and ``output_modules`` the last
+    one, and all other modules that of the embedding.
     """
 
     name: str
     mirrors: tuple[str, ...]
-    stages: Callable[[nn.Module], list[Sequence[nn.Module]]]
+    stages: Callable[[nn.Module], list[Modules]]
     scales: Callable[[nn.Module], tuple[list[int], list[int]]]
     embed: Callable[[nn.Module, Tensor], TokenState]
     output: Callable[[nn.Module, TokenState, int], BackboneMap | list[Tensor]]
@@ -70,8 +78,14 @@ class NetworkFamily:
     branches: Callable[[nn.Module], BranchKinds] = lambda net: {}
     by_block: bool = False
     has_output_layers: bool = False
-    before: str = ''
-    after: str = ''
+    enter_modules: Callable[[nn.Module, int], Modules] | None = None
+    leave_modules: Callable[[nn.Module, int], Modules] = lambda net, stage: ()
+    output_modules: Callable[[nn.Module], Modules] = lambda net: ()
+
+    def __post_init__(self) -> None:
+        told = (self.enter is None) == (self.enter_modules is None)
+        key, value = f'{self.name}.enter_modules', self.enter_modules
+        check(told, key, value, 'a function, if and only if enter is one')
 
 
 class BlockwiseAnchor(Anchor):
@@ -122,16 +136,21 @@ class BlockwiseAnchor(Anchor):
             for place in net.out_indices
         )
         names = {id(m): name for name, m in self.named_modules()}
-        self._paths = [names[id(block)] for stage in stages for block in stage]
-        # Levels of layer decay, by prefix of parameters; those of others are 0.
-        self._levels = {f'{path}.': i + 1 for i, path in enumerate(self._paths)}
+        blocks = [block for stage in stages for block in stage]
+        self._paths = [names[id(block)] for block in blocks]
+        at_end = *parts.output_modules(net), parts.norm(net)
+        runs = [*enumerate([block] for block in blocks), (self.depth, at_end)]
         for s, (first, last) in enumerate(zip(self._firsts, lasts, strict=True)):
-            stage = dict(stage=s, previous=s - 1)
-            if parts.before and s:
-                self._levels[f'net.{parts.before}'.format(**stage)] = first + 1
-            if parts.after:
-                self._levels[f'net.{parts.after}'.format(**stage)] = last + 1
-        self._levels |= dict.fromkeys(('net.norm', 'net.ln'), self.depth + 1)
+            if parts.enter_modules is not None and s:
+                runs.append((first, parts.enter_modules(net, s)))
+            runs.append((last, parts.leave_modules(net, s)))
+        # Levels of layer decay, by prefix of parameters; those of others are 0.
+        self._levels = {
+            f'{names[id(module)]}.': i + 1
+            for i, modules in runs
+            for module in modules
+            if module is not None
+        }
         for i in {*range(self.depth)} - self.kept_blocks:
             self.drop_block(i)
 

@@ -86,6 +86,10 @@ def _run_mmpretrain_vit(
     return state._replace(tokens=block(state.tokens, bias))
 
 
+def _mmpretrain_vit_output_modules(net: nn.Module) -> list[nn.Module]:
+    return [net.ln2] if net.out_type == 'avg_featmap' else []
+
+
 def _mmpretrain_vit_branches(net: nn.Module) -> BranchKinds:
     if getattr(net, 'rel_pos_bias', None) is not None:
         return {}  # a bias that all blocks share belongs to none of their branches
@@ -116,8 +120,12 @@ def _embed_swin(net: nn.Module, images: Tensor) -> TokenState:
     return TokenState(net.drop_after_pos(x), tuple(grid))
 
 
+def _norms_of_maps(net: nn.Module) -> list[nn.Module]:
+    return [getattr(net, f'norm{stage}') for stage in net.out_indices]
+
+
 def _swin_output(net: nn.Module, state: TokenState, place: int) -> Tensor:
-    return map_of(state.mapped(getattr(net, f'norm{net.out_indices[place]}')))
+    return map_of(state.mapped(_norms_of_maps(net)[place]))
 
 
 def _resnet_scales(net: nn.Module) -> Scales:
@@ -138,7 +146,7 @@ def _convnext_scales(net: nn.Module) -> Scales:
 
 
 def _convnext_output(net: nn.Module, state: TokenState, place: int) -> Tensor:
-    x, norm = map_of(state), getattr(net, f'norm{net.out_indices[place]}')
+    x, norm = map_of(state), _norms_of_maps(net)[place]
     if net.gap_before_final_norm:
         return norm(x.mean([-2, -1], keepdim=True)).flatten(1)
     return norm(x)
@@ -345,6 +353,7 @@ for _family in (
         output=lambda net, state, place: net._format_output(*state),
         num_prefix=lambda net: len(_prefix_of(net)),
         outputs_prefix=lambda net: net.out_type in ('cls_token', 'raw'),
+        output_modules=_mmpretrain_vit_output_modules,
         branches=_mmpretrain_vit_branches,
         by_block=True,
     ),
@@ -360,7 +369,8 @@ for _family in (
         output=_swin_output,
         branches=lambda net: {f'{p}.SwinBlock': (SwinAttention, FFN) for p in PACKAGES},
         has_output_layers=True,
-        before='stages.{previous}.downsample.',
+        enter_modules=lambda net, stage: [net.stages[stage - 1].downsample],
+        output_modules=_norms_of_maps,
     ),
     NetworkFamily(
         'MMResNet',  # and its variants
@@ -384,7 +394,8 @@ for _family in (
         output=_convnext_output,
         branches=lambda net: {'mmpretrain.ConvNeXtBlock': (ConvNeXtMLP,)},
         has_output_layers=True,
-        before='downsample_layers.{stage}.',
+        enter_modules=lambda net, stage: [net.downsample_layers[stage]],
+        output_modules=_norms_of_maps,
     ),
     NetworkFamily(
         'MMMiT',  # the backbone of SegFormer
@@ -398,8 +409,8 @@ for _family in (
         output=lambda net, state, place: _mit_map(net, state, net.out_indices[place]),
         branches=lambda net: {'mmseg.TransformerEncoderLayer': (MiTAttention, MixFFN)},
         has_output_layers=True,
-        before='layers.{stage}.0.',
-        after='layers.{stage}.2.',
+        enter_modules=lambda net, stage: [net.layers[stage][0]],
+        leave_modules=lambda net, stage: [net.layers[stage][2]],
     ),
 ):
     register_family(_family)

@@ -64,7 +64,7 @@ FAMILIES = dict(
     ),
     mm_mit=(
         of_mm('MMMiT', 'mmseg.MixVisionTransformer', mm_backbones.MIT),
-        {'layers.1.0': 3, 'layers.0.2': 2, 'layers.2.1.1': 5},
+        {'layers.1.0': 3, 'layers.0.2': 2, 'layers.2.1.1': 5, 'layers.3.2': 6},
     ),
 )
 every = pytest.mark.parametrize('family', FAMILIES)

@@ -1,10 +1,21 @@
 """Backbones of the mm packages, run block by block."""
 
 from copy import deepcopy
+from dataclasses import replace
 
 import pytest
 import torch
-from mm_backbones import DEEP, PLAIN_CASES, STAGED_CASES, SWIN_CLS, build
+from mm_backbones import (
+    BEIT,
+    DEEP,
+    MIT,
+    PLAIN,
+    PLAIN_CASES,
+    STAGED_CASES,
+    SWIN_CLS,
+    VIT,
+    build,
+)
 from mmengine.registry import MODELS
 from staged_anchors import disturb
 from torch.utils._pytree import tree_leaves
@@ -37,6 +48,84 @@ def test_mm_families_equal_mm_bit_for_bit(family, kind, settings, read):
         wanted, found = tree_leaves(net(images)), tree_leaves(anchor(images))
         assert len(wanted) == len(found) >= len(read)
         assert all(torch.equal(a, b) for a, b in zip(wanted, found, strict=True))
+
+
+def levels_by_step(anchor, images):
+    """Yield each step of a network, and the levels of all parameters that it reads."""
+    names = {id(m): name for name, m in anchor.named_modules()}
+    run = []
+    for module in anchor.modules():
+        if [*module.parameters(recurse=False)]:
+            module.register_forward_pre_hook(lambda m, _: run.append(names[id(m)]))
+
+    def read():
+        found = {anchor.layer_depth(f'{name}.weight')[0] for name in run}
+        run.clear()
+        return found
+
+    state = anchor.embed(images)
+    yield 'embed', None, read()
+    places = {i: place for place, i in enumerate(anchor.out_indices)}
+    for i in range(anchor.depth):
+        if anchor.enters(i):
+            anchor.enter(state, i)
+            yield 'enter', i, read()
+        state = anchor.run_block(state, i)
+        yield 'block', i, read()
+        if i in places:
+            anchor.to_output(state, False, places[i])
+            yield 'output', i, read()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('family, kind, settings, read', PLAIN_CASES + STAGED_CASES)
+def test_mm_families_levels_follow_the_order_of_modules(family, kind, settings, read):
+    anchor = MODELS.build(dict(type=family, net=dict(settings, type=kind))).eval()
+    end, seen = anchor.depth + 1, set()
+    entered = [i for i in range(anchor.depth) if anchor.enters(i)]
+    for step, i, found in levels_by_step(anchor, torch.randn(1, 3, 64, 64)):
+        if step == 'embed':
+            allowed = {0}
+        elif step == 'output':  # norms of maps, or those before the next stage
+            allowed = {i + 1, end}
+        else:  # the layers between two stages, and the norm after the last block
+            allowed = {i, i + 1} if i in entered else {i + 1}
+            allowed |= {end} if i == anchor.depth - 1 else set()
+        shared = {0} if settings.get('use_shared_rel_pos_bias') else set()
+        assert found <= allowed | shared, (step, i)
+        assert step != 'block' or i + 1 in found
+        seen |= found
+    assert {*range(1, end)} <= seen
+
+
+@pytest.mark.parametrize(
+    'family, kind, settings',
+    [
+        ('MMPretrainViT', 'mmpretrain.VisionTransformer', VIT),
+        ('MMPretrainViT', 'mmpretrain.BEiTViT', BEIT | dict(out_type='avg_featmap')),
+        ('MMSwin', 'mmpretrain.SwinTransformer', SWIN_CLS),
+    ],
+)
+def test_mm_families_levels_are_those_of_mmpretrain(family, kind, settings):
+    anchor = MODELS.build(dict(type=family, net=dict(settings, type=kind)))
+    for name, _ in anchor.net.named_parameters():
+        # mmpretrain counts the layers between two stages with the stage before.
+        level, levels = anchor.layer_depth(f'net.{name}')
+        wanted = level - ('downsample' in name), levels
+        assert anchor.net.get_layer_depth(name) == wanted, name
+
+
+def test_mm_families_norm_before_the_blocks_is_embedding():
+    net = dict(PLAIN, type='mmseg.VisionTransformer', pre_norm=True, final_norm=True)
+    anchor = MODELS.build(dict(type='MMSegViT', net=net))
+    assert anchor.layer_depth('net.ln_pre.weight') == (0, 5)
+    assert anchor.layer_depth('net.ln1.weight') == (4, 5)
+
+
+def test_mm_families_without_modules_between_stages_are_refused():
+    row = family_of(build('mmseg.MixVisionTransformer', MIT))
+    with pytest.raises(ValueError, match='enter_modules=None.*MMMiT'):
+        replace(row, enter_modules=None)
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 from config_models import RUNS
-from mmengine.registry import MODELS, TASK_UTILS
+from mmengine.registry import MODELS, TASK_UTILS, init_default_scope
 from states import states_on_route
+from toy import disturb, narrow_toy
 
 from snnet_mm.anchors.blockwise import MIRRORED
 from snnet_mm.costs import cost_table
+from snnet_mm.exports import single_stitch
 from snnet_mm.models import fit_stitching_layers
 from snnet_mm.stitching.metrics import DIRECTIONS, KEY_METRICS, metric_directions
 from snnet_mm.tasks import TASKS, task_of
@@ -162,6 +164,7 @@ def extensions():
         exec(snippet, namespace)
     yield
     MODELS._module_dict.pop('GatedStitchingLayer')
+    MODELS._module_dict.pop('MixingStitchingLayer')
     MODELS._module_dict.pop('HalvesNet')
     TASK_UTILS._module_dict.pop('AnchorsOftenSampler')
     TASKS.pop()
@@ -172,6 +175,32 @@ def test_extending_page_task():
     task = task_of(type('CountingModel', (torch.nn.Module,), {})())
     assert task.name == 'counting'
     assert metric_directions(['count_error']) == dict(count_error='lower')
+
+
+@pytest.mark.parametrize(
+    ('layer', 'exported'),
+    [
+        (dict(type='GatedStitchingLayer'), dict(type='StitchingLayer')),
+        (dict(type='MixingStitchingLayer', kernel=5),) * 2,
+        (dict(type='PrefixStitchingLayer', num_prefix=1),) * 2,
+    ],
+    ids=lambda layer: layer['type'],
+)
+@torch.no_grad()
+def test_extending_page_stitching_layers_are_exported(layer, exported):
+    cfg = narrow_toy()
+    cfg.model.backbone.stitching_layer = layer
+    init_default_scope(cfg.default_scope)
+    torch.manual_seed(0)
+    model = disturb(MODELS.build(cfg.model)).eval()
+    images, costs = torch.randn(1, 3, 64, 64), cost_table(model)
+    for i in (2, 8):
+        found, single = single_stitch(cfg, model, i)
+        layers = found.model.backbone.stitching_layers
+        assert layers['0to1_0'] == dict(exported, in_dim=8, out_dim=12)
+        maps = model.backbone(images), single.backbone(images)
+        torch.testing.assert_close(*maps, rtol=1e-5, atol=1e-5)
+        assert sum(p.numel() for p in single.parameters()) == costs[i].params
 
 
 def test_extending_page_stitching_layer(build_snnet):

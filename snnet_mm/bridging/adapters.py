@@ -98,6 +98,10 @@ class Adapter(nn.Module, metaclass=ABCMeta):
         how = dict(resize=self.resize, layout=self.layout)
         return dict(type=kind, hops=list(self.hops), **how, **source)
 
+    def merged(self) -> 'Adapter':
+        """Return the adapter itself, the layer of an exported stitch."""
+        return self
+
     def map_state(self, state: TokenState) -> TokenState:
         """Return the state from which the target anchor resumes."""
         return self(state)

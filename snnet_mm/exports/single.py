@@ -17,13 +17,14 @@ from torch import Tensor, nn
 from snnet_mm.models import (
     ElasticBackbone,
     PartPerAnchor,
+    SingleStitch,
     StitchedBackbone,
     find_stitched_backbone,
     set_stitch,
 )
 from snnet_mm.stitching import Stitch
 from snnet_mm.tasks.base import Predictions
-from snnet_mm.utils import atomic_path, load_config, load_weights_only
+from snnet_mm.utils import atomic_path, check, load_config, load_weights_only
 from snnet_mm.utils.configs import dicts_in, model_config, write_config
 from snnet_mm.utils.registered_names import check_named
 from snnet_mm.utils.timm_models import licence_of, origin_of
@@ -43,11 +44,15 @@ def single_stitch(
 
     This activates the stitch. ``exported_from`` of the new model names the stitch, its
     route and the space.
+
+    Raises:
+        ValueError: If ``config()`` of a stitching layer loses some of its weights.
     """
     set_stitch(model, stitch_id)
     exported = single_stitch_config(cfg, model)
     init_default_scope(exported.get('default_scope') or 'mmengine')
     single = MODELS.build(deepcopy(exported.model))  # DETRs modify their config
+    _check_layers(find_stitched_backbone(model), single)
     state = merged_state(model)
     single.load_state_dict({name: state[name] for name in single.state_dict()})
     if hasattr(model, 'dataset_meta'):
@@ -193,7 +198,11 @@ def _backbone_config(
         position, layer = backbone.map_source(stitch, backbone.out_indices[j])
         maps[j] = (*position, layer)
     used = {*stitch.layers, *(m[2] for m in maps if m)}
-    layers = backbone.stitching_layers.items()
+    layers = {
+        name: layer.merged().config()
+        for name, layer in backbone.stitching_layers.items()
+        if name in used
+    }
     anchors = [None] * len(config.anchors)
     map_anchor = backbone.map_anchor(stitch) if any(maps) else None
     # Maps may pass through layers, such as norms, of an anchor that is not run.
@@ -207,11 +216,23 @@ def _backbone_config(
         anchors=anchors,
         segments=[tuple(segment) for segment in stitch.segments],
         joints=list(stitch.layers),
-        stitching_layers={k: layer.config() for k, layer in layers if k in used},
+        stitching_layers=layers,
         maps=maps,
         with_cls=backbone.with_cls,
         map_anchor=map_anchor,
     )
+
+
+def _check_layers(backbone: StitchedBackbone, single: nn.Module) -> None:
+    """Raise if a stitching layer of a single stitch lacks weights."""
+    for part in single.modules():
+        if isinstance(part, SingleStitch):
+            for name, layer in part.stitching_layers.items():
+                merged = backbone.stitching_layers[name].merged()
+                lost = sorted(merged.state_dict().keys() - layer.state_dict().keys())
+                expected = f'a type whose config() builds a layer with {lost}'
+                kind = type(merged).__name__
+                check(not lost, 'backbone.stitching_layer.type', kind, expected)
 
 
 def _untrained(anchor: Mapping) -> dict:

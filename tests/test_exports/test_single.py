@@ -1,12 +1,15 @@
 import pytest
 import torch
 from mmengine.config import Config
+from mmengine.registry import MODELS
+from torch import nn
 from torch.testing import assert_close
 from toy import TOY
 
 from snnet_mm.costs import cost_table
 from snnet_mm.evaluation import StitchTestLoop
-from snnet_mm.exports import single_stitch
+from snnet_mm.exports import StitchExporter, single_stitch
+from snnet_mm.models import StitchingLayer
 
 TOY_DEPTH = TOY / 'dpt_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
 AUX = dict(type='FCNHead', in_channels=12, in_index=0, channels=8, num_convs=1)
@@ -110,3 +113,83 @@ def test_the_config_is_that_of_a_plain_model(toy_cfg, build):
     # The source is as it was.
     assert cfg.model.backbone.type == 'SNNetv2'
     assert cfg.model.backbone.anchors[0].init_cfg.type == 'Pretrained'
+
+
+class CurvedLayer(StitchingLayer):
+    """No affine map, and with weights of its own."""
+
+    def __init__(self, in_dim, out_dim):
+        super().__init__(in_dim, out_dim)
+        self.curve = nn.Sequential(
+            nn.Linear(in_dim, 3), nn.GELU(), nn.Linear(3, out_dim)
+        )
+
+    def forward(self, x):
+        return super().forward(x) + self.curve(x)
+
+
+class ForgetfulLayer(StitchingLayer):
+    """No weight shows its power."""
+
+    def __init__(self, in_dim, out_dim, power=1):
+        super().__init__(in_dim, out_dim)
+        self.power = power
+
+    def forward(self, x):
+        x = super().forward(x)
+        return x.sign() * x.abs() ** self.power
+
+
+class PowerLayer(ForgetfulLayer):
+    def config(self):
+        return super().config() | dict(power=self.power)
+
+
+class LossyLayer(CurvedLayer):
+    def config(self):
+        return super().config() | dict(type='StitchingLayer')
+
+
+@pytest.fixture
+def with_layer(toy_cfg, monkeypatch):
+    """Returns a toy config with stitching layers of a class, which is registered."""
+
+    def with_layer(kind, **settings):
+        monkeypatch.setitem(MODELS.module_dict, kind.__name__, kind)
+        cfg = toy_cfg()
+        cfg.model.backbone.stitching_layer = dict(type=kind.__name__, **settings)
+        return cfg
+
+    return with_layer
+
+
+@pytest.mark.parametrize(
+    ('kind', 'settings'),
+    [(CurvedLayer, {}), (PowerLayer, dict(power=3)), (ForgetfulLayer, {})],
+)
+def test_own_layers_that_are_not_affine_are_exported(
+    with_layer, build, logits, tmp_path, kind, settings
+):
+    cfg, images = with_layer(kind, **settings), torch.randn(2, 3, 64, 64)
+    model = build(cfg)
+    for i in (2, 8):
+        exported, single = single_stitch(cfg, model, i)
+        assert_close(logits(single, images), logits(model, images), rtol=0, atol=0)
+        layers = exported.model.backbone.stitching_layers
+        widths = dict(type=kind.__name__, in_dim=8, out_dim=12)
+        assert layers['0to1_0'] == widths | settings
+    manifest = StitchExporter(cfg, model, tmp_path).export_stitch(8, ['mm'])
+    assert manifest['stitches'][0]['flops'] == cost_table(model)[8].flops
+
+
+def test_layers_whose_settings_an_export_would_lose_are_refused(with_layer, build):
+    with pytest.raises(ValueError, match=r"config\(\) returns \['power'\]"):
+        build(with_layer(ForgetfulLayer, power=3))
+
+
+def test_layers_whose_weights_an_export_would_lose_are_refused(with_layer, build):
+    cfg = with_layer(LossyLayer)
+    with pytest.raises(
+        ValueError, match=r'LossyLayer.*curve\.0\.bias.*stitching_layer'
+    ):
+        single_stitch(cfg, build(cfg), 8)

@@ -24,7 +24,8 @@ class SingleStitch(BaseModule):
         anchors: Configs of the anchors in order; None for an anchor that is not run.
         segments: ``(anchor, first block, block after the last)`` per segment.
         joints: Names of the stitching layers between the segments.
-        stitching_layers: Config, or ``(in_dim, out_dim)``, of each layer by name.
+        stitching_layers: Config of each layer by name; ``(in_dim, out_dim)`` stands for
+            a plain one.
         maps: ``(anchor, block, layer)`` per map, where ``layer`` projects the map or is
             None. A map that nothing reads is None. Without maps, ``forward`` returns
             the final state.

@@ -132,7 +132,12 @@ class StitchedBackbone(BaseModule):
         self, name: str, spec: StitchingLayerSpec, config: dict
     ) -> nn.Module:
         """Return a new stitching layer."""
-        return MODELS.build(dict(config, **self.layer_arguments(spec)))
+        layer = MODELS.build(dict(config, **self.layer_arguments(spec)))
+        merged = layer.merged()
+        lost = sorted(config.keys() - merged.config().keys()) if merged is layer else []
+        expected = f'a type whose config() returns {lost} for exported stitches'
+        check(not lost, 'backbone.stitching_layer', config, expected)
+        return layer
 
     def exported_weights(self, stitch: Stitch) -> dict[str, Tensor]:
         """Return weights that a stitch alone has instead of the backbone's."""

@@ -25,9 +25,10 @@ class StitchingLayer(nn.Linear):
         """Return the activations that the map is fitted from and to."""
         return before.fitted, after.fitted
 
-    def config(self) -> tuple[int, int]:
-        """Return the widths, from which :class:`SingleStitch` builds the layer."""
-        return self.in_features, self.out_features
+    def config(self) -> dict:
+        """Return the config of the layer: its type, its widths and other arguments."""
+        widths = dict(in_dim=self.in_features, out_dim=self.out_features)
+        return dict(type=type(self).__name__, **widths)
 
     @torch.no_grad()
     def set_map(self, weight: Tensor, bias: Tensor) -> None:
@@ -36,7 +37,7 @@ class StitchingLayer(nn.Linear):
         self.bias.copy_(bias)
 
     def merged(self) -> 'StitchingLayer':
-        """Return a plain stitching layer with the same map, for an exported stitch."""
+        """Return the layer of an exported stitch, with equal outputs."""
         return self
 
 
@@ -67,8 +68,7 @@ class PrefixStitchingLayer(StitchingLayer):
         self.prefix.bias.copy_(bias + offset)
 
     def config(self) -> dict:
-        widths = dict(in_dim=self.in_features, out_dim=self.out_features)
-        return dict(type=type(self).__name__, num_prefix=self.num_prefix, **widths)
+        return super().config() | dict(num_prefix=self.num_prefix)
 
 
 @MODELS.register_module()

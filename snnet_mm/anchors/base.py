@@ -36,9 +36,24 @@ class TokenState(NamedTuple):
         """Return the state of a map ``(B, C, H, W)``."""
         return cls(x.flatten(2).transpose(1, 2), tuple(x.shape[2:]))
 
+    @property
+    def num_prefix(self) -> int:
+        """Number of prefix tokens."""
+        return self.tokens.shape[1] - self.grid[0] * self.grid[1]
+
+    @property
+    def prefix(self) -> Tensor:
+        """Prefix tokens ``(B, num_prefix, C)``."""
+        return self.tokens[:, : self.num_prefix]
+
+    @property
+    def patches(self) -> Tensor:
+        """Tokens ``(B, H * W, C)`` without prefix tokens."""
+        return self.tokens[:, self.num_prefix :] if self.num_prefix else self.tokens
+
     def as_map(self) -> Tensor:
-        """Return a state without prefix tokens as a map ``(B, C, H, W)``."""
-        return self.tokens.transpose(1, 2).unflatten(2, self.grid)
+        """Return the patches as a map ``(B, C, H, W)``."""
+        return self.patches.transpose(1, 2).unflatten(2, self.grid)
 
     @property
     def fitted(self) -> Tensor:
@@ -179,9 +194,9 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         """Run the norm after the last block, if any."""
         return state if self.last_norm is None else state.mapped(self.last_norm)
 
-    @abstractmethod
     def to_feature_map(self, state: TokenState) -> Tensor:
         """Return the state as a map ``(B, C, H, W)`` for dense heads."""
+        return state.as_map().contiguous()
 
     @abstractmethod
     def fix_input_size(self, size: tuple[int, int]) -> None:
@@ -373,10 +388,6 @@ class TokenAnchor(Anchor):
     def last_norm(self) -> nn.Module | None:
         norm = self.trunk.norm
         return None if isinstance(norm, nn.Identity) else norm
-
-    def to_feature_map(self, state: TokenState) -> Tensor:
-        patches = state.tokens[:, self.num_prefix :]
-        return patches.transpose(1, 2).unflatten(2, state.grid).contiguous()
 
 
 def check_outputs(

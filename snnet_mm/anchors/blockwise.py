@@ -25,7 +25,7 @@ def run_on_map(net: nn.Module, block: nn.Module, state: TokenState) -> TokenStat
 
 
 def map_of(state: TokenState) -> Tensor:
-    """Return a state as a contiguous map ``(B, C, H, W)``.
+    """Return the patches of a state as a contiguous map ``(B, C, H, W)``.
 
     The network's own maps are contiguous, too, so outputs are equal bit for bit.
     """

@@ -45,10 +45,8 @@ def _embed_mmseg_vit(net: nn.Module, images: Tensor) -> TokenState:
 def _mmseg_vit_output(
     net: nn.Module, state: TokenState, place: int
 ) -> Tensor | list[Tensor]:
-    x = state.tokens
-    patches = x[:, 1:] if getattr(net, 'with_cls_token', True) else x
-    out = map_of(state._replace(tokens=patches))
-    return [out, x[:, 0]] if getattr(net, 'output_cls_token', False) else out
+    out, with_cls = map_of(state), getattr(net, 'output_cls_token', False)
+    return [out, state.tokens[:, 0]] if with_cls else out
 
 
 def _embed_mmpretrain_vit(net: nn.Module, images: Tensor) -> TokenState:

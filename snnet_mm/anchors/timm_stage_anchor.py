@@ -202,9 +202,6 @@ class TimmStageAnchor(Anchor):
             return _of_nhwc(run(state.tokens.unflatten(1, state.grid)))
         return TokenState(run(state.tokens), self._grid_after(i, state.grid))
 
-    def to_feature_map(self, state: TokenState) -> Tensor:
-        return state.as_map().contiguous()
-
     def fix_input_size(self, size: tuple[int, int]) -> None:
         self._check_size(size)
         grid = tuple(-(-x // self.block_strides[0]) for x in size)

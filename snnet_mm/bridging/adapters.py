@@ -110,8 +110,8 @@ class Adapter(nn.Module, metaclass=ABCMeta):
         """Map a state to the width and grid of the other network."""
         grid = state.grid
         if self.folds and self.num_prefix:
-            cls, patches = state.tokens[:, :1], state.tokens[:, 1:]
-            tokens = torch.cat([patches, cls.expand_as(patches)], dim=2)
+            cls = state.prefix.expand_as(state.patches)
+            tokens = torch.cat([state.patches, cls], dim=2)
             state = TokenState(tokens, grid)
         for parts, (_, stride) in zip(self.chain, self.hops, strict=True):
             if self.resize == 'bilinear':
@@ -131,12 +131,8 @@ class Adapter(nn.Module, metaclass=ABCMeta):
     def _resized(self, state: TokenState, grid: tuple[int, int]) -> TokenState:
         if state.grid == grid:
             return state
-        num_prefix = 0 if self.folds else self.num_prefix
-        prefix, patches = state.tokens[:, :num_prefix], state.tokens[:, num_prefix:]
-        x = F.interpolate(
-            TokenState(patches, state.grid).as_map(), grid, mode='bilinear'
-        )
-        tokens = torch.cat([prefix, TokenState.of_map(x).tokens], dim=1)
+        x = F.interpolate(state.as_map(), grid, mode='bilinear')
+        tokens = torch.cat([state.prefix, TokenState.of_map(x).tokens], dim=1)
         return TokenState(tokens, grid)
 
     def _check(self, strides: Sequence[int]) -> None:

@@ -36,8 +36,8 @@ class RareClassWeights:
         classes = self._classes[batch][:, None].float()
         classes = F.interpolate(classes, size=state.grid, mode='nearest-exact')
         weights = self._weights[classes.flatten(1).long()].to(state.tokens.device)
-        prefix = state.tokens.shape[1] - weights.shape[1]
-        return torch.cat([weights.new_ones(len(weights), prefix), weights], dim=1)
+        of_prefix = weights.new_ones(len(weights), state.num_prefix)
+        return torch.cat([of_prefix, weights], dim=1)
 
 
 @torch.no_grad()

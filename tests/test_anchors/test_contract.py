@@ -10,6 +10,8 @@ from staged_anchors import convnext, disturb, levit, mobilenet, resnet, swin
 from states import states_of
 from torch.utils._pytree import tree_leaves
 
+from snnet_mm.anchors import TokenState
+
 PLAIN = dict(
     **dict(type='PlainViT', arch=dict(embed_dims=8, depth=5, num_heads=2)),
     **dict(img_size=64, num_registers=1, rel_pos_bias=True, final_norm=True),
@@ -91,6 +93,17 @@ def images_for(family, number=2, width=64):
     return torch.randn(number, 3, height, width + more)
 
 
+@pytest.mark.parametrize('number', [0, 1, 5])
+def test_token_state_knows_its_prefix_tokens(number):
+    pixels, prefix = torch.randn(2, 3, 4, 5), torch.randn(2, number, 3)
+    state = TokenState.of_map(pixels)
+    state = state._replace(tokens=torch.cat([prefix, state.tokens], dim=1))
+    assert state.num_prefix == number
+    assert state.prefix.equal(prefix)
+    assert state.patches.equal(pixels.flatten(2).transpose(1, 2))
+    assert state.as_map().equal(pixels)
+
+
 @every
 @torch.no_grad()
 def test_anchor_forward_equals_blocks_one_by_one(family):
@@ -99,6 +112,7 @@ def test_anchor_forward_equals_blocks_one_by_one(family):
     scales = zip(states, anchor.block_dims, anchor.block_strides, strict=True)
     for state, dim, stride in scales:
         assert state.tokens.shape[-1] == dim
+        assert state.num_prefix == anchor.num_prefix
         assert state.grid == tuple(-(-side // stride) for side in images.shape[2:])
     wanted = [
         anchor.to_output(states[i], anchor.with_cls, place)

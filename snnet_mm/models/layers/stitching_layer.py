@@ -50,8 +50,7 @@ class PrefixStitchingLayer(StitchingLayer):
         self.num_prefix, self.prefix = num_prefix, nn.Linear(in_dim, out_dim)
 
     def map_state(self, state: TokenState) -> TokenState:
-        prefix, patches = state.tokens.tensor_split([self.num_prefix], dim=1)
-        tokens = torch.cat([self.prefix(prefix), self(patches)], dim=1)
+        tokens = torch.cat([self.prefix(state.prefix), self(state.patches)], dim=1)
         return state._replace(tokens=tokens)
 
     @torch.no_grad()

@@ -83,13 +83,12 @@ class AnchorClassifier(BaseModule):
 
     def pool(self, feats: TokenState) -> Tensor:
         """Pool a final state to ``(B, C)``, before the norm that follows pooling."""
-        num_patches = feats.grid[0] * feats.grid[1]
         if self.pooling == 'cls':
-            has_cls = feats.tokens.shape[1] > num_patches
+            has_cls = feats.num_prefix > 0
             key = 'head.pooling, backbone.anchors.cls_token'
             check(has_cls, key, 'cls', "'mean' for anchors without prefix tokens")
             return feats.tokens[:, 0]
-        patches = feats.tokens[:, -num_patches:]
+        patches = feats.patches
         if self.pooling == 'norm-mean':
             patches = self.norm(patches)
         return patches.mean(1)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from config_models import RUNS
+from mm_backbones import VAN
 from mmengine.registry import MODELS, TASK_UTILS, init_default_scope
 from states import states_on_route
 from toy import disturb, narrow_toy
@@ -158,11 +159,13 @@ def test_joint_training_page_config_for_other_data(tmp_path):
 
 @pytest.fixture(scope='module', autouse=True)
 def extensions():
-    """What the page about extending defines, registered."""
-    namespace = {}
+    """What the page about extending defines, registered; returns its family."""
+    package, namespace = MIRRORED['mmpretrain.VAN'], {}
     for snippet in blocks('docs/how_to/extending.md', 'python'):
         exec(snippet, namespace)
-    yield
+    own, MIRRORED['mmpretrain.VAN'] = MIRRORED['mmpretrain.VAN'], package
+    yield own
+    MODELS._module_dict.pop('OwnVAN')
     MODELS._module_dict.pop('GatedStitchingLayer')
     MODELS._module_dict.pop('MixingStitchingLayer')
     MODELS._module_dict.pop('HalvesNet')
@@ -175,6 +178,24 @@ def test_extending_page_task():
     task = task_of(type('CountingModel', (torch.nn.Module,), {})())
     assert task.name == 'counting'
     assert metric_directions(['count_error']) == dict(count_error='lower')
+
+
+@torch.no_grad()
+def test_extending_page_anchor_family(extensions, monkeypatch):
+    pytest.importorskip('mmpretrain.models')
+    monkeypatch.setitem(MIRRORED, 'mmpretrain.VAN', extensions)
+    settings = dict(type='mmpretrain.VAN', out_indices=(0, 1, 2, 3), arch=VAN)
+    anchor = disturb(MODELS.build(dict(type='OwnVAN', net=settings)))
+    net, images = anchor.net, torch.randn(2, 3, 64, 64)
+    net.eval()
+    for a, b in zip(anchor(images), net(images), strict=True):
+        assert a.equal(b)
+    levels = {n: anchor.layer_depth(f'net.{n}')[0] for n, _ in net.named_parameters()}
+    starts = dict(patch_embed1=0, norm1=1, patch_embed2=2, norm2=3, patch_embed3=4)
+    starts |= dict(norm3=4, patch_embed4=5, norm4=5)
+    for name, level in starts.items():
+        assert {v for n, v in levels.items() if n.startswith(name)} == {level}, name
+    assert levels['blocks2.1.norm1.weight'] == 3
 
 
 @pytest.mark.parametrize(

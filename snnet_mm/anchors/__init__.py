@@ -14,7 +14,10 @@ from .blockwise import (
     NetworkFamily,
     family_of,
     image_channels,
+    map_of,
     register_family,
+    run_on_map,
+    run_with_grid,
 )
 from .branch_view import BranchView, Unit
 from .branches import Branch

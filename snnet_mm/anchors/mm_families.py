@@ -150,16 +150,28 @@ def _convnext_output(net: nn.Module, state: TokenState, place: int) -> Tensor:
     return norm(x)
 
 
-def _mit_scales(net: nn.Module) -> Scales:
-    projections = [layer[0].projection for layer in net.layers]
-    strides = [p.stride[0] for p in projections]
-    dims = [p.out_channels for p in projections]
+def _scales_of(embeddings: Sequence[nn.Module]) -> Scales:
+    """Return the scales after the patch embeddings of all stages."""
+    strides = [e.projection.stride[0] for e in embeddings]
+    dims = [e.projection.out_channels for e in embeddings]
     return dims, [prod(strides[: s + 1]) for s in range(len(dims))]
 
 
 def _mit_map(net: nn.Module, state: TokenState, stage: int) -> Tensor:
     # Not contiguous, like the network's own.
     return state.mapped(net.layers[stage][2]).as_map()
+
+
+def _van_parts(net: nn.Module, name: str) -> list[nn.Module]:
+    return [getattr(net, f'{name}{stage + 1}') for stage in range(net.num_stages)]
+
+
+def _embed_van(net: nn.Module, x: Tensor, stage: int) -> TokenState:
+    return TokenState.of_map(_van_parts(net, 'patch_embed')[stage](x)[0])
+
+
+def _van_map(net: nn.Module, state: TokenState, stage: int) -> Tensor:
+    return map_of(state.mapped(_van_parts(net, 'norm')[stage]))
 
 
 def _resized_positions(net: nn.Module, table: Tensor, grid: tuple) -> Tensor:
@@ -399,7 +411,7 @@ for _family in (
         'MMMiT',  # the backbone of SegFormer
         ('mmseg.MixVisionTransformer',),
         stages=lambda net: [layer[1] for layer in net.layers],
-        scales=_mit_scales,
+        scales=lambda net: _scales_of([layer[0] for layer in net.layers]),
         embed=lambda net, images: _of_patches(net.layers[0][0](images)),
         enter=lambda net, state, stage: _of_patches(
             net.layers[stage][0](_mit_map(net, state, stage - 1))
@@ -409,6 +421,21 @@ for _family in (
         has_output_layers=True,
         enter_modules=lambda net, stage: [net.layers[stage][0]],
         leave_modules=lambda net, stage: [net.layers[stage][2]],
+    ),
+    NetworkFamily(
+        'MMVAN',
+        ('mmpretrain.VAN',),
+        stages=lambda net: _van_parts(net, 'blocks'),
+        scales=lambda net: _scales_of(_van_parts(net, 'patch_embed')),
+        embed=lambda net, images: _embed_van(net, images, 0),
+        enter=lambda net, state, stage: _embed_van(
+            net, _van_map(net, state, stage - 1), stage
+        ),
+        run=run_on_map,
+        output=lambda net, state, place: _van_map(net, state, net.out_indices[place]),
+        has_output_layers=True,
+        enter_modules=lambda net, stage: [_van_parts(net, 'patch_embed')[stage]],
+        leave_modules=lambda net, stage: [_van_parts(net, 'norm')[stage]],
     ),
 ):
     register_family(_family)

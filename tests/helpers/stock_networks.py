@@ -24,6 +24,11 @@ NARROW = dict(
     MMSwin=SWIN | dict(window_size=4),
     MMPretrainViT=dict(arch=ARCH, img_size=64),
     MMConvNeXt=dict(arch=dict(depths=[1, 2, 2, 1], channels=[8, 12, 16, 32])),
+    MMVAN=dict(
+        arch=dict(
+            embed_dims=[8, 12, 16, 32], depths=[1, 2, 2, 1], ffn_ratios=[2, 2, 2, 2]
+        )
+    ),
 )
 NARROW_IN_MMPRETRAIN = NARROW | dict(
     MMResNet=RESNET | dict(expansion=4),
@@ -57,6 +62,7 @@ CASES = {
     'mmpretrain/beit/benchmarks/beit-base-p16_8xb128-coslr-100e_in1k': 'MMPretrainViT',
     'mmpretrain/swin_transformer/swin-tiny_16xb64_in1k': 'MMSwin',
     'mmpretrain/convnext/convnext-tiny_32xb128_in1k': 'MMConvNeXt',
+    'mmpretrain/van/van-tiny_8xb128_in1k': 'MMVAN',
 }
 
 

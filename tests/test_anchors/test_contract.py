@@ -68,6 +68,11 @@ FAMILIES = dict(
         of_mm('MMMiT', 'mmseg.MixVisionTransformer', mm_backbones.MIT),
         {'layers.1.0': 3, 'layers.0.2': 2, 'layers.2.1.1': 5, 'layers.3.2': 6},
     ),
+    mm_van=(
+        of_mm('MMVAN', 'mmpretrain.VAN', dict(arch=mm_backbones.VAN)),
+        {'patch_embed1': 0, 'patch_embed2': 2, 'blocks2.1': 3, 'patch_embed4': 5}
+        | {'net.norm1': 1, 'net.norm2': 3, 'net.norm3': 4, 'net.norm4': 5},
+    ),
 )
 every = pytest.mark.parametrize('family', FAMILIES)
 # Networks of mm and chains are trained as a whole.

@@ -11,6 +11,7 @@ from .base import (
 )
 from .blockwise import (
     BlockwiseAnchor,
+    Family,
     NetworkFamily,
     family_of,
     image_channels,
@@ -23,5 +24,10 @@ from .branch_view import BranchView, Unit
 from .branches import Branch
 from .low_rank import LowRankUpdate
 from .plain_vit import PlainViT
-from .timm_anchor import TimmAnchor
-from .timm_stage_anchor import TimmStageAnchor
+from .timm_anchor import PlainFamily, TimmAnchor
+from .timm_stage_anchor import (
+    NetworkParts,
+    StagedFamily,
+    TimmStageAnchor,
+    downsampling_first,
+)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from mmengine.registry import MODELS
 from torch import Tensor, nn
@@ -33,15 +34,26 @@ def map_of(state: TokenState) -> Tensor:
 
 
 @dataclass(frozen=True)
-class NetworkFamily:
+class Family:
+    """Networks that anchors of one type run: a row of the table of all of them.
+
+    Attributes:
+        name: Registered type of the anchors.
+        mirrors: Networks whose ``forward`` the anchors mirror, as ``'package.Class'``.
+    """
+
+    name: str
+    mirrors: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class NetworkFamily(Family):
     """The parts of the networks of one family, in the order in which they run.
 
     All functions take the network first. A stage is its number; a place is an index in
     the network's ``out_indices``.
 
     Attributes:
-        name: Registered type of anchors of this family.
-        mirrors: Networks whose ``forward`` the parts mirror, as ``'package.Class'``.
         stages: Returns the blocks of every stage.
         scales: Returns the widths and the strides of the stages.
         embed: Returns the state before block 0, from images ``(B, 3, H, W)``.
@@ -64,8 +76,6 @@ class NetworkFamily:
     one, and all other modules that of the embedding.
     """
 
-    name: str
-    mirrors: tuple[str, ...]
     stages: Callable[[nn.Module], list[Modules]]
     scales: Callable[[nn.Module], tuple[list[int], list[int]]]
     embed: Callable[[nn.Module, Tensor], TokenState]
@@ -199,31 +209,50 @@ class BlockwiseAnchor(Anchor):
 
 
 # Families by the networks that they mirror; see :func:`register_family`.
-MIRRORED: dict[str, NetworkFamily] = {}
+MIRRORED: dict[str, Family] = {}
+Kind = TypeVar('Kind', bound=Family)
 
 
-def register_family(family: NetworkFamily) -> None:
-    """Register the type of a family's anchors and the networks that it mirrors."""
+def register_family(family: Family) -> None:
+    """Add a family to the table of all networks that can be anchors.
 
-    def build(net: dict | nn.Module, **kwargs) -> BlockwiseAnchor:
-        return BlockwiseAnchor(net, family, **kwargs)
+    That of a :class:`NetworkFamily` also registers the type of its anchors.
+    """
+    if isinstance(family, NetworkFamily):
 
-    build.__name__ = build.__qualname__ = family.name
-    MODELS.register_module(family.name, module=build)
+        def build(net: dict | nn.Module, **kwargs) -> BlockwiseAnchor:
+            return BlockwiseAnchor(net, family, **kwargs)
+
+        build.__name__ = build.__qualname__ = family.name
+        MODELS.register_module(family.name, module=build)
     MIRRORED.update(dict.fromkeys(family.mirrors, family))
 
 
-def family_of(net: nn.Module) -> NetworkFamily:
-    """Return the family that mirrors the ``forward`` of a backbone.
+def family_of(
+    net: nn.Module,
+    kind: type[Kind] = NetworkFamily,
+    key: str = 'model.backbone.type',
+    name: str | None = None,
+) -> Kind:
+    """Return the family of a kind that mirrors the ``forward`` of a network.
+
+    Args:
+        net: The network.
+        kind: Type of the row.
+        key: Config key that sets the network.
+        name: Name of the network there. Default: its class.
 
     Raises:
-        ValueError: If there is none; the message lists the supported backbones.
+        ValueError: If there is none; the message lists the supported networks.
     """
-    family = MIRRORED.get(owner_of_forward(net))
-    if family is None:
-        expected = 'an anchor of snnet_mm, or a network with the forward of one of '
-        expected += ', '.join(sorted(MIRRORED))
-        raise refusal('model.backbone.type', type(net).__name__, expected)
+    owner = owner_of_forward(net)
+    family = MIRRORED.get(owner)
+    if type(family) is not kind:
+        known = sorted(n for n, f in MIRRORED.items() if type(f) is kind)
+        expected = 'an anchor of snnet_mm, or ' if kind is NetworkFamily else ''
+        expected += f'a network with the forward of one of {", ".join(known)}; this is '
+        expected += owner + (f", for type='{family.name}'" if family else '')
+        raise refusal(key, name or type(net).__name__, expected)
     return family
 
 

@@ -1,6 +1,7 @@
 """Plain ViTs of timm as anchors; see ``docs/how_to/anchors.md``."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -16,18 +17,26 @@ from snnet_mm.utils.timm_models import (
 )
 
 from .base import TokenAnchor
+from .blockwise import Family, family_of, register_family
 from .branches import MLP, Attention
 from .position import Grid, add_positions, grid_of
 from .pretrained import Weights
 from .vit_block import DropPath
 
-# Classes of timm. EVA-02, DINOv3, Perception Encoders and ViTs with RoPE are ``Eva``.
-TIMM_FAMILIES = 'VisionTransformer', 'VisionTransformerDistilled', 'Eva'
 # Modules of timm's models that follow the backbone features.
 _HEADS = {'head', 'head_dist', 'head_drop', 'fc_norm', 'attn_pool'}
 # Arguments that the anchor sets itself, and patch dropout, which breaks the grid.
 _OWN_KEYS = {'pretrained', 'num_classes', 'img_size', 'drop_path_rate'}
 _OWN_KEYS |= {'patch_drop_rate'}
+
+
+@dataclass(frozen=True)
+class PlainFamily(Family):
+    """Plain ViTs of timm."""
+
+
+# EVA-02, DINOv3, Perception Encoders and ViTs with RoPE are ``Eva``.
+register_family(PlainFamily('TimmAnchor', ('timm.VisionTransformer', 'timm.Eva')))
 
 
 class TimmAttention(Attention):
@@ -59,8 +68,8 @@ class TimmAnchor(TokenAnchor):
     """A plain ViT of timm: an anchor or a standalone backbone.
 
     Contains timm's model without its classifier as ``vit`` and runs its blocks;
-    parameter names are timm's, prefixed with ``vit.``. For other classes than
-    :data:`TIMM_FAMILIES`, see :class:`Anchor`.
+    parameter names are timm's, prefixed with ``vit.``. For networks that no
+    :class:`PlainFamily` mirrors, see :class:`Anchor`.
 
     Args:
         model: Name in timm, such as ``'vit_small_patch14_reg4_dinov2.lvd142m'``.
@@ -159,9 +168,7 @@ def _patch_size(model: str, given: dict) -> int:
     """Return the side of the patches of a model of timm, built on the meta device."""
     with torch.device('meta'):
         sketch = create_timm_model(model, num_classes=0, **given)
-    name = type(sketch).__name__
-    expected = f"a model of timm's classes {TIMM_FAMILIES}; this is a {name}"
-    check(name in TIMM_FAMILIES, 'model', model, expected)
+    family_of(sketch, PlainFamily, 'anchors.model', model)
     height, width = sketch.patch_embed.feat_ratio(as_scalar=False)
     key = 'model, model_args.patch_size'
     check(height == width, key, (height, width), 'square patches')

@@ -14,11 +14,12 @@ from snnet_mm.utils import check
 from snnet_mm.utils.timm_models import (
     convert_timm_weights,
     create_timm_model,
-    timm_family,
+    has_fixed_size,
     timm_init_cfg,
 )
 
 from .base import Anchor, TokenState
+from .blockwise import Family, family_of, register_family
 from .position import Grid
 from .pretrained import Weights
 from .timm_internals import accept_any_size, fix_mask, forget_biases
@@ -111,24 +112,31 @@ def _downsampling_apart(stages: list[list[nn.Module]]) -> list[list[nn.Module]]:
     return [[nn.Identity(), *apart[0]], *apart[1:]]
 
 
-# Functions that split a network, by the module of timm that defines it.
-FAMILIES: dict[str, Callable[[nn.Module], NetworkParts]] = {
-    'convnext': _convnext,
-    'levit': _levit,
-    'mobilenetv3': _mobilenetv3,
-    'resnet': _resnet,
-    'swin_transformer': _swin,
-    'swin_transformer_v2': _swin,
-}
+@dataclass(frozen=True)
+class StagedFamily(Family):
+    """Networks of timm that a function splits into their stem and blocks."""
+
+    split: Callable[[nn.Module], NetworkParts]
+
+
+for _split, *_mirrors in (
+    (_convnext, 'timm.ConvNeXt'),
+    (_levit, 'timm.Levit'),
+    (_mobilenetv3, 'timm.MobileNetV3'),
+    (_resnet, 'timm.ResNet'),
+    (_swin, 'timm.SwinTransformer', 'timm.SwinTransformerV2'),
+):
+    register_family(StagedFamily('TimmStageAnchor', tuple(_mirrors), _split))
 
 
 @MODELS.register_module()
 class TimmStageAnchor(Anchor):
     """A staged timm network: an anchor or a standalone backbone.
 
-    Supports Swin (v1 and v2), ResNet, ConvNeXt, LeViT, MobileNetV3 and any other family
-    in :data:`FAMILIES`. Blocks are numbered across stages. A downsampling layer belongs
-    to the block after it; layers after the last block belong to the head.
+    Supports Swin (v1 and v2), ResNet, ConvNeXt, LeViT, MobileNetV3 and any other
+    :class:`StagedFamily` that is registered. Blocks are numbered across stages. A
+    downsampling layer belongs to the block after it; layers after the last block belong
+    to the head.
 
     Args:
         model: Name of the network, such as ``'swin_tiny_patch4_window7_224'``.
@@ -159,13 +167,13 @@ class TimmStageAnchor(Anchor):
         **kwargs,
     ) -> None:
         init_cfg = timm_init_cfg(model, pretrained, init_cfg)
-        family, is_sized = timm_family(model, FAMILIES)
         settings = dict(model_args or {}, drop_path_rate=drop_path_rate)
-        if is_sized and img_size is not None:
+        if img_size is not None and has_fixed_size(model):
             settings['img_size'] = tuple(to_2tuple(img_size))
         net = create_timm_model(model, **settings)
         theirs = _names_of(net)
-        parts = FAMILIES[family](net)
+        family = family_of(net, StagedFamily, 'anchors.model', model)
+        parts = family.split(net)
         joined = _names_of(nn.ModuleList(chain(*parts.stages)))
         if downsampling_blocks:
             parts.stages = _downsampling_apart(parts.stages)

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from yapf.yapflib.yapf_api import FormatCode
 
-from snnet_mm.anchors.timm_anchor import TIMM_FAMILIES
+from snnet_mm.anchors import PlainFamily, family_of
 from snnet_mm.datasets.labelled_folder import LabelledFolder
 from snnet_mm.utils import atomic_path, check, check_file
 from snnet_mm.utils.timm_models import create_timm_model
@@ -60,8 +60,7 @@ def write_project(
     check_file(weights, 'option: --weights')
     with torch.device('meta'):
         vit = create_timm_model(backbone, num_classes=0)
-    expected = 'a plain ViT of timm, see docs/how_to/anchors.md'
-    check(type(vit).__name__ in TIMM_FAMILIES, '--backbone', backbone, expected)
+    family_of(vit, PlainFamily, '--backbone', backbone)
     values = dict(data_root=str(data.root)) | _data_values(data, files)
     values |= _model_values(data, vit, backbone, weights)
     epoch = data.splits['train'].number / BATCH_SIZES[data.task]

@@ -2,7 +2,7 @@
 
 import importlib
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from functools import cache
 from pathlib import Path
@@ -60,17 +60,10 @@ def convert_timm_weights(
         raise ValueError(f'timm cannot convert it: {why}') from error
 
 
-def timm_family(name: str, families: Iterable[str]) -> tuple[str, bool]:
-    """Return the timm module of a network and whether its input size is fixed.
-
-    Raise if the module is not in ``families``.
-    """
-    models, name = _import_timm(name).models, name.split('.')[0]
-    found = [f for f in families if models.is_model_in_modules(name, [f])]
-    expected = f"a network of timm's families {sorted(families)}"
-    check(found, 'model', name, expected)
-    cfg = models.get_pretrained_cfg(name)
-    return found[0], getattr(cfg, 'fixed_input_size', False)
+def has_fixed_size(name: str) -> bool:
+    """Return whether a timm network is built for one image size."""
+    cfg = _import_timm(name).models.get_pretrained_cfg(name.split('.')[0])
+    return getattr(cfg, 'fixed_input_size', False)
 
 
 def _import_timm(name: str) -> ModuleType:

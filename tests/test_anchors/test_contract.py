@@ -4,13 +4,16 @@ from copy import deepcopy
 
 import mm_backbones
 import pytest
+import timm
 import torch
 from mmengine.registry import MODELS
 from staged_anchors import convnext, disturb, levit, mobilenet, resnet, swin
 from states import states_of
 from torch.utils._pytree import tree_leaves
 
-from snnet_mm.anchors import TokenState
+from snnet_mm.anchors import BlockwiseAnchor, TokenState
+from snnet_mm.anchors.blockwise import MIRRORED
+from snnet_mm.anchors.branches import owner_of_forward
 
 PLAIN = dict(
     **dict(type='PlainViT', arch=dict(embed_dims=8, depth=5, num_heads=2)),
@@ -74,7 +77,19 @@ FAMILIES = dict(
         | {'net.norm1': 1, 'net.norm2': 3, 'net.norm3': 4, 'net.norm4': 5},
     ),
 )
+MM_CASES = mm_backbones.PLAIN_CASES + mm_backbones.STAGED_CASES
+EVA = dict(model='eva02_small_patch14_224', img_size=64)
+EVA |= dict(model_args=dict(patch_size=16, embed_dim=16, depth=3, num_heads=2))
+# Configs for all rows of the table, and for the kinds above.
+ROWS = {name: config for name, (config, _) in FAMILIES.items()}
+ROWS |= {
+    f'{kind}{number}': of_mm(family, kind, settings)
+    for number, (family, kind, settings, _) in enumerate(MM_CASES)
+}
+ROWS |= dict(eva=dict(EVA, type='TimmAnchor'))
+ROWS |= dict(swin_v2=swin(model='swinv2_tiny_window8_256', out_indices=(1, -1)))
 every = pytest.mark.parametrize('family', FAMILIES)
+rows = pytest.mark.parametrize('family', ROWS)
 # Networks of mm and chains are trained as a whole.
 trained = pytest.mark.parametrize(
     'family', [n for n in FAMILIES if n[:3] != 'mm_' and n != 'chain']
@@ -83,13 +98,13 @@ trained = pytest.mark.parametrize(
 
 @pytest.fixture(autouse=True)
 def registered():
-    pytest.importorskip('mmpretrain.models')
-    pytest.importorskip('mmseg.models')
+    for package in ('mmdet', 'mmpretrain', 'mmseg'):
+        pytest.importorskip(f'{package}.models')
 
 
 def build(family, **settings):
     torch.manual_seed(1)
-    return disturb(MODELS.build(deepcopy(FAMILIES[family][0]) | settings)).eval()
+    return disturb(MODELS.build(deepcopy(ROWS[family]) | settings)).eval()
 
 
 def images_for(family, number=2, width=64):
@@ -109,7 +124,15 @@ def test_token_state_knows_its_prefix_tokens(number):
     assert state.as_map().equal(pixels)
 
 
-@every
+def test_every_row_of_the_table_has_a_case():
+    names = {owner_of_forward(build(n).net) for n in ROWS if 'net' in ROWS[n]}
+    with torch.device('meta'):
+        models = {config['model'] for config in ROWS.values() if 'model' in config}
+        names |= {owner_of_forward(timm.create_model(model)) for model in models}
+    assert names >= MIRRORED.keys()
+
+
+@rows
 @torch.no_grad()
 def test_anchor_forward_equals_blocks_one_by_one(family):
     anchor, images = build(family), images_for(family)
@@ -123,20 +146,20 @@ def test_anchor_forward_equals_blocks_one_by_one(family):
         anchor.to_output(states[i], anchor.with_cls, place)
         for place, i in enumerate(anchor.out_indices)
     ]
-    for a, b in zip(anchor(images), wanted, strict=True):
+    for a, b in zip(tree_leaves(anchor(images)), tree_leaves(wanted), strict=True):
         assert a.equal(b)
     anchor.out = 'end'
     assert anchor(images).tokens.equal(states[-1].tokens)
     assert len(anchor.stages) == len(set(anchor.block_strides))
 
 
-@every
+@rows
 @torch.no_grad()
 def test_anchor_kept_blocks_load_and_run_alone(family, tmp_path):
     whole = build(family)
     kept = range(0, whole.depth, 2)
     part = build(family, kept_blocks=kept)
-    if family.startswith('mm_'):
+    if isinstance(whole, BlockwiseAnchor):
         part.load_state_dict(whole.state_dict(), strict=False)
     else:
         weights = {f'backbone.{k}': v for k, v in whole.state_dict().items()}
@@ -165,6 +188,54 @@ def test_anchor_layer_depth_is_level_of_decay(family):
         of_name = [n for n, _ in anchor.named_parameters() if name in n]
         found = {anchor.layer_depth(n) for n in of_name}
         assert found == {(level, anchor.depth + 2)}, name
+
+
+def levels_by_step(anchor, images):
+    """Yield each step of a network, and the levels of all parameters that it reads."""
+    names = {id(m): name for name, m in anchor.named_modules()}
+    run = []
+    for module in anchor.modules():
+        if [*module.parameters(recurse=False)]:
+            module.register_forward_pre_hook(lambda m, _: run.append(names[id(m)]))
+
+    def read():
+        found = {anchor.layer_depth(f'{name}.weight')[0] for name in run}
+        run.clear()
+        return found
+
+    state = anchor.embed(images)
+    yield 'embed', None, read()
+    places = {i: place for place, i in enumerate(anchor.out_indices)}
+    for i in range(anchor.depth):
+        if anchor.enters(i):
+            anchor.enter(state, i)
+            yield 'enter', i, read()
+        state = anchor.run_block(state, i)
+        yield 'block', i, read()
+        if i in places:
+            anchor.to_output(state, False, places[i])
+            yield 'output', i, read()
+
+
+@rows
+@torch.no_grad()
+def test_anchor_levels_follow_the_order_of_modules(family):
+    anchor = build(family)
+    end, seen = anchor.depth + 1, set()
+    entered = [i for i in range(anchor.depth) if anchor.enters(i)]
+    for step, i, found in levels_by_step(anchor, images_for(family, 1)):
+        if step == 'embed':
+            allowed = {0}
+        elif step == 'output':  # norms of maps, or those before the next stage
+            allowed = {i + 1, end}
+        else:  # the layers between two stages, and the norm after the last block
+            allowed = {i, i + 1} if i in entered else {i + 1}
+            allowed |= {end} if i == anchor.depth - 1 else set()
+        net = ROWS[family].get('net', {})
+        shared = {0} if net.get('use_shared_rel_pos_bias') else set()
+        assert found <= allowed | shared, (step, i)
+        seen |= found
+    assert seen >= {*range(1, end)}
 
 
 def loss_and_gradients(anchor, images):

@@ -50,54 +50,6 @@ def test_mm_families_equal_mm_bit_for_bit(family, kind, settings, read):
         assert all(torch.equal(a, b) for a, b in zip(wanted, found, strict=True))
 
 
-def levels_by_step(anchor, images):
-    """Yield each step of a network, and the levels of all parameters that it reads."""
-    names = {id(m): name for name, m in anchor.named_modules()}
-    run = []
-    for module in anchor.modules():
-        if [*module.parameters(recurse=False)]:
-            module.register_forward_pre_hook(lambda m, _: run.append(names[id(m)]))
-
-    def read():
-        found = {anchor.layer_depth(f'{name}.weight')[0] for name in run}
-        run.clear()
-        return found
-
-    state = anchor.embed(images)
-    yield 'embed', None, read()
-    places = {i: place for place, i in enumerate(anchor.out_indices)}
-    for i in range(anchor.depth):
-        if anchor.enters(i):
-            anchor.enter(state, i)
-            yield 'enter', i, read()
-        state = anchor.run_block(state, i)
-        yield 'block', i, read()
-        if i in places:
-            anchor.to_output(state, False, places[i])
-            yield 'output', i, read()
-
-
-@torch.no_grad()
-@pytest.mark.parametrize('family, kind, settings, read', PLAIN_CASES + STAGED_CASES)
-def test_mm_families_levels_follow_the_order_of_modules(family, kind, settings, read):
-    anchor = MODELS.build(dict(type=family, net=dict(settings, type=kind))).eval()
-    end, seen = anchor.depth + 1, set()
-    entered = [i for i in range(anchor.depth) if anchor.enters(i)]
-    for step, i, found in levels_by_step(anchor, torch.randn(1, 3, 64, 64)):
-        if step == 'embed':
-            allowed = {0}
-        elif step == 'output':  # norms of maps, or those before the next stage
-            allowed = {i + 1, end}
-        else:  # the layers between two stages, and the norm after the last block
-            allowed = {i, i + 1} if i in entered else {i + 1}
-            allowed |= {end} if i == anchor.depth - 1 else set()
-        shared = {0} if settings.get('use_shared_rel_pos_bias') else set()
-        assert found <= allowed | shared, (step, i)
-        assert step != 'block' or i + 1 in found
-        seen |= found
-    assert {*range(1, end)} <= seen
-
-
 @pytest.mark.parametrize(
     'family, kind, settings',
     [

@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 from torch.testing import assert_close
 from weights import build_from
 
-from snnet_mm.anchors import timm_stage_anchor
+from snnet_mm.anchors.blockwise import MIRRORED
 from snnet_mm.models import SNNetv1
 
 FAMILIES = dict(
@@ -22,6 +22,7 @@ FAMILIES = dict(
     swin_v2=swin(model='swinv2_tiny_window8_256'),
     basic=resnet(),
     bottleneck=resnet('resnet50'),
+    split_attention=resnet('resnest14d'),  # of another module, by the same class
     convnext=convnext(),
     levit=levit(),
     levit_conv=levit(model='levit_conv_192'),
@@ -113,8 +114,8 @@ def test_timm_stage_anchor_loads_all_weight_names(tmp_path):
 def test_timm_stage_anchor_family_that_docs_add(monkeypatch):
     text = (Path(__file__).parents[2] / 'docs/how_to/anchors.md').read_text()
     blocks = [part.split('```')[0] for part in text.split('```python\n')]
-    (code,) = [block for block in blocks if "FAMILIES['regnet']" in block]
-    monkeypatch.setitem(timm_stage_anchor.FAMILIES, 'regnet', None)
+    (code,) = [block for block in blocks if "'timm.RegNet'" in block]
+    monkeypatch.setitem(MIRRORED, 'timm.RegNet', None)
     exec(code, {})  # noqa: S102
     pair = []
     for name in ('regnetx_002', 'regnetx_004'):

@@ -142,7 +142,7 @@ class TimmStageAnchor(Anchor):
         model: Name of the network, such as ``'swin_tiny_patch4_window7_224'``.
         pretrained: Shorthand for ``init_cfg=dict(type='Pretrained',
             checkpoint='timm://<model>')``.
-        model_args: Further arguments of ``timm.create_model``.
+        model_args: Further arguments of ``timm.create_model`` and the constructor.
         img_size: Image side in pixels, or height and width. LeViT accepts no other
             size; Swin derives its windows from it. Default: the size of timm's weights.
         downsampling_blocks: Whether downsampling layers, and the end of the stem, are
@@ -170,7 +170,7 @@ class TimmStageAnchor(Anchor):
         settings = dict(model_args or {}, drop_path_rate=drop_path_rate)
         if img_size is not None and has_fixed_size(model):
             settings['img_size'] = tuple(to_2tuple(img_size))
-        net = create_timm_model(model, **settings)
+        net = _create(model, **settings)
         theirs = _names_of(net)
         family = family_of(net, StagedFamily, 'anchors.model', model)
         parts = family.split(net)
@@ -230,7 +230,7 @@ class TimmStageAnchor(Anchor):
             if ours in own and not name.endswith('num_batches_tracked')
         )
         if not fits:
-            net = create_timm_model(self.model, **self._settings)
+            net = _create(self.model, **self._settings)
             weights = convert_timm_weights(net, weights)
         # Drop the classifier and derived buffers; surplus blocks stay and raise later.
         parts = {name.split('.')[0] for name in theirs}
@@ -248,6 +248,19 @@ class TimmStageAnchor(Anchor):
     def _grid_after(self, i: int, grid: Grid) -> Grid:
         ratio = self.block_strides[i] // self.block_strides[max(i - 1, 0)]
         return -(-grid[0] // ratio), -(-grid[1] // ratio)
+
+
+def _create(model: str, drop_path_rate: float, **settings) -> nn.Module:
+    """Create a network; those without stochastic depth accept the rate 0."""
+    try:
+        return create_timm_model(model, drop_path_rate=drop_path_rate, **settings)
+    except ValueError as error:
+        unknown = 'keyword argument' in str(error) and "'drop_path_rate'" in str(error)
+        if not unknown:
+            raise
+    expected = f'0, as {model} has no stochastic depth'
+    check(drop_path_rate == 0, 'anchors.drop_path_rate', drop_path_rate, expected)
+    return create_timm_model(model, **settings)
 
 
 def _names_of(net: nn.Module) -> dict[int, str]:

@@ -12,8 +12,10 @@ from torch.nn.functional import pad
 from torch.testing import assert_close
 from weights import build_from
 
+from snnet_mm.anchors import NetworkParts, StagedFamily, downsampling_first
 from snnet_mm.anchors.blockwise import MIRRORED
 from snnet_mm.models import SNNetv1
+from snnet_mm.utils.timm_models import create_timm_model
 
 FAMILIES = dict(
     swin=swin(),
@@ -109,6 +111,48 @@ def test_timm_stage_anchor_loads_all_weight_names(tmp_path):
         path, file = tmp_path / 'weights.pth', dict(state_dict=state)
         loaded = build_from(path, file, config, prefix=prefix)
         assert loaded(images).tokens.equal(anchor(images).tokens)
+
+
+def staged(net, stem):
+    stages = [downsampling_first(s.downsample, s.blocks) for s in net.stages]
+    return NetworkParts(stem, stages)
+
+
+# Network, its own arguments, and how it is split.
+WITHOUT_DROP_PATH = {
+    'ConvMixer': (
+        'convmixer_768_32',
+        dict(dim=8, depth=3, kernel_size=5),  # that timm's function sets as well
+        lambda net: NetworkParts(net.stem, [list(net.blocks)]),
+    ),
+    'RepVit': (
+        'repvit_m0_9',
+        dict(embed_dim=(8, 16, 16, 24), depth=(1, 2, 1, 1)),
+        lambda net: staged(net, net.stem),
+    ),
+    'SHViT': (
+        'shvit_s1',
+        dict(embed_dim=(16, 32, 48), partial_dim=(4, 8, 16), depth=(1, 2, 1)),
+        lambda net: staged(net, net.patch_embed),
+    ),
+}
+
+
+@pytest.mark.parametrize('kind', WITHOUT_DROP_PATH)
+def test_timm_stage_anchor_of_networks_without_drop_path(kind, monkeypatch):
+    model, args, split = WITHOUT_DROP_PATH[kind]
+    row = StagedFamily('TimmStageAnchor', (f'timm.{kind}',), split)
+    monkeypatch.setitem(MIRRORED, f'timm.{kind}', row)
+    config = dict(type='TimmStageAnchor', model=model, img_size=64, model_args=args)
+    anchor = MODELS.build(config).eval()
+    network = disturb(create_timm_model(model, **args)).eval()
+    anchor.load_state_dict(anchor.adapt_weights(network.state_dict()), strict=False)
+    images = torch.randn(1, 3, 64, 64)
+    state = states_of(anchor, images)[-1]
+    assert_close(state.as_map(), network.forward_features(images), rtol=0, atol=0)
+    assert anchor.block_dims[-1] == args.get('dim', args.get('embed_dim', [0])[-1])
+    with pytest.raises(ValueError, match=f'0.2 is invalid.*{model} has no stochastic'):
+        MODELS.build(dict(config, drop_path_rate=0.2))
 
 
 def test_timm_stage_anchor_family_that_docs_add(monkeypatch):

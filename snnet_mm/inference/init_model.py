@@ -61,7 +61,7 @@ def init_model(
     cfg = name_types(config) if isinstance(config, Config) else load_config(config)
     import_parts_for(cfg)
     init_default_scope(cfg.get('default_scope') or 'mmengine')
-    with explain_builds():
+    with explain_builds(cfg):
         # One process predicts, so nothing needs synchronising; SyncBN fails on CPUs.
         model = revert_sync_batchnorm(MODELS.build(model_config(cfg)))
     stitched = [m for m in model.modules() if isinstance(m, StitchedBackbone)]

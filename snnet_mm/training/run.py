@@ -210,7 +210,7 @@ def _runner(
     alone = mode == 'train' and launched_rank(cfg.launcher) == 0
     lock = work_dir_lock(cfg.work_dir) if alone else nullcontext()
     _keep_config(cfg, mode)
-    with lock, guard_checkpoints(trust), closing_process_group(), explain_builds():
+    with lock, guard_checkpoints(trust), closing_process_group(), explain_builds(cfg):
         kind = cfg.get('runner_type')
         short = not (kind or verbose)
         cls = _ShortLogRunner if short else RUNNERS.get(kind or 'Runner')

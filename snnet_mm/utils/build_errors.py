@@ -6,30 +6,36 @@ from difflib import get_close_matches
 from inspect import isfunction, signature
 from traceback import extract_tb, walk_tb
 
+from mmengine.config import Config
+
 
 @contextmanager
-def explain_builds() -> Iterator[None]:
+def explain_builds(cfg: Config | None = None) -> Iterator[None]:
     """Turn errors of a part that cannot be built into a ValueError that names it.
 
     mmengine's own errors name a type or a setting at most. For a misspelt one, the
-    closest is suggested. Errors that name a config key already are left as they are.
+    closest is suggested, and if the config inherits others, how to drop their settings.
+    Errors that name a config key already are left as they are.
     """
+    inherits = cfg is not None and '_base_' in cfg.text
     try:
         yield
     except (AssertionError, KeyError, TypeError, ValueError) as error:
         frames = [frame for frame, _ in walk_tb(error.__traceback__)]
         builds = [f.f_locals for f in frames if f.f_code.co_name == 'build_from_cfg']
-        if not builds or (explained := _explained(error, builds[-1])) is None:
+        explained = _explained(error, builds[-1], inherits) if builds else None
+        if explained is None:
             raise
         raise ValueError(explained) from error
 
 
-def _explained(error: Exception, build: dict) -> str | None:
+def _explained(error: Exception, build: dict, inherits: bool) -> str | None:
     """Return the message for an error while mmengine built a part, None to keep it.
 
     Args:
         error: The error.
         build: Local variables of mmengine's ``build_from_cfg``.
+        inherits: Whether settings may come from a config's ``_base_``.
     """
     cls, text = build.get('obj_cls'), str(error).strip()
     if isinstance(error, KeyError):
@@ -49,9 +55,10 @@ def _explained(error: Exception, build: dict) -> str | None:
         if 'argument' not in text:  # no setting, but an error inside the part
             return None
         known = _settings(cls)
-        for setting in build['args'].keys() - known:
-            text += f"{_did_you_mean(setting, known)}; _delete_=True beside type='{of}'"
-            text += ' drops what a _base_ config sets'
+        unknown = sorted(build['args'].keys() - known)
+        text += ''.join(_did_you_mean(setting, known) for setting in unknown)
+        if unknown and inherits:
+            text += f"; _delete_=True beside type='{of}' drops what a _base_ sets"
     elif isinstance(error, AssertionError):
         text = text or (extract_tb(error.__traceback__)[-1].line or 'an assertion')
     elif type(error) is not ValueError or '(config key' in text or '(option' in text:

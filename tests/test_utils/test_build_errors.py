@@ -1,6 +1,7 @@
 from functools import partial
 
 import pytest
+from mmengine.config import Config
 from mmengine.registry import DATASETS, HOOKS, MODELS
 from tiny import tiny_config
 
@@ -32,8 +33,6 @@ def failing_with(error):
             dict(type='SNNetv2', anchors=[VIT | dict(img_sise=8)] * 2),
             "mean 'img_size'.*: PlainViT",
         ),
-        # A setting of a _base_, merged with ours.
-        (dict(type='SimpleFeaturePyramid', num_outs=5), "_delete_=True.*'Simple"),
         (dict(type='SNNetV2'), "a model .*mean 'SNNetv2'"),
         (dict(num_outs=5), "^{'num_outs': 5} lacks the type of a model "),
         (failing_with(AssertionError()), 'failing cannot .*: raise error'),
@@ -43,6 +42,29 @@ def failing_with(error):
 def test_explain_builds_names_the_part_and_suggests_the_nearest(settings, words):
     with pytest.raises(ValueError, match=words), explain_builds():
         MODELS.build(settings)
+
+
+@pytest.mark.parametrize(
+    'part',
+    [
+        dict(type='SimpleFeaturePyramid', num_outs=5, start_level=1),
+        dict(type='MMSegViT', img_size=32, patch_size=8, num_layers=2),
+        VIT | dict(drop_rate=0.1, norm_eval=True, style='pytorch'),
+    ],
+    ids=lambda part: part['type'],
+)
+def test_explain_builds_how_to_drop_settings_of_a_base(part, tmp_path):
+    """Once, and only in configs that inherit one."""
+    base, path = tmp_path / 'base.py', tmp_path / 'own.py'
+    base.write_text("part = dict(type='FPN')\n")
+    clause = f"_delete_=True beside type='{part['type']}' drops"
+    for text in ('', "_base_ = 'base.py'\n"):
+        path.write_text(f'{text}part = {part}\n')
+        cfg = Config.fromfile(path)
+        with pytest.raises(ValueError, match='argument') as raised, explain_builds(cfg):
+            MODELS.build(cfg.part)
+        assert str(raised.value).count('_delete_') == bool(text)
+        assert (clause in str(raised.value)) == bool(text)
 
 
 def test_explain_builds_setting_passed_on_to_another_part():

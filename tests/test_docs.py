@@ -169,7 +169,7 @@ def extensions():
     MODELS._module_dict.pop('GatedStitchingLayer')
     MODELS._module_dict.pop('MixingStitchingLayer')
     MODELS._module_dict.pop('HalvesNet')
-    TASK_UTILS._module_dict.pop('AnchorsOftenSampler')
+    TASK_UTILS._module_dict.pop('CheapOftenSampler')
     TASKS.pop()
     DIRECTIONS.pop(KEY_METRICS.pop())
 
@@ -178,6 +178,23 @@ def test_extending_page_task():
     task = task_of(type('CountingModel', (torch.nn.Module,), {})())
     assert task.name == 'counting'
     assert metric_directions(['count_error']) == dict(count_error='lower')
+
+
+@torch.no_grad()
+def test_anchors_page_backbones_of_mm():
+    pytest.importorskip('mmseg.models')
+    snippets = blocks('docs/how_to/anchors.md', 'python')
+    (snippet,) = [text for text in snippets if "'MMSegViT'" in text]
+    config = eval(snippet.replace('512', '64').replace('num_layers=12', 'num_layers=6'))
+    config['out_indices'] = (2, 5)
+    backbone = MODELS.build(config).eval()
+    images = torch.randn(1, 3, 64, 64)
+    maps = backbone(images)
+    net = backbone.anchors[1].net
+    net.out_indices = [2, 5]
+    for a, b in zip(maps, net(images), strict=True):
+        assert a.equal(b)
+    assert len(backbone.space) > 2
 
 
 @torch.no_grad()
@@ -245,7 +262,9 @@ def test_extending_page_space_and_sampler(build_vit):
 
     costs = cost_table(net, (32, 32))
     assert costs[0].flops < costs[2].flops < costs[1].flops
-    config = dict(type='AnchorsOftenSampler', p=0.75, costs=costs, space=net.space)
-    drawn = [TASK_UTILS.build(config).sample(i)[0] for i in range(400)]
-    # A quarter of a third of the draws is no anchor.
-    assert 15 < drawn.count(2) < 55
+    config = dict(type='CheapOftenSampler', power=2, costs=costs, space=net.space)
+    sampler = TASK_UTILS.build(config)
+    drawn = [sampler.sample(i)[0] for i in range(2000)]
+    weights = [costs[i].flops ** -2 for i in range(3)]
+    for i, weight in enumerate(weights):
+        assert drawn.count(i) / 2000 == pytest.approx(weight / sum(weights), abs=0.03)

@@ -4,14 +4,17 @@ import pytest
 import torch
 from narrow_timm import (
     FAMILIES,
+    NARROW,
     anchor_of,
     assert_equal_to_timm,
     patch_of,
+    timm,
     timm_of,
 )
 from torch.testing import assert_close
 
-from snnet_mm.anchors import TimmAnchor
+from snnet_mm.anchors import PlainFamily, TimmAnchor, register_family
+from snnet_mm.anchors.blockwise import MIRRORED
 from snnet_mm.anchors.vit_block import DropPath
 
 
@@ -71,3 +74,23 @@ def test_timm_anchor_training_equals_timm(name):
     for key, parameter in anchor.vit.named_parameters():
         assert_close(parameter.grad, wanted[key].grad, rtol=1e-4, atol=1e-5)
     assert not torch.equal(outputs[0], anchor.eval()(images).tokens)
+
+
+OWN = f'{__name__}.OwnViT'  # another forward than timm's
+
+
+class OwnViT(timm.models.VisionTransformer):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+@torch.no_grad()
+def test_timm_anchor_of_an_own_class_takes_a_row(monkeypatch):
+    monkeypatch.setattr(timm, 'create_model', lambda name, **kwargs: OwnViT(**kwargs))
+    settings = dict(model='own', img_size=32, model_args=NARROW, out='end')
+    with pytest.raises(ValueError, match=f"'own' is invalid.*{OWN}.*anchors.model"):
+        TimmAnchor(**settings)
+    monkeypatch.setitem(MIRRORED, OWN, None)
+    register_family(PlainFamily('TimmAnchor', (OWN,)))
+    anchor, images = TimmAnchor(**settings).eval(), torch.randn(2, 3, 32, 32)
+    assert anchor(images).tokens.equal(anchor.vit.forward_features(images))

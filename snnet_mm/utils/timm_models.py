@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from functools import cache
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import yaml
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from snnet_mm.runtime.checks import check
 
 from .distributed import first_process_first
+from .timm_creation import create_with
 
 WEIGHTS = Path(__file__).parents[1] / '.mim' / 'configs' / 'weights.yml'
 
@@ -40,7 +41,7 @@ def create_timm_model(name: str, **kwargs) -> nn.Module:
     pretrained = kwargs.get('pretrained', False)
     try:
         with first_process_first() if pretrained else nullcontext():
-            model = _create(timm, name, kwargs)
+            model = create_with(timm, name, kwargs)
     except Exception as error:
         # timm, the hub and the network raise errors of many types.
         failed = 'fetched' if pretrained else 'built'
@@ -67,29 +68,6 @@ def has_fixed_size(name: str) -> bool:
     """Return whether a timm network is built for one image size."""
     cfg = _import_timm(name).models.get_pretrained_cfg(name.split('.')[0])
     return getattr(cfg, 'fixed_input_size', False)
-
-
-def _create(timm: ModuleType, name: str, given: dict) -> nn.Module:
-    try:
-        return timm.create_model(name, **given)
-    except TypeError as error:
-        if 'multiple values for keyword' not in str(error):
-            raise
-        # In timm 1.0, functions such as convmixer_768_32 call dict(dim=768, **kwargs),
-        # so dim cannot be given. In a copy, _create_convmixer takes given arguments.
-        name, _, tag = name.partition('.')
-        function = timm.models.model_entrypoint(name)
-        names = function.__code__.co_names
-        creator = next((n for n in names if n.startswith('_create')), None)
-        if creator is None:
-            raise
-
-    def create(variant: str, pretrained: bool, **kwargs) -> nn.Module:
-        arguments = dict(kwargs, pretrained=pretrained) | given
-        return function.__globals__[creator](variant, **arguments)
-
-    copy = FunctionType(function.__code__, function.__globals__ | {creator: create})
-    return copy(False, pretrained_cfg=tag or None)
 
 
 def _import_timm(name: str) -> ModuleType:

@@ -28,7 +28,6 @@ from snnet_mm.utils.configs import takes_rgb
 
 from .metric_buffers import MetricBuffers, StitchScores
 from .one_pass import check_metric, run_one_pass
-from .per_stitch_bn import prepare_statistics
 from .pictures.prediction_drawer import PredictionDrawer
 from .tables import report_stitches
 from .testing import RESULTS, WrittenResults
@@ -64,7 +63,7 @@ class StitchValLoop(ValLoop):
         runner.call_hook('before_val_epoch')
         runner.model.eval()
         buffers = MetricBuffers(self.evaluator, ids)
-        prepare_statistics(runner, ids)
+        runner.call_hook('before_stitches', ids=ids)
         run_one_pass(runner, 'val', self.dataloader, buffers, self.fp16)
         scores = buffers.scores(runner.logger, len(self.dataloader.dataset))
         metrics = self._plainly_named(scores) | {
@@ -212,7 +211,7 @@ class StitchTestLoop(TestLoop):
         if self.show_dir is not None:
             rgb = not takes_rgb(runner.cfg)  # models get RGB
             draw = PredictionDrawer(runner.visualizer, self.show_dir, rgb)
-        prepare_statistics(runner, left)
+        runner.call_hook('before_stitches', ids=left)
         with self._watched_sizes(costs.input_size):
             for begin in range(0, len(left), self.stitches_per_pass):
                 group = left[begin : begin + self.stitches_per_pass]

@@ -1,20 +1,18 @@
 """Batch norm statistics per stitch; training mixes the statistics of all stitches."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 
 import torch
 from mmengine.dist import all_reduce
 from mmengine.model import BaseModel
-from mmengine.runner import Runner
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from snnet_mm.models import (
     Statistics,
     batch_norms,
-    convert_batch_norms,
     find_stitched_backbone,
     set_stitch,
     unwrapped,
@@ -90,16 +88,3 @@ def _observing(model: nn.Module, norms: Mapping[str, _BatchNorm]) -> Iterator[No
             norm.momentum = momentum[norm]
             norm.load_state_dict(state)
         model.train(training)
-
-
-def known_stitches(model: nn.Module) -> set[int]:
-    """Return the ids of stitches that have batch norm statistics of their own."""
-    norms = convert_batch_norms(model).values()
-    return {stitch_id for norm in norms for stitch_id in norm.statistics}
-
-
-def prepare_statistics(runner: Runner, ids: Sequence[int]) -> None:
-    """Let hooks, such as ``StitchStatisticsHook``, prepare the stitches to be run."""
-    for hook in runner.hooks:
-        if hasattr(hook, 'before_stitches'):
-            hook.before_stitches(runner, ids)

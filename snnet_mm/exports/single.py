@@ -18,6 +18,7 @@ from snnet_mm.models import (
     ElasticBackbone,
     PartPerAnchor,
     SingleStitch,
+    StitchBatchNorm,
     StitchedBackbone,
     find_stitched_backbone,
     set_stitch,
@@ -158,6 +159,9 @@ def merged_state(model: nn.Module) -> dict[str, Tensor]:
         if hasattr(type(module), 'merged'):
             for key, value in module.merged().state_dict().items():
                 state[f'{name}.{key}'] = value
+        if isinstance(module, StitchBatchNorm):
+            mean, var = module.moments()
+            state |= {f'{name}.running_mean': mean, f'{name}.running_var': var}
     backbone = find_stitched_backbone(model)
     stitch = backbone.active_stitch
     for name, module in model.named_modules():

@@ -25,6 +25,7 @@ from snnet_mm.utils import (
     model_config,
     refusal,
 )
+from snnet_mm.utils.checkpoints import weights_of
 from snnet_mm.utils.configs import drawable
 from snnet_mm.utils.registered_names import name_types
 
@@ -66,7 +67,8 @@ def init_model(
         model = revert_sync_batchnorm(MODELS.build(model_config(cfg)))
     stitched = [m for m in model.modules() if isinstance(m, StitchedBackbone)]
     hook = (cfg.get('default_hooks') or {}).get('stitch_statistics') or {}
-    if len(stitched) == 1 and hook.get('num_images') != 0:
+    own = any(key.endswith('.stitch_mean') for key in weights_of(loaded or {}))
+    if own and len(stitched) == 1 and hook.get('num_images') != 0:
         convert_batch_norms(model)  # to load their statistics of each stitch
     if loaded is None:
         message = 'no checkpoint was given: the weights are random'

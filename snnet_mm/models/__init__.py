@@ -13,6 +13,7 @@ from .layers.stitch_batch_norm import (
     StitchBatchNorm,
     batch_norms,
     convert_batch_norms,
+    known_stitches,
     set_statistics,
 )
 from .layers.stitching_layer import (

@@ -14,11 +14,12 @@ from torch import nn
 
 from snnet_mm.costs import cost_table, size_of_images
 from snnet_mm.datasets import random_batches
-from snnet_mm.evaluation.per_stitch_bn import known_stitches, recalibrate_bn
+from snnet_mm.evaluation import recalibrate_bn
 from snnet_mm.models import (
     batch_norms,
     convert_batch_norms,
     find_stitched_backbone,
+    known_stitches,
     set_input_size,
     set_statistics,
 )
@@ -57,6 +58,12 @@ class StitchStatisticsHook(Hook):
 
     def before_run(self, runner: Runner) -> None:
         """Convert norms before weights are loaded, also in averages of models."""
+        if not self.num_images or not batch_norms(runner.model):
+            return
+        for hook in _averages(runner):
+            averaged = hook.ema_model.update_buffers
+            expected = f'False, as statistics are no weights, or {KEY}=0'
+            check(not averaged, 'custom_hooks.update_buffers', averaged, expected)
         for model in _models(runner):
             convert_batch_norms(model)
 
@@ -64,12 +71,6 @@ class StitchStatisticsHook(Hook):
         self.trains = True
         if not _has_ended(runner):
             self._forget(runner)
-
-    def before_test(self, runner: Runner) -> None:
-        if not self.num_images:
-            self._forget(runner)
-
-    before_val = before_test
 
     def before_train_iter(self, runner: Runner, **_) -> None:
         if self.estimated:
@@ -84,7 +85,7 @@ class StitchStatisticsHook(Hook):
         wanted = self.num_images and batch_norms(model) and _has_ended(runner)
         if not wanted or (not self.estimated and known_stitches(model) >= {*ids}):
             return
-        averages = [hook for hook in runner.hooks if isinstance(hook, EMAHook)]
+        averages = _averages(runner)
         # Checkpoints store the average as weights. mmpretrain's overrides are not
         # called, as they also validate.
         for hook in averages:
@@ -112,7 +113,8 @@ class StitchStatisticsHook(Hook):
 
     def _forget(self, runner: Runner) -> None:
         for model in _models(runner):
-            set_statistics(model, {})
+            if known_stitches(model):
+                set_statistics(model, {})
         self.estimated = False
 
     def _estimate(self, runner: Runner, ids: Sequence[int]) -> None:
@@ -127,7 +129,7 @@ class StitchStatisticsHook(Hook):
                     scope = cost_table(model, size_of_images(model, *data)).scope
                     # Heads that need more than images get it in this mode alone.
                     self.mode = 'predict' if scope else task_of(model).full_mode
-                set_statistics(model, recalibrate_bn(model, batches, ids, self.mode))
+                found = recalibrate_bn(model, batches, ids, self.mode)
             except Exception as error:
                 why = f'{type(error).__name__}: {error}'
                 raise RuntimeError(
@@ -136,6 +138,8 @@ class StitchStatisticsHook(Hook):
                 ) from error
             finally:
                 set_input_size(model, size)
+        for each in _models(runner):  # checkpoints take buffers from the average
+            set_statistics(each, found)
         self.estimated = True
 
     def _batches(self, runner: Runner, num_stitches: int) -> Iterator[dict]:
@@ -188,7 +192,10 @@ def _save_again(runner: Runner, hook: CheckpointHook) -> None:
         )
 
 
+def _averages(runner: Runner) -> list[EMAHook]:
+    return [hook for hook in runner.hooks if isinstance(hook, EMAHook)]
+
+
 def _models(runner: Runner) -> list[nn.Module]:
     """Return the model that is trained, and averages of it."""
-    averages = [hook.ema_model for hook in runner.hooks if isinstance(hook, EMAHook)]
-    return [runner.model, *averages]
+    return [runner.model, *(hook.ema_model.module for hook in _averages(runner))]

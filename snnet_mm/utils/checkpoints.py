@@ -31,6 +31,9 @@ KEYS = 'config key: load_from; of tools/test.py: the argument checkpoint'
 # Name patterns of weights that change the outputs of others, each with the setting that
 # adds their parameters to a model. Other subpackages register theirs.
 ADDED = {r'(^|\.)blocks\..*\.lora_': 'model.backbone.anchors.lora'}
+# Ends of the names of values that modules adapt to their own shape when they load them.
+# Other subpackages register theirs.
+ADAPTED = {'_extra_state'}
 # Keys under which files store the state dict; BEiT's files nest them.
 STATE_DICTS = ('state_dict', 'model', 'module')
 
@@ -268,5 +271,5 @@ def _shapes(weights: Mapping) -> dict[str, tuple[int, ...]]:
     return {
         key: tuple(value.shape)
         for key, value in weights.items()
-        if isinstance(value, Tensor) and not key.endswith('_extra_state')
+        if isinstance(value, Tensor) and not key.endswith((*ADAPTED,))
     }

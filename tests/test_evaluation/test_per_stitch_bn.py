@@ -10,9 +10,8 @@ from staged_anchors import disturb, resnet
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from snnet_mm.evaluation.per_stitch_bn import known_stitches, recalibrate_bn
-from snnet_mm.models import SandwichWrapper, SNNetv1, set_statistics, set_stitch
-from snnet_mm.models.layers.stitch_batch_norm import ROWS
+from snnet_mm.evaluation.per_stitch_bn import recalibrate_bn
+from snnet_mm.models import SNNetv1, set_statistics, set_stitch
 from snnet_mm.stitching import visiting_order
 
 NORM = 'head.bn'
@@ -65,46 +64,6 @@ def test_recalibrate_bn_statistics_of_each_stitch(model, batches):
     assert not torch.allclose(means[0], means[1], rtol=0.1)
     model.auxiliary_head = nn.ModuleDict(dict(bn=nn.BatchNorm2d(3)))
     assert_same(recalibrate_bn(model, batches, (7, 0, 1)), statistics)
-
-
-def test_stitch_batch_norm_follows_stitch_in_eval(model, batches):
-    norm, mixed = model.eval().head.bn, model.head.bn.running_mean.clone()
-    keys, statistics = list(model.state_dict()), recalibrate_bn(model, batches, (0, 7))
-    for held in (model, SandwichWrapper(model)):
-        set_statistics(held, statistics)
-        for stitch_id in (7, 0):
-            set_stitch(held, stitch_id)
-            assert torch.equal(norm.running_mean, statistics[stitch_id][NORM][0])
-            assert torch.equal(norm.running_var, statistics[stitch_id][NORM][1])
-            assert norm.train().running_mean.equal(mixed)
-            plain = norm.eval().merged()
-            assert type(plain) is nn.BatchNorm2d
-            assert plain.state_dict().keys() == nn.BatchNorm2d(5).state_dict().keys()
-            assert torch.equal(plain.running_var, statistics[stitch_id][NORM][1])
-        set_stitch(held, 3)
-        assert torch.equal(norm.running_mean, mixed)
-        state = model.state_dict()
-        assert state.keys() - {*keys} == {f'head.bn.{name}' for name in ROWS}
-        assert torch.equal(state['head.bn.running_mean'], mixed)
-        set_statistics(held, {})
-        assert list(model.state_dict()) == keys
-
-
-def test_stitch_batch_norm_state_dict_round_trip(model, batches):
-    own = recalibrate_bn(model.eval(), batches, (7, 0))
-    set_statistics(model, own)
-    state = deepcopy(model.state_dict())
-    assert state['head.bn.stitch_ids'].tolist() == [0, 7]
-    assert torch.equal(state['head.bn.stitch_mean'][1], own[7][NORM][0])
-    set_statistics(model, {})
-    model.load_state_dict(state)
-    set_stitch(model.double(), 7)
-    assert model.head.bn.running_var.equal(own[7][NORM][1].double())
-    assert deepcopy(model).head.bn.running_var.equal(own[7][NORM][1].double())
-    # A state dict without statistics is one of other weights.
-    model.load_state_dict({k: v for k, v in state.items() if '.stitch_' not in k})
-    assert known_stitches(model) == set()
-    assert model.head.bn.running_var.equal(state['head.bn.running_var'].double())
 
 
 class Classifier(BaseModel):

@@ -13,9 +13,8 @@ from tiny import tiny_config
 from torch import nn
 from watching_hooks import in_folder, train
 
-from snnet_mm.evaluation.per_stitch_bn import known_stitches
 from snnet_mm.inference.init_model import init_model
-from snnet_mm.models import set_stitch
+from snnet_mm.models import StitchBatchNorm, known_stitches, set_stitch
 from snnet_mm.models.layers.stitch_batch_norm import ROWS
 from snnet_mm.training import statistics_hook
 from snnet_mm.utils import load_weights_only
@@ -26,10 +25,10 @@ OFF = 'default_hooks.stitch_statistics.num_images'
 def statistics_in(checkpoint):
     """The statistics of a checkpoint's only norm, by stitch id."""
     state, found = checkpoint['state_dict'], {}
-    for name in (k.removesuffix('.stitch_ids') for k in state if 'stitch_ids' in k):
-        ids, means, variances = (state[f'{name}.{key}'] for key in ROWS)
-        for i, *moments in zip(ids.tolist(), means, variances, strict=True):
-            found[i] = {name: torch.stack(moments)}
+    for name in (k.removesuffix('.known') for k in state if k.endswith('.known')):
+        means, variances, known = (state[f'{name}.{key}'] for key in ROWS)
+        for i in known.nonzero().flatten().tolist():
+            found[i] = {name: torch.stack([means[i], variances[i]])}
     return found
 
 
@@ -80,7 +79,7 @@ def moments_of_the_head(runner, state_dict, stitch_id):
     model.load_state_dict(state_dict)
     set_stitch(model, stitch_id)
     ((name, norm),) = (
-        (n, m) for n, m in model.named_modules() if isinstance(m, nn.BatchNorm2d)
+        (n, m) for n, m in model.named_modules() if isinstance(m, StitchBatchNorm)
     )
     seen, chosen = [], np.random.default_rng(runner.seed).permutation(4).tolist()
     hook = norm.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
@@ -110,11 +109,28 @@ def test_stitch_statistics_hook_saves_to_checkpoints(training):
 def test_stitch_statistics_hook_of_averaged_models(cfg):
     """mmpretrain's hook validates the trained weights after those of the average."""
     average = dict(type='mmpretrain.EMAHook', evaluate_on_origin=True)
-    changes = dict(custom_hooks=[dict(average, momentum=0.5, update_buffers=True)])
+    changes = dict(custom_hooks=[dict(average, momentum=0.5)])
     for name in ('val_cfg', 'val_dataloader', 'val_evaluator'):
         changes[name] = None
     runner, checkpoints = trained(cfg, 'averaged', **changes)
     check_statistics(runner, *checkpoints)
+
+
+@pytest.mark.parametrize(
+    'kind', ['EMAHook', 'mmpretrain.EMAHook', 'StochasticWeightAverage']
+)
+def test_stitch_statistics_hook_refuses_averages_of_buffers(cfg, kind):
+    """They would mix statistics of several iterations, and known ones with zeros."""
+    name = 'EMAHook' if kind == 'StochasticWeightAverage' else kind
+    hook = dict(type=name, update_buffers=True)
+    if name != kind:
+        hook.update(ema_type=kind)
+    cfg = in_folder(cfg, f'buffers_{kind}', custom_hooks=[hook])
+    runner = Runner.from_cfg(cfg)
+    with pytest.raises(ValueError, match=f'update_buffers=True .*False.*{OFF}=0'):
+        runner.call_hook('before_run')
+    cfg = in_folder(cfg, 'off', **{OFF: 0})
+    Runner.from_cfg(cfg).call_hook('before_run')
 
 
 def test_stitch_statistics_hook_leaves_training_alone(cfg, training):
@@ -122,13 +138,11 @@ def test_stitch_statistics_hook_leaves_training_alone(cfg, training):
     _, mixed = trained(cfg, 'mixed', **{OFF: 0})
     for with_own, without in zip(own, mixed, strict=True):
         states = [dict(found['state_dict']) for found in (with_own, without)]
-        rows = [key for key in states[0] if key.endswith(ROWS)]
-        for key in rows:
-            del states[0][key]
-        assert_same(*states)
+        rows = states[0].keys() - states[1].keys()
+        assert len(rows) == 3
+        assert all(key.endswith(ROWS) for key in rows)
+        assert_same({k: states[0][k] for k in states[1]}, states[1])
         assert_same(with_own['optimizer'], without['optimizer'])
-    assert len(rows) == 3  # of the last one
-    assert statistics_in(mixed[1]) == {}
 
 
 def test_stitch_statistics_hook_serves_tests_and_models(training):
@@ -154,6 +168,26 @@ def test_stitch_statistics_hook_serves_tests_and_models(training):
         assert not model(images).equal(plain(images))
         ((norm.running_mean, norm.running_var),) = own[stitch_id].values()
         assert model(images).equal(plain(images))
+
+
+def in_older_layout(checkpoint):
+    """As before statistics were buffers: rows of known stitches, and their ids."""
+    state = dict(checkpoint['state_dict'])
+    (name,) = (k.removesuffix('.known') for k in state if k.endswith('.known'))
+    ids = state.pop(f'{name}.known').nonzero().flatten()
+    for key in ROWS[:2]:
+        state[f'{name}.{key}'] = state[f'{name}.{key}'][ids]
+    return dict(checkpoint, state_dict=state | {f'{name}.stitch_ids': ids})
+
+
+def test_stitch_statistics_hook_loads_older_checkpoints(training, tmp_path):
+    runner, (_, last), wanted, _ = training
+    cfg, path = runner.cfg.copy(), tmp_path / 'older.pth'
+    torch.save(in_older_layout(last), path)
+    cfg.load_from, cfg.experiment_name = str(path), f'{cfg.experiment_name}_older'
+    assert Runner.from_cfg(cfg).test() == wanted
+    model = init_model(cfg, path)
+    assert_same(dict(model.state_dict()), dict(last['state_dict']))
 
 
 class Stopped(Exception):

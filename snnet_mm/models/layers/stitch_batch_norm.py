@@ -1,19 +1,21 @@
 """Batch norms with statistics of each stitch."""
 
-from collections.abc import Callable, Mapping
-from copy import copy
-from functools import cache
+from collections.abc import Mapping
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from snnet_mm.stitching import Stitch
+from snnet_mm.utils.checkpoints import ADAPTED
 
 from ..stitch_switch import find_stitched_backbone, unwrapped
 
-# Keys in a state dict: int64 (n,), and float (n, C), for n stitches.
-ROWS = 'stitch_ids', 'stitch_mean', 'stitch_var'
+# Buffers with a row for each stitch id: (n, C), (n, C) and (n,).
+ROWS = 'stitch_mean', 'stitch_var', 'known'
+# Loaded into models whose spaces have more or fewer stitches.
+ADAPTED.update(f'.{name}' for name in ROWS)
 # Mean and variance (2, C) by stitch id and name of the norm.
 Statistics = dict[int, dict[str, Tensor]]
 
@@ -23,90 +25,123 @@ class StitchBatchNorm(_BatchNorm):
 
     Training averages ``running_mean`` and ``running_var`` over all stitches;
     :func:`snnet_mm.evaluation.recalibrate_bn` estimates those of each stitch, which
-    evaluation uses. They are in the state dict, but not buffers, because averages
-    of models and DDP would read those. :func:`convert_batch_norms` changes the class of
-    norms.
+    evaluation uses where they are known. :func:`convert_batch_norms` replaces norms.
+
+    Args:
+        norm: The norm that is replaced; its parameters and buffers are kept.
+        num_rows: Largest stitch id plus 1, the ``n`` of the buffers.
 
     Attributes:
-        statistics: Mean and variance ``(2, C)`` by stitch id.
-        stitch_id: Id of the active stitch.
+        stitch_mean, stitch_var: Mean and variance ``(n, C)`` by stitch id.
+        known: Flags ``(n,)`` of the stitches that have statistics.
+        row: Id of the active stitch.
     """
 
-    statistics: dict[int, Tensor]
-    stitch_id: int
+    def __init__(self, norm: _BatchNorm, num_rows: int) -> None:
+        super().__init__(norm.num_features, norm.eps, norm.momentum, norm.affine)
+        # The same objects, as optimizers and averages of models refer to them.
+        self._parameters, self._buffers = norm._parameters, norm._buffers
+        self._modules = norm._modules  # timm's activations
+        self.training, self.row = norm.training, 0
+        rows = norm.running_mean.new_zeros(num_rows, norm.num_features)
+        self.register_buffer('stitch_mean', rows)
+        self.register_buffer('stitch_var', rows.clone())
+        self.register_buffer('known', rows.new_zeros(num_rows, dtype=torch.bool))
 
     def on_stitch(self, stitch: Stitch) -> None:
         """Use the statistics of a stitch."""
-        self.stitch_id = stitch.id
+        self.row = stitch.id
 
-    @property
-    def running_mean(self) -> Tensor:
-        """Mean ``(C,)`` of the active stitch, or of all in training mode."""
-        return self._statistic('running_mean', 0)
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Return mean and variance ``(C,)`` of the active stitch, or else of all."""
+        known = self.known[self.row]  # no branch, which would wait for a GPU
+        mean = torch.where(known, self.stitch_mean[self.row], self.running_mean)
+        return mean, torch.where(known, self.stitch_var[self.row], self.running_var)
 
-    @property
-    def running_var(self) -> Tensor:
-        """Variance ``(C,)`` of the active stitch, or of all in training mode."""
-        return self._statistic('running_var', 1)
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            x = super().forward(x)
+        else:
+            x = F.batch_norm(x, *self.moments(), self.weight, self.bias, eps=self.eps)
+        for part in self.children():
+            x = part(x)
+        return x
+
+    @torch.no_grad()
+    def set_statistics(self, statistics: Mapping[int, Tensor]) -> None:
+        """Set mean and variance ``(2, C)`` by stitch id; other stitches have none."""
+        for name in ROWS:
+            getattr(self, name).zero_()
+        for i, (mean, var) in statistics.items():
+            self.stitch_mean[i], self.stitch_var[i], self.known[i] = mean, var, True
 
     @property
     def shares_prefixes(self) -> bool:
         """Whether stitches with the same first steps have equal states."""
-        return not self.statistics
+        return not self.known.any().item()
 
-    def merged(self) -> _BatchNorm:
-        """Return a plain norm with the statistics of the active stitch."""
-        plain = copy(self)
-        own = dict(running_mean=self.running_mean, running_var=self.running_var)
-        plain.__dict__['_buffers'] = self._buffers | own
-        plain.__class__ = type(self).__mro__[2]
-        return plain
+    def _check_input_dim(self, x: Tensor) -> None:
+        """Accept inputs of any rank, as norms of all ranks are replaced."""
 
-    def _statistic(self, name: str, place: int) -> Tensor:
-        if self.training or self.stitch_id not in self.statistics:
-            return self._buffers[name]
-        return self.statistics[self.stitch_id][place]
+    def _load_from_state_dict(self, state: dict, prefix: str, *args) -> None:
+        """Load the rows of this space's stitches; other weights leave none.
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], *args) -> 'StitchBatchNorm':
-        self.statistics = {i: fn(both) for i, both in self.statistics.items()}
-        return super()._apply(fn, *args)
-
-    def _save_to_state_dict(self, state: dict, prefix: str, keep_vars: bool) -> None:
-        super()._save_to_state_dict(state, prefix, keep_vars)
-        if self.statistics:
-            ids = sorted(self.statistics)
-            rows = torch.stack([self.statistics[i] for i in ids], dim=1)
-            values = torch.tensor(ids), *rows
-            state.update({prefix + k: v for k, v in zip(ROWS, values, strict=True)})
-
-    def _load_from_state_dict(self, state: Mapping, prefix: str, *args) -> None:
-        ids, *both = (state.pop(prefix + key, ()) for key in ROWS)
+        Older checkpoints have the rows of known stitches alone, and their ids.
+        """
+        mean, known = state.get(prefix + 'stitch_mean'), state.get(prefix + 'known')
+        ids = state.pop(prefix + 'stitch_ids', None)
+        if mean is None or mean.shape[1:] != self.running_mean.shape:
+            ids = rows = torch.zeros(0, dtype=torch.long)
+        elif ids is None:
+            ids = rows = known.nonzero().flatten()
+        else:
+            rows = torch.arange(len(ids))
+        kept = ids < len(self.known)
+        for name in ROWS:
+            value = torch.zeros_like(getattr(self, name))
+            if name == 'known':
+                value[ids[kept]] = True
+            elif kept.any():
+                value[ids[kept]] = state[prefix + name][rows[kept]].to(value)
+            state[prefix + name] = value
         super()._load_from_state_dict(state, prefix, *args)
-        mean = self._buffers['running_mean']
-        rows = torch.stack(both, dim=1).to(mean) if len(ids) else ()
-        self.statistics = {int(i): row for i, row in zip(ids, rows, strict=True)}
 
 
-@cache
-def _with_statistics(kind: type[_BatchNorm]) -> type[StitchBatchNorm]:
-    return type(f'Stitch{kind.__name__}', (StitchBatchNorm, kind), {})
+class StitchSyncBatchNorm(StitchBatchNorm, nn.SyncBatchNorm):
+    """A :class:`StitchBatchNorm` whose training synchronises all processes."""
+
+    def __init__(self, norm: nn.SyncBatchNorm, num_rows: int) -> None:
+        super().__init__(norm, num_rows)
+        self.process_group = norm.process_group
 
 
 def convert_batch_norms(model: nn.Module) -> dict[str, StitchBatchNorm]:
-    """Convert the norms of :func:`batch_norms` in place, and return them by name."""
-    norms = batch_norms(model)
-    for norm in norms.values():
+    """Replace the norms of :func:`batch_norms` in place, and return them by name."""
+    backbone, norms = find_stitched_backbone(model), batch_norms(model)
+    num_rows, new = max(backbone.space.ids) + 1, {}
+    for name, norm in norms.items():
         if not isinstance(norm, StitchBatchNorm):
-            norm.__class__ = _with_statistics(type(norm))
-            norm.statistics = {}
-        norm.stitch_id = find_stitched_backbone(model).active_stitch.id
+            synced = isinstance(norm, nn.SyncBatchNorm)
+            kind = StitchSyncBatchNorm if synced else StitchBatchNorm
+            norms[name] = new[norm] = kind(norm, num_rows)
+        norms[name].on_stitch(backbone.active_stitch)
+    for parent in [*model.modules()]:
+        for name, child in [*parent._modules.items()]:  # under all of its names
+            if child in new:
+                setattr(parent, name, new[child])
     return norms
 
 
 def set_statistics(model: nn.Module, statistics: Statistics) -> None:
     """Set the statistics of all stitches; those that are not given have none."""
     for name, norm in convert_batch_norms(model).items():
-        norm.statistics = {i: s[name] for i, s in statistics.items() if name in s}
+        norm.set_statistics({i: s[name] for i, s in statistics.items() if name in s})
+
+
+def known_stitches(model: nn.Module) -> set[int]:
+    """Return the ids of stitches that have batch norm statistics of their own."""
+    norms = [m for m in model.modules() if isinstance(m, StitchBatchNorm)]
+    return {i for norm in norms for i in norm.known.nonzero().flatten().tolist()}
 
 
 def batch_norms(model: nn.Module) -> dict[str, _BatchNorm]:

@@ -37,9 +37,9 @@ class StitchStatisticsHook(Hook):
     """Estimates batch norm statistics per stitch, because training mixes them.
 
     The estimate uses training images: for validated stitches before each validation,
-    for all stitches after the training. The last checkpoint is written without them,
-    and then again with those of all stitches; the best checkpoint contains those of
-    validated stitches. See :class:`StitchBatchNorm`. Training continues with mixed
+    for all stitches after the last iteration. The last checkpoint is written without
+    them, and then again with those of all stitches; the best checkpoint contains those
+    that its validation had. See :class:`StitchBatchNorm`. Training continues with mixed
     statistics. For models without batch norms, the hook is a no-op.
 
     Args:
@@ -76,14 +76,22 @@ class StitchStatisticsHook(Hook):
         if self.estimated:
             self._forget(runner)  # outdated by the next update
 
+    def before_val(self, runner: Runner) -> None:
+        if self.trains:
+            self._complete(runner)
+
     def after_train(self, runner: Runner) -> None:
+        """Complete a training that does not validate, or was stopped while it did."""
+        self._complete(runner)
+
+    def _complete(self, runner: Runner) -> None:
         """Estimate the statistics of all stitches; add them to the last checkpoint.
 
         A training that was stopped here is completed when it is resumed.
         """
         ids, model = find_stitched_backbone(runner.model).space.ids, runner.model
         wanted = self.num_images and batch_norms(model) and _has_ended(runner)
-        if not wanted or (not self.estimated and known_stitches(model) >= {*ids}):
+        if not wanted or known_stitches(model) >= {*ids}:
             return
         averages = _averages(runner)
         # Checkpoints store the average as weights. mmpretrain's overrides are not

@@ -13,6 +13,7 @@ from tiny import tiny_config
 from torch import nn
 from watching_hooks import in_folder, train
 
+from snnet_mm.evaluation import recalibrate_bn
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import StitchBatchNorm, known_stitches, set_stitch
 from snnet_mm.models.layers.stitch_batch_norm import ROWS
@@ -103,7 +104,7 @@ def test_stitch_statistics_hook_saves_to_checkpoints(training):
     """Statistics of validated stitches, and in the last one those of all."""
     runner, checkpoints, _, seen = training
     check_statistics(runner, *checkpoints)
-    assert seen == [[1, 2], [1, 2]]
+    assert seen == [[1, 2], [0, 1, 2, 4]]
 
 
 def test_stitch_statistics_hook_of_averaged_models(cfg):
@@ -194,29 +195,59 @@ class Stopped(Exception):
     """Ends a training as a killed process would, but in this one."""
 
 
-def test_stitch_statistics_hook_writes_the_checkpoint_first(cfg, training, monkeypatch):
-    """One that is stopped leaves it, and is completed when it is resumed."""
-    _, (_, wanted), *_ = training
-    cfg = in_folder(cfg, 'stopped')
-    cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
+BEST = {'default_hooks.checkpoint.save_best': 'mIoU'}
+STOPPED = dict(
+    by_iteration=dict.fromkeys(('val_cfg', 'val_dataloader', 'val_evaluator')),
+    validated=BEST,
+    by_epoch={
+        'train_cfg': dict(_delete_=True, type='EpochBasedTrainLoop', max_epochs=1),
+        'train_dataloader.sampler.of': 'DefaultSampler',
+        'default_hooks.checkpoint.by_epoch': True,
+    },
+)
 
-    def stop(*_):
-        raise Stopped
+
+@pytest.mark.parametrize('kind', [*STOPPED])
+def test_stitch_statistics_hook_writes_the_checkpoint_first(cfg, kind, monkeypatch):
+    """One that is stopped leaves it, usable, and is completed when it is resumed."""
+    cfg = in_folder(cfg, f'stopped_{kind}', **STOPPED[kind])
+    name = 'epoch_1.pth' if kind == 'by_epoch' else 'iter_2.pth'
+    path = f'{cfg.work_dir}/{name}'
+
+    def stop(model, batches, ids, mode):
+        if len(ids) > 2:
+            raise Stopped
+        return recalibrate_bn(model, batches, ids, mode)
 
     with monkeypatch.context() as patch:
         patch.setattr(statistics_hook, 'recalibrate_bn', stop)
         with pytest.raises(RuntimeError, match='Stopped.*stitch_statistics.num_images'):
             train(cfg)
-    path = f'{cfg.work_dir}/iter_2.pth'
     left = load_weights_only(path)
     assert statistics_in(left) == {}
     cfg.load_from, cfg.resume = path, True
     cfg.experiment_name += '_resumed'
-    train(cfg)
+    runner, _ = train(cfg)
     found = load_weights_only(path)
-    assert_same(dict(found['state_dict']), dict(wanted['state_dict']))
+    check_statistics(runner, left, found)
+    plain = {k: v for k, v in left['state_dict'].items() if not k.endswith(ROWS)}
+    assert_same({k: found['state_dict'][k] for k in plain}, plain)
     assert_same(found['optimizer'], left['optimizer'])
     assert found['meta']['iter'] == left['meta']['iter'] == 2
+
+
+def test_stitch_statistics_hook_completes_the_best_of_the_last_validation(cfg):
+    """And tests give what was validated."""
+    cfg = in_folder(cfg, 'best', **BEST, **{'train_cfg.val_interval': 2})
+    runner, _ = train(cfg)
+    last = load_weights_only(f'{cfg.work_dir}/iter_2.pth')
+    best = load_weights_only(f'{cfg.work_dir}/best_mIoU_iter_2.pth')
+    assert_same(dict(best['state_dict']), dict(last['state_dict']))
+    validated = runner.val_loop.run()
+    assert len(statistics_in(last)) == 4
+    tested = runner.test()
+    for name in ('stitch_1/mIoU', 'stitch_2/mIoU'):
+        assert tested[name] == validated[name]
 
 
 @pytest.mark.parametrize(

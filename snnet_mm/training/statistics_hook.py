@@ -27,8 +27,8 @@ from snnet_mm.tasks import task_of
 from snnet_mm.utils import check, is_whole, isolated_rng
 
 KEY = 'default_hooks.stitch_statistics.num_images'
-MAX_RUNS = 4000  # of stitches on images, unless that leaves fewer than MIN_IMAGES
-MIN_IMAGES = 16
+MAX_RUNS = 10_000  # of stitches on images, unless MIN_IMAGES need more
+MIN_IMAGES = 100
 SECONDS_BETWEEN_LOGS = 10
 
 
@@ -44,8 +44,8 @@ class StitchStatisticsHook(Hook):
 
     Args:
         num_images: Maximum number of training images over all processes, rounded up to
-            whole batches. Many stitches use fewer: 4000 divided by their number, but at
-            least 16. 0 keeps mixed statistics, also in tests. Default: 200.
+            whole batches. Many stitches use fewer: 10,000 divided by their number, but
+            at least 100. 0 keeps mixed statistics, also in tests. Default: 200.
     """
 
     priority = 'LOW'  # before CheckpointHook publishes the last checkpoint

@@ -28,7 +28,7 @@ class RankRecorder(Hook):
         self.record['rates'].append(runner.optim_wrapper.get_lr()['lr'][0])
 
     def before_save_checkpoint(self, runner, checkpoint):
-        self.record['saved'].append(runner.iter + 1)
+        self.record['saved'].append(checkpoint['meta']['iter'])
 
     def after_val_epoch(self, runner, metrics=None):
         self.record['metrics'] = {k: float(v) for k, v in metrics.items()}

@@ -56,7 +56,7 @@ def run_backbone_parts(
     """
     maps = defaultdict(list)
     for j, a in product(backbone.wanted_maps(), backbone.map_anchors):
-        (position, _), *_ = backbone.space.map_sources(backbone.out_indices[j], a)
+        (position, _), *_ = backbone.map_sources[backbone.out_indices[j], a]
         maps[position].append(FeatureMap(j, a))
     for a, anchor in enumerate(backbone.runners):
         step = partial(anchor.embed, images)

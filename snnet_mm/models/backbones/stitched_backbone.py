@@ -89,10 +89,12 @@ class StitchedBackbone(BaseModule):
         self.out_indices = check_outputs(out, with_cls, out_indices, anchors)
         check(maps_of in MAPS_OF, 'backbone.maps_of', maps_of, MAPS_OF)
         self.maps_of = maps_of
+        #: Sources of a map, by its block of the slowest anchor and its own anchor.
+        self.map_sources: dict[tuple[int, int], Sequence[Tap]] = {}
         for a in self.map_anchors if out == 'maps' else ():
-            # Raises if there is no source.
-            sources = [space.map_sources(block, a) for block in self.out_indices]
-            own = tuple(places[0][0].block for places in sources)
+            for block in self.out_indices:  # raises if there is no source
+                self.map_sources[block, a] = space.map_sources(block, a)
+            own = tuple(self.map_sources[b, a][0][0].block for b in self.out_indices)
             stage_ends = self.runners[a].out_indices
             fits = own == stage_ends or not anchors[a].has_output_layers
             expected = f'{stage_ends}, the last blocks of stages in net.out_indices '
@@ -210,7 +212,7 @@ class StitchedBackbone(BaseModule):
 
     def map_source(self, stitch: Stitch, block: int) -> Tap:
         """Return the tap for a stitch's map of a block of the slowest anchor."""
-        sources = self.space.map_sources(block, self.map_anchor(stitch))
+        sources = self.map_sources[block, self.map_anchor(stitch)]
         return next(s for s in sources if self.space.serves(stitch, *s))
 
     def get_layer_depth(self, param_name: str, prefix: str = '') -> tuple[int, int]:

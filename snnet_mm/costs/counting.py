@@ -5,7 +5,6 @@ from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import ClassVar
 
 import torch
 from mmengine.logging import print_log
@@ -135,11 +134,11 @@ def _count_stitches(
     backbone = find_stitched_backbone(model)
     images = empty_images(model, size, batch=1)
     images = _noise_like(images, next(backbone.parameters()).device)
-    flops: dict[Part, int] = {}
+    counter, flops = _Counter(), dict[Part, int]()
     held: dict[Part, set[int]] = defaultdict(set)  # ids of parameters
 
     def measure(part: Part, run_part: Callable[[], T]) -> T:
-        result, flops[part], used = _counted(run_part)
+        result, flops[part], used = counter.count(run_part)
         if isinstance(part, Heads):
             held[part] = used & outside
         return result
@@ -174,7 +173,7 @@ def _count_whole(
 ) -> Cost:
     with isolated_rng(0):
         images = _noise_like(empty_images(model.eval(), size, batch=1), device)
-        _, flops, used = _counted(partial(run, model, images))
+        _, flops, used = _Counter().count(partial(run, model, images))
     return Cost(flops, sum(p.numel() for p in model.parameters() if id(p) in used))
 
 
@@ -188,21 +187,6 @@ def _noise_like(output: object, device: torch.device) -> object:
     return tree_map_only(Tensor, of, output)
 
 
-def _counted(run: Callable[[], T]) -> tuple[T, int, set[int]]:
-    """Return the result of a call, its FLOPs and the ids of all tensors it reads.
-
-    Attention runs as matrix products: not all fused operations are counted.
-    """
-    fast_path = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        with sdpa_kernel(SDPBackend.MATH), _Counter() as counter:
-            result = run()
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fast_path)
-    return result, counter.flops // 2, counter.ids
-
-
 class _Counter(TorchDispatchMode):
     """Counts FLOPs by torch's formulas, and records the ids of all tensors read.
 
@@ -210,20 +194,35 @@ class _Counter(TorchDispatchMode):
     cached.
     """
 
-    results: ClassVar[dict[tuple, tuple]] = {}
-
     def __init__(self) -> None:
         super().__init__()
         # Imported here, because it loads a kernel compiler that training does not need.
         from torch.utils.flop_counter import flop_registry
 
-        self.formulas, self.flops, self.ids = flop_registry, 0, set[int]()
+        self.formulas, self.results = flop_registry, dict[tuple, tuple]()
+
+    def count(self, run: Callable[[], T]) -> tuple[T, int, set[int]]:
+        """Return the result of a call, its FLOPs and the ids of all tensors it reads.
+
+        Attention runs as matrix products: not all fused operations are counted.
+        """
+        self.flops, self.ids = 0, set[int]()
+        fast_path = torch.backends.mha.get_fastpath_enabled()
+        torch.backends.mha.set_fastpath_enabled(False)
+        try:
+            with sdpa_kernel(SDPBackend.MATH), self:
+                result = run()
+        finally:
+            torch.backends.mha.set_fastpath_enabled(fast_path)
+        return result, self.flops // 2, self.ids
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         leaves, structure = tree_flatten((args, kwargs))
-        self.ids |= {id(x) for x in leaves if isinstance(x, Tensor)}
-        key = func, structure, *map(_described, leaves)
+        read = [x for x in leaves if isinstance(x, Tensor)]
+        self.ids |= set(map(id, read))
+        on_meta = all(x.is_meta for x in read)
+        key = on_meta and (func, structure, *map(_described, leaves))
         if key in self.results:
             result, flops = self.results[key]
             self.flops += flops
@@ -238,10 +237,10 @@ class _Counter(TorchDispatchMode):
         if func.overloadpacket in self.formulas:
             flops = self.formulas[func.overloadpacket](*args, **kwargs, out_val=result)
         self.flops += flops
-        tensors = [x for x in (*leaves, *tree_leaves(result)) if isinstance(x, Tensor)]
+        made = [x for x in tree_leaves(result) if isinstance(x, Tensor)]
         schema = func._schema
         aliases = schema.is_mutable or any(r.alias_info for r in schema.returns)
-        if not aliases and all(x.is_meta for x in tensors):
+        if on_meta and not aliases and all(x.is_meta for x in made):
             self.results[key] = tree_map_only(Tensor, torch.empty_like, result), flops
         return result
 
@@ -249,8 +248,7 @@ class _Counter(TorchDispatchMode):
 def _described(argument: object) -> object:
     """Return a hashable key that determines the result of an operation."""
     if isinstance(argument, Tensor):
-        on_meta = argument.shape, argument.stride(), argument.dtype
-        return on_meta if argument.is_meta else id(argument)
+        return argument.shape, argument.stride(), argument.dtype
     return type(argument), argument
 
 

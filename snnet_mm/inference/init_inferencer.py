@@ -124,7 +124,7 @@ def inferencer_of(model: nn.Module) -> BaseInferencer:
     """Return the model's inferencer, built again if its config or device changed."""
     kept = vars(model).setdefault('_kept_inferencer', _Kept())
     device = next(model.parameters()).device
-    now = deepcopy((model.cfg.to_dict(), model.dataset_meta, device))
+    now = repr((model.cfg, model.dataset_meta, device))
     if kept.built_for != now:
         kept.inferencer, kept.built_for = init_inferencer(model), now
     # Another model may have been used since; files are numbered from 0 in every call.

@@ -15,7 +15,6 @@ from .step_costs import StepCosts
 # Budgets by default, shares of the network's FLOPs.
 SHARES = 0.75, 0.5, 0.33, 0.25
 MIN_GAIN = 0.2  # share of the FLOPs that the cheapest plan saves, unless forced
-KNOWN = 'flops', 'params', 'latency'
 
 
 def reachable(

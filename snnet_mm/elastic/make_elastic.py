@@ -39,7 +39,7 @@ from snnet_mm.utils.checkpoints import weights_of
 from snnet_mm.utils.configs import digest_of_settings, keep_local_backends, write_config
 from snnet_mm.utils.registered_names import name_types
 
-from .budgets import KNOWN, chosen_plans, reachable
+from .budgets import chosen_plans, reachable
 from .convert import Conversion, check_equal, convert_model
 from .images import ImageBatches
 from .report import draw_predictions, drawn_budgets, elastic_table, next_commands
@@ -196,7 +196,7 @@ class _Job:
             given = budgets.split(',') if isinstance(budgets, str) else budgets
             listed = given is None or isinstance(given, Sequence)
             check(listed, '--budgets', budgets, "budgets such as '50%,25%'")
-            parsed = [parse_budget(text, '--budgets', KNOWN) for text in given or ()]
+            parsed = [parse_budget(text, '--budgets') for text in given or ()]
             bounds = reachable(costs, parsed, self.say, force)
             self.records = self._records(num_images)
             found = chosen_plans(self.records, costs, bounds, self.say)

@@ -150,7 +150,7 @@ class StitchRuntime:
             fallback: ``'cheapest'`` selects the cheapest stitch if none is within the
                 budget. Default: raise a ValueError.
         """
-        wanted = parse_budget(budget, 'budget', ('latency', 'flops', 'params'))
+        wanted = parse_budget(budget, 'budget')
         cost, limit = wanted.of([self.manifest['largest_flops']])
         check(fallback in (None, 'cheapest'), 'fallback', fallback, (None, 'cheapest'))
         column = self.latencies() if cost == 'latency' else self._column(cost)

@@ -139,7 +139,10 @@ def test_wrong_selections_are_refused(measured):
     runtime = measured.runtime()
     for call, words in (
         (lambda: runtime.set_budget('9ms'), 'at least 10ms, the cost of stitch 0 in'),
-        (lambda: runtime.set_budget('3MB'), 'budget=.* in %, ms, G, M'),
+        (
+            lambda: runtime.set_budget('3MB'),
+            "budget='3MB' is .*a positive number with a unit",
+        ),
         (lambda: runtime.set_budget(None), 'budget=None is invalid'),
         (lambda: runtime.set_budget('9ms', 'fastest'), "'fastest' is invalid"),
         (lambda: runtime.set_stitch(3), 'stitch_id=3 is .* 0, 2, 1'),

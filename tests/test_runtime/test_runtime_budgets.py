@@ -11,7 +11,6 @@ from snnet_mm.runtime.budgets import UNITS, best_within, parse_budget
         ('33.5G', 'flops', 33.5e9),
         ('4.1M', 'params', 4100000),  # not 4099999.9999999995
         (' 2.5 ms ', 'latency', 2.5),
-        ('300MB', 'memory', 300e6),
         (' 12.5 %', 'share', 0.125),
     ],
 )
@@ -34,17 +33,10 @@ def test_unit_writes_budget_that_allows_cost():
         assert parse_budget(text).limit >= flops * (1 - 1e-12)
 
 
-@pytest.mark.parametrize('text', ['120', 120, '3KB', '0.0ms', '', '1e3G', '-5%', '%'])
+@pytest.mark.parametrize('text', ['120', 120, '3MB', '0.0ms', '', '1e3G', '-5%', '%'])
 def test_parse_budget_invalid_text(text):
     with pytest.raises(ValueError, match=f'budget={text!r} is .*option: --budget'):
         parse_budget(text)
-
-
-def test_parse_budget_other_cost_than_known():
-    known = 'flops', 'latency'
-    assert parse_budget('50%', '--budgets', known) == ('share', 0.5)
-    with pytest.raises(ValueError, match="budgets='3M' .* in %, G, ms "):
-        parse_budget('3M', '--budgets', known)
 
 
 def test_best_within_is_last_that_fits():

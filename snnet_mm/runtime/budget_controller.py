@@ -3,30 +3,24 @@
 import logging
 import math
 import time
-from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from statistics import median
 
 from .budgets import best_within, pareto_front
 from .checks import check, is_number
+from .load import RECENT, Load
 
 # Relative; together they keep a settled controller within 10 % of its target.
 TOO_SLOW = 0.05  # excess over the target that triggers a cheaper stitch
 HEADROOM = 0.03  # margin below the target that a better stitch must leave
-STEP = 0.15  # relative change of the recent load that invalidates older measurements
-ERROR = 3.7  # two standard errors of a median of n times, in units of MAD / sqrt(n)
-RECENT = 5  # calls that a decision requires; their median is the recent load
-MEMORY = 30  # maximum number of calls in the median of a stable load
 WARM_UP = 1  # first calls, whose times are discarded
 
 
 class BudgetController:
     """Selects the stitch for every call so that calls meet a target time.
 
-    The expected time of stitch i is ``load * costs[i]``. The load is the median ratio
-    of measured times to costs since the last switch or load change. The best stitch
-    that meets the target is run::
+    The expected time of stitch i is ``load * costs[i]``, with the :class:`Load` since
+    the last switch. The best stitch that meets the target is run::
 
         controller = BudgetController(latencies, target_fps=25, load=1)
         for image in images:
@@ -67,9 +61,8 @@ class BudgetController:
         # Ascending in cost and score: the last one is the best.
         self.costs = pareto_front(costs, scores, higher_is_better)
         self._ids = [*self.costs]
-        self.load = load  # milliseconds per unit of cost, None if unknown
+        self._load = Load(load)
         self._index = 0 if load is None else self._best_within(self.target_ms)
-        self._ratios: deque[float] = deque(maxlen=MEMORY)
         self._calls_to_skip = WARM_UP
         self._patience, self._waited = RECENT, 0
         self._stepped_up = self._warned = False
@@ -78,6 +71,11 @@ class BudgetController:
     def stitch(self) -> int:
         """The stitch id to run now."""
         return self._ids[self._index]
+
+    @property
+    def load(self) -> float | None:
+        """Milliseconds per unit of cost; None if unknown."""
+        return self._load.value
 
     @contextmanager
     def measure(self) -> Iterator[None]:
@@ -93,21 +91,15 @@ class BudgetController:
         if self._calls_to_skip:
             self._calls_to_skip -= 1
             return self.stitch
-        self._ratios.append(elapsed_ms / self.costs[self.stitch])
         self._waited += 1
-        if len(self._ratios) < RECENT:
-            return self.stitch
-        recent = median(list(self._ratios)[-RECENT:])
-        if abs(recent / median(self._ratios) - 1) > STEP + self._error(RECENT):
-            # The load has changed, so older measurements are obsolete.
-            self._ratios = deque(list(self._ratios)[-RECENT:], maxlen=MEMORY)
+        if self._load.add(elapsed_ms / self.costs[self.stitch]):
             self._patience, self._stepped_up = RECENT, False
-        self.load = median(self._ratios)
-        self._decide()
+        if self._load.settled:
+            self._decide()
         return self.stitch
 
     def _decide(self) -> None:
-        error = self._error(len(self._ratios))
+        error = self._load.error()
         expected = self.load * self.costs[self.stitch]
         if expected > self.target_ms * (1 + max(TOO_SLOW, error)):
             if self._index == 0 and not self._warned:
@@ -126,12 +118,6 @@ class BudgetController:
         if wanted > self._index and self._waited >= self._patience:
             self._switch(wanted, stepped_up=True)
 
-    def _error(self, number: int) -> float:
-        """Return the relative error expected of the median of a number of calls."""
-        middle = median(self._ratios)
-        deviation = median(abs(r - middle) for r in self._ratios) / middle
-        return ERROR * deviation / math.sqrt(number)
-
     def _best_within(self, time_ms: float) -> int:
         best = best_within(self.costs, time_ms / self.load)
         return 0 if best is None else self._ids.index(best)
@@ -139,4 +125,4 @@ class BudgetController:
     def _switch(self, index: int, stepped_up: bool) -> None:
         self._index, self._stepped_up, self._waited = index, stepped_up, 0
         # Costs are approximate, so times of other stitches do not count.
-        self._ratios.clear()
+        self._load.forget()

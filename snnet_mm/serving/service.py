@@ -19,11 +19,10 @@ from snnet_mm.runtime import StitchRuntime
 from snnet_mm.runtime.budgets import best_within
 from snnet_mm.runtime.checks import check, is_whole
 from snnet_mm.runtime.image_io import encode, read_image
+from snnet_mm.runtime.load import Load
 
 MAX_BYTES = MAX_PIXELS = 20_000_000  # of a body, and of its image
 MAX_SECONDS = 20  # until a body has arrived
-MARGIN = 2  # safety margin, in mean errors of the expected times
-RATE = 0.2  # of updates of the load, and of the error of expected times
 # Ray counts requests whose body is still arriving; a replica counts the others itself.
 QUEUE = dict(max_ongoing_requests=1000, max_queued_requests=1000)
 BODY = 'the body is the image file itself, as with curl --data-binary @FILE'
@@ -61,7 +60,7 @@ class StitchService:
         check(is_whole(max_queue, 1), 'max_queue', max_queue, 'a whole number from 1')
         self.front, self._deadline = self.runtime.front(), deadline_ms
         self._max_queue = max_queue
-        self.load, self.error = 1.0, 0.1
+        self.load = Load(1.0)
         for key in self.front:  # the folder may be removed later
             self.runtime.set_stitch(*key[::-1])
         self._thread, self._numbers = ThreadPoolExecutor(1), itertools.count()
@@ -102,18 +101,19 @@ class StitchService:
     def _choose(self, slack: float) -> tuple[str, int]:
         """Choose a stitch; if all are too slow, raise an HTTPException."""
         waiting = self._queue.qsize() + 1
-        times = {key: self.load * ms for key, ms in self.front.items()}
+        times = {key: self.load.value * ms for key, ms in self.front.items()}
         fastest, ms = next(iter(times.items()))
-        if slack < ms:  # nothing runs that would show how the load changes
-            self.load += RATE * (1 - self.load)
+        if slack < ms:
+            if slack >= self.front[fastest]:  # else nothing would show a lower load
+                self.load.add(1.0)
             left = f'{max(slack, 0):.0f} ms are left'
             raise self._refusal(f'{left}; the fastest stitch takes {ms:.0f}')
-        planned = slack / (1 + MARGIN * self.error)
+        planned = slack / (1 + self.load.error(1))
         return best_within(times, planned / waiting) or fastest
 
     def _refusal(self, why: str) -> HTTPException:
         """Return the error of a busy replica, and when to try again."""
-        fastest = self.load * next(iter(self.front.values()))
+        fastest = self.load.value * next(iter(self.front.values()))
         seconds = math.ceil((self._queue.qsize() + 1) * fastest / 1000)
         return HTTPException(503, why, {'Retry-After': str(seconds)})
 
@@ -139,9 +139,7 @@ class StitchService:
         content = encode(found, len(runtime.manifest['classes']))
         elapsed = _now() - begin
         if key in self.front:
-            ratio = min(max(elapsed / (self.load * self.front[key]), 0.5), 2)
-            self.error += RATE * (abs(ratio - 1) - self.error)
-            self.load *= ratio**RATE
+            self.load.add(elapsed / self.front[key])
         self._counter.inc(tags=dict(stitch=str(stitch), precision=precision))
         about = {'X-Stitch-Id': str(stitch), 'X-Precision': precision}
         about |= {'X-Milliseconds': f'{elapsed:.2f}'}

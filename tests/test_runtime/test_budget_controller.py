@@ -94,9 +94,6 @@ def test_controller_ignores_first_and_failed_calls(monkeypatch):
     monkeypatch.setattr('time.perf_counter', lambda: next(clock))  # a second a call
     controller = BudgetController(LATENCIES, target_fps=40)
     controller.update(1e9)
-    for _ in range(4):
-        with controller.measure():
-            pass
     with pytest.raises(KeyError), controller.measure():
         raise KeyError
     assert controller.load is None

@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from snnet_mm.runtime import Detections
+from snnet_mm.runtime.load import Load
 
 FRONT = {('int8', 0): 10.0, ('fp32', 0): 20.0, ('fp32', 7): 40.0}
 
@@ -73,7 +74,7 @@ class Request:
 def replica(service, monkeypatch):
     monkeypatch.setattr(service, 'StitchRuntime', Runtime)
     made = service.StitchService('a folder')
-    monkeypatch.setattr(service, 'RATE', 0)  # times stay those above
+    monkeypatch.setattr(made.load, 'add', lambda ratio: False)  # times are those above
     return made
 
 
@@ -131,14 +132,14 @@ def test_predict_detections_are_json(service, replica, monkeypatch):
     assert (about['bbox'], about['category_id']) == ([1, 2, 3, 4], 3)
 
 
-def test_predict_hopeless_request_is_dropped_and_load_recovers(
-    service, replica, monkeypatch
-):
+def test_predict_hopeless_request_is_dropped_and_load_recovers(replica):
     (answer,) = ask(replica, (png(), 5))
     assert (answer.status_code, answer.headers) == (503, {'Retry-After': '1'})
     assert replica.runtime.ran == []
-    monkeypatch.setattr(service, 'RATE', 0.2)
-    replica.load = 200.0
+    replica.load = Load(200.0)
+    replica.load.add(200.0)
+    assert [ask(replica, (png(), 5))[0].status_code for _ in range(9)] == [503] * 9
+    assert replica.load.value == 200  # such requests are hopeless under any load
     statuses = [ask(replica, (png(), 900))[0].status_code for _ in range(30)]
     assert (statuses[0], statuses[-1]) == (503, 200)
     assert statuses == sorted(statuses, reverse=True)
@@ -243,10 +244,10 @@ def test_predict_client_that_has_gone_is_left_out(replica):
         (39, 1, 0, 1, ('fp32', 0)),
         (40, 2, 0, 1, ('fp32', 0)),
         (40, 9, 0, 1, ('int8', 0)),  # not all can be in time
-        (45, 1, 0.1, 1, ('fp32', 0)),
-        (45, 1, 0.1, 3, ('int8', 0)),
-        (11, 1, 0.1, 1, ('int8', 0)),
-        (math.inf, 2, 0.1, 1, ('fp32', 7)),
+        (45, 1, 0.2, 1, ('fp32', 0)),
+        (45, 1, 0.2, 3, ('int8', 0)),
+        (11, 1, 0.2, 1, ('int8', 0)),
+        (math.inf, 2, 0.2, 1, ('fp32', 7)),
     ],
 )
 def test_choose_shares_slack_and_follows_load(
@@ -254,7 +255,8 @@ def test_choose_shares_slack_and_follows_load(
 ):
     for i in range(waiting - 1):
         replica._queue.put(i)
-    replica.error, replica.load = error, load
+    replica.load.value = load
+    replica.load.error = lambda calls: error
     assert replica._choose(slack) == key
 
 

@@ -1,20 +1,14 @@
-"""Predict a folder of images: ``tools/predict.py BUNDLE FOLDER --out DIR``.
-
-``tools/predict.py CONFIG CKPT FOLDER --out DIR`` uses mm's inferencer instead.
-"""
+"""Predict a folder of images: ``tools/predict.py BUNDLE FOLDER --out DIR``."""
 
 import argparse
-from functools import partial
 from pathlib import Path
 
 from rich.progress import MofNCompleteColumn, Progress
 
 from snnet_mm.runtime import Deadline, Folder, StitchRuntime, predict_folder
-from snnet_mm.runtime.folder import Predict
 from snnet_mm.utils import (
     ToolParser,
     check,
-    check_file,
     check_writable,
     run_command,
     work_dir_lock,
@@ -24,16 +18,14 @@ SECONDS = dict(h=3600, m=60, s=1)
 
 
 def parse_args() -> argparse.Namespace:
-    usage = '%(prog)s [-h] --out DIR [options] {BUNDLE | CONFIG CKPT} SOURCE'
-    parser = ToolParser('Predict the images of a folder or a list', usage=usage)
+    parser = ToolParser('Predict the images of a folder or a list with a bundle')
     add = parser.add_argument
-    what = 'folder of a bundle (tools/export_stitch.py), or config and checkpoint'
-    add('model', nargs='+', metavar='MODEL', help=what)
+    add('bundle', help='folder of a bundle (tools/export_stitch.py)')
     add('source', help='folder of images, or text file with one path per line')
     add('--out', type=Path, required=True, help='output folder')
     what = 'images per batch (default: %(default)s)'
     add('--batch-size', type=int, default=8, help=what)
-    what = 'run a bundle in N processes with Ray Data (needs the extra ray)'
+    what = 'run N processes with Ray Data (needs the extra ray)'
     add('--ray', type=int, metavar='N', help=what)
     add('--address', help='Ray cluster of --ray (default: one on this machine)')
     which = parser.add_mutually_exclusive_group()
@@ -41,17 +33,13 @@ def parse_args() -> argparse.Namespace:
     what = 'run the best stitch within this budget: 25ms, 2G or 50%%'
     which.add_argument('--budget', help=what)
     what = """finish within this time, such as 8h, 30m or 90s, by switching between the
-        stitches of a bundle; not with --ray"""
+        stitches; not with --ray"""
     which.add_argument('--deadline', help=what)
     what = """predict all images again, also if the output folder has results of another
-        model, stitch or precision"""
+        bundle, stitch or precision"""
     add('--force', action='store_true', help=what)
-    what = 'with a checkpoint: stitches.json of its test, for --budget'
-    add('--results', help=what)
-    add('--precision', help='with a bundle: use only graphs of this precision')
-    add('--threads', type=int, help='with a bundle: CPU threads per call')
-    what = 'with a checkpoint: device (default: cuda if available, else cpu)'
-    add('--device', help=what)
+    add('--precision', help='use only graphs of this precision')
+    add('--threads', type=int, help='CPU threads per call')
     return parser.parse_args()
 
 
@@ -65,8 +53,7 @@ def parse_duration(text: str) -> float:
 
 def open_bundle(args: argparse.Namespace) -> StitchRuntime:
     """Open a bundle with the wanted stitch."""
-    check(args.results is None, '--results', args.results, 'no value with a bundle')
-    runtime = StitchRuntime(args.model[0], args.threads, precision=args.precision)
+    runtime = StitchRuntime(args.bundle, args.threads, precision=args.precision)
     if args.stitch_id is not None:
         runtime.set_stitch(args.stitch_id)
     if args.budget is not None:
@@ -74,60 +61,22 @@ def open_bundle(args: argparse.Namespace) -> StitchRuntime:
     return runtime
 
 
-def open_checkpoint(args: argparse.Namespace) -> tuple[Predict, tuple]:
-    """Return the predictor of a checkpoint, and what a :class:`Folder` is told of it.
-
-    That is the task, the classes, the channels of images, and the request.
-    """
-    import snnet_mm as sn
-    from snnet_mm.anchors import image_channels
-    from snnet_mm.inference.init_inferencer import init_inferencer, predict_arrays
-    from snnet_mm.models import StitchedBackbone
-    from snnet_mm.tasks import task_of
-    from snnet_mm.utils.base_checkpoint import weights_digest
-    from snnet_mm.utils.configs import digest_of_settings
-
-    for key in ('precision', 'threads', 'deadline', 'ray'):
-        value = getattr(args, key)
-        check(value is None, f'--{key}', value, 'no value with a checkpoint')
-    check_file(args.model[1], 'argument: checkpoint')
-    model = sn.load(*args.model, args.stitch_id, args.device)
-    if args.budget is not None:
-        results = args.results and sn.Table.read(args.results)
-        sn.set_budget(model, args.budget, results)
-    classes = (model.dataset_meta or {}).get('classes') or ()
-    stitched = [m for m in model.modules() if isinstance(m, StitchedBackbone)]
-    request = dict(
-        config=digest_of_settings(model.cfg),
-        weights=weights_digest(model.state_dict())[:12],
-        stitch=[backbone.active_stitch.id for backbone in stitched],
-    )
-    about = task_of(model).name, classes, image_channels(model), request
-    return partial(predict_arrays, init_inferencer(model)), about
-
-
 def main() -> None:
     args = parse_args()
-    number, deadline = len(args.model), None
-    check(number < 3, 'model', args.model, 'a bundle, or a config and a checkpoint')
     seconds = parse_duration(args.deadline) if args.deadline else None
     if args.ray is not None:
         right = args.ray > 0 and seconds is None
         check(right, '--ray', args.ray, 'a positive number, without --deadline')
     check_writable(args.out, 'option: --out')
-    if number == 2:
-        predict, about = open_checkpoint(args)
-    else:
-        runtime = open_bundle(args)
-        predict, about = runtime.predict_batch, runtime.manifest
-        request = runtime.request
-        if seconds:  # of any length: a resumed run has less time left
-            request |= dict(stitch='by --deadline', precision=args.precision)
-        channels = about['input']['shape'][1]
-        about = about['task'], about['classes'], channels, request
-        deadline = Deadline(runtime, seconds) if seconds else None
+    runtime = open_bundle(args)
+    predict, manifest = runtime.predict_batch, runtime.manifest
+    request = runtime.request
+    if seconds:  # of any length: a resumed run has less time left
+        request |= dict(stitch='by --deadline', precision=args.precision)
+    about = manifest['task'], manifest['classes'], manifest['input']['shape'][1]
+    deadline = Deadline(runtime, seconds) if seconds else None
     with work_dir_lock(args.out, 'prediction', '--out'):
-        folder = Folder(args.source, args.out, *about, args.force)
+        folder = Folder(args.source, args.out, *about, request, args.force)
         if args.ray is not None:
             from snnet_mm.serving import predict_folder_on_ray, start_ray
 

@@ -2,15 +2,13 @@
 
 import logging
 import os
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 from mmengine.infer import BaseInferencer
 from mmengine.logging import MMLogger
@@ -67,8 +65,9 @@ def init_inferencer(model: nn.Module) -> BaseInferencer:
             return [_read(read, i) if isinstance(i, str) else i for i in listed]
 
         def visualize(self, inputs: list, *args, **kwargs) -> object:
-            inputs = inputs if files else [*map(as_picture, inputs)]
-            return super().visualize(inputs, *args, **kwargs)
+            # Arrays are predicted as BGR, but would be drawn as RGB.
+            shown = [i if isinstance(i, str) else _as_rgb(i) for i in inputs]
+            return super().visualize(shown, *args, **kwargs)
 
         def __call__(self, *args, **kwargs) -> dict | list:
             with no_progress_bar() if classifies else nullcontext():
@@ -88,7 +87,6 @@ def init_inferencer(model: nn.Module) -> BaseInferencer:
             device = next(model.parameters()).device.type
             inferencer = StitchInferencer(cfg, device=device)
             inferencer.show_progress = False  # no argument of every package
-    inferencer.channels = channels
     return inferencer
 
 
@@ -133,69 +131,6 @@ def inferencer_of(model: nn.Module) -> BaseInferencer:
     return kept.inferencer
 
 
-def draw_prediction(
-    inferencer: Any,
-    image: str | np.ndarray,
-    opacity: float = 0.5,
-    with_labels: bool | None = None,
-    score_thr: float = 0.3,
-    legend: dict[str, Sequence[int]] | None = None,
-) -> np.ndarray:
-    """Predict an image and draw the prediction with mm's visualizer.
-
-    ``image`` is a file, or an array as in :func:`list_images`. The inferencers draw
-    correctly on files, but read arrays as BGR and draw them as RGB. By default, class
-    names are written on detections, but not on segmentations. ``legend`` receives the
-    names and colours of the classes that a segmentation contains, largest first, for
-    :func:`add_legend`.
-    """
-    (image,) = inferencer._inputs_to_list(image)
-    shown = cv2.imread(image) if isinstance(image, str) else image
-    check(shown is not None, 'img', image, 'image files')
-    (sample,) = _samples(inferencer(image, return_datasamples=True))
-    visualizer, settings = inferencer.visualizer, {}
-    visualizer.dataset_meta, visualizer.alpha = inferencer.model.dataset_meta, opacity
-    if 'pred_instances' in sample:
-        settings = dict(pred_score_thr=score_thr)
-        if with_labels is False:  # mmdet's visualizer has no setting for it
-            visualizer.draw_texts = lambda *args, **kwargs: visualizer
-        else:
-            vars(visualizer).pop('draw_texts', None)
-    elif 'pred_label' not in sample:
-        settings = dict(with_labels=bool(with_labels))
-    if legend is not None and 'pred_sem_seg' in sample:
-        meta = visualizer.dataset_meta
-        areas = sample.pred_sem_seg.data.flatten().bincount()
-        ids = areas.argsort(descending=True)[: areas.count_nonzero()].tolist()
-        legend |= {meta['classes'][i]: meta['palette'][i] for i in ids}
-    rgb = np.ascontiguousarray(as_picture(shown)[..., ::-1])
-    task = task_of(visualizer)
-    task.draw(visualizer, 'image', rgb, sample, draw_gt=False, **settings)
-    return visualizer.get_image()[..., ::-1]
-
-
-def predict_arrays(
-    inferencer: BaseInferencer, images: Sequence[np.ndarray]
-) -> list[np.ndarray | Detections]:
-    """Predict uint8 RGB images ``(H, W, 3)``; images of equal size form one batch.
-
-    Images of other numbers of channels are in the order in which mm loads them.
-
-    Predictions have the format of :meth:`StitchRuntime.predict_batch`.
-    """
-    groups, predicted = defaultdict(list), [None] * len(images)
-    for i, image in enumerate(images):
-        groups[image.shape].append(i)
-    order = slice(None, None, -1 if inferencer.channels == 3 else 1)
-    for members in groups.values():
-        arrays = [images[i][..., order] for i in members]
-        settings = dict(batch_size=len(arrays), return_datasamples=True)
-        found = predictions_of(inferencer(arrays, **settings))
-        for i, prediction in zip(members, found, strict=True):
-            predicted[i] = prediction
-    return predicted
-
-
 def predictions_of(found: dict | list | BaseDataElement) -> list:
     """Return the prediction for each image from an inferencer's data samples.
 
@@ -225,6 +160,10 @@ def _prediction(sample: BaseDataElement) -> np.ndarray | Detections | Panoptic:
         return sample.pred_score.cpu().numpy()
     key = 'pred_depth_map' if 'pred_depth_map' in sample else 'pred_sem_seg'
     return sample.get(key).data[0].cpu().numpy()
+
+
+def _as_rgb(image: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(as_picture(image)[..., ::-1])
 
 
 def _read(loader: Any, file: str) -> np.ndarray:

@@ -28,7 +28,7 @@ from snnet_mm.exports.comparison import as_tuple
 from snnet_mm.exports.description import describe_graphs, describe_input
 from snnet_mm.exports.graph import PredictionGraph
 from snnet_mm.exports.verification import evaluate
-from snnet_mm.inference.init_inferencer import init_inferencer, predict_arrays
+from snnet_mm.inference.init_inferencer import init_inferencer, predictions_of
 from snnet_mm.models import set_stitch
 from snnet_mm.runtime import Detections, Panoptic, StitchRuntime
 from snnet_mm.runtime.steps import Steps
@@ -141,7 +141,8 @@ def build(tmp_path, monkeypatch):
 def assert_predicts_as_mm(model, predict):
     """Assert that objects or segments of images are those of mmdet."""
     images, seen = [*smooth_images(SIZES)], 0
-    expected = predict_arrays(init_inferencer(model), images)
+    arrays = [image[..., ::-1] for image in images]
+    expected = predictions_of(init_inferencer(model)(arrays, return_datasamples=True))
     for found, wanted in zip(predict(images), expected, strict=True):
         assert type(found) is type(wanted)
         if isinstance(found, Panoptic):

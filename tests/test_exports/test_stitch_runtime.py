@@ -24,7 +24,7 @@ from snnet_mm.exports import StitchExporter
 from snnet_mm.exports.description import describe_graphs
 from snnet_mm.exports.graph import PredictionGraph
 from snnet_mm.exports.normalization import normalization
-from snnet_mm.inference.init_inferencer import init_inferencer, predict_arrays
+from snnet_mm.inference.init_inferencer import init_inferencer, predictions_of
 from snnet_mm.models import set_stitch
 from snnet_mm.runtime import StitchRuntime
 from snnet_mm.runtime.steps import Steps
@@ -135,7 +135,8 @@ def assert_predicts_as_mm(cfg, model, steps, counts, close):
         steps = Steps(describe_graphs(cfg, model, (64, 64), maps))
         found = steps.predict(run, images)
     assert ran == counts
-    wanted = predict_arrays(init_inferencer(model), images)
+    arrays = [image[..., ::-1] for image in images]
+    wanted = predictions_of(init_inferencer(model)(arrays, return_datasamples=True))
     for prediction, right in zip(found, wanted, strict=True):
         close(prediction, right)
     return found

@@ -1,12 +1,13 @@
 """What two-stage detectors cost, and how their stitches are drawn."""
 
+import cv2
 import numpy as np
 import pytest
 import torch
 from config_models import num_parameters
 
+import snnet_mm as sn
 from snnet_mm.costs import cost_table
-from snnet_mm.inference.init_inferencer import draw_prediction, init_inferencer
 from snnet_mm.models import set_stitch
 from snnet_mm.tasks import task_of
 from snnet_mm.tasks.detection import samples_of
@@ -66,20 +67,15 @@ def test_detection_run_without_masks_keeps_final_thresholds(detector):
 
 
 @pytest.mark.ops
-def test_draw_prediction_draws_each_stitch(detector):
+def test_predict_draws_objects_of_each_stitch(detector, tmp_path):
     resize = dict(type='Resize', scale=(64, 64), keep_ratio=True)
     data = detector.cfg.test_dataloader.dataset
     data.pipeline = [dict(type='LoadImageFromFile'), resize, *data.pipeline]
-    image = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
-    inferencer, drawn = init_inferencer(detector), []
+    image, drawn = np.full((64, 64, 3), (10, 60, 200), np.uint8), []
     for stitch in (0, 12):
         set_stitch(detector, stitch)
-        drawn.append(draw_prediction(inferencer, image))
+        sn.predict(detector, image, out_dir=tmp_path)
+        drawn.append(cv2.imread(str(tmp_path / 'vis/00000000.jpg')))
     assert not np.array_equal(*drawn)
-    # Without names their black ground goes; boxes and masks stay.
-    unnamed = draw_prediction(init_inferencer(detector), image, with_labels=False)
-    assert (drawn[-1] < 40).all(-1).sum() > (unnamed < 40).all(-1).sum()
-    assert (unnamed != image).any()
-    # Nothing is drawn on an image without detections; its channels keep their order.
-    plain = np.full((64, 64, 3), (10, 60, 200), np.uint8)
-    assert np.array_equal(draw_prediction(inferencer, plain, score_thr=1.1), plain)
+    # Arrays keep the order of their channels.
+    assert (np.abs(np.stack(drawn) - [10.0, 60, 200]).max(-1) < 20).mean() > 0.05

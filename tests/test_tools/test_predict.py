@@ -5,7 +5,6 @@ from importlib.util import find_spec
 import cv2
 import numpy as np
 import pytest
-import torch
 from launching import run_tool
 from toy import smooth_images
 
@@ -87,38 +86,10 @@ def test_predict_fails_if_all_images_are_skipped(run_here, bundle, images, tmp_p
     assert 'Predicted 0 images, 1 were done before' in run_here(*args)
 
 
-def test_predict_checkpoint(run_here, narrow, images, tmp_path):
-    checkpoint = narrow / 'config.py', narrow / 'weights.pth'
-    model, files = sn.load(*checkpoint, device='cpu'), sorted(images.glob('*.png'))
-    args = *checkpoint, images, '--stitch-id', 1, '--device', 'cpu'
-    found = predict(run_here, *args, out=tmp_path / 'out')
-    sn.set_stitch(model, 1)
-    wanted = sn.predict(model, [*map(str, files)])
-    np.testing.assert_array_equal(found[1], wanted[1])
-    # Of other weights or settings, it is another model.
-    again = *args, '--out', tmp_path / 'out'
-    assert 'Predicted 0 images, 3 were done before' in run_here('predict.py', *again)
-    loaded, other = torch.load(checkpoint[1]), tmp_path / 'other.pth'
-    loaded['state_dict']['decode_head.conv_seg.bias'].add_(1)
-    torch.save(loaded, other)
-    with pytest.raises(ValueError, match="with weights='.*, not with weights='"):
-        run_here('predict.py', again[0], other, *again[2:])
-    config = tmp_path / 'other.py'
-    text = (
-        f"_base_ = ['{checkpoint[0]}']\nmodel = dict(test_cfg=dict(mode='whole', a=1))"
-    )
-    config.write_text(text)
-    with pytest.raises(ValueError, match="with config='.*, not with config='"):
-        run_here('predict.py', config, *again[1:])
-
-
-def test_predict_options_that_do_not_fit(run_here, narrow, images, tmp_path):
-    checkpoint = narrow / 'config.py', narrow / 'weights.pth', images
+def test_predict_options_that_do_not_fit(run_here, images, tmp_path):
     for wrong, message in {
         ('bundle', images, '--deadline', '8'): "deadline='8' is invalid",
         ('bundle', images, '--deadline', '1h', '--ray', 1): 'ray=1 is .* --deadline',
-        (1, 2, 3, images): r'model=.* is invalid',
-        (*checkpoint, '--threads', 1): 'threads=1 is invalid',
     }.items():
         with pytest.raises(ValueError, match=message):
             run_here('predict.py', *wrong, '--out', tmp_path)

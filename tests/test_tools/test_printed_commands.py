@@ -89,16 +89,13 @@ def test_tools_run_the_commands_that_they_print(task, write, weights, folder, tm
 
 
 def check_drawing(folder, work, data):
-    """Draw predictions with all tools that do so."""
+    """Draw predictions of a test, and of a folder of images."""
     model = [str(work / f'elastic.{end}') for end in ('py', 'pth')]
     files = [p for p in sorted(data.rglob('*')) if p.suffix in IMAGES]
     images = next(p.parent for p in files if 'depth' not in p.parts)
-    for tool, *args in (
-        ('test.py', *model, '--show-dir', 'shown'),
-        ('image_demo.py', images, *model, '--stitch-id', '0,1', '--out-dir', 'demo'),
-    ):
-        path = ROOT / 'tools' / tool
-        run(folder, shlex.join(map(str, ['python', path, *args])))
+    test = 'python', str(ROOT / 'tools/test.py'), *model, '--show-dir', 'shown'
+    run(folder, shlex.join(test))
+    sn.predict(sn.load(*model, device='cpu'), images, out_dir=folder / 'demo')
     for drawn in ('shown', 'demo'):
         suffixes = {path.suffix for path in (folder / drawn).rglob('*')}
         assert suffixes & {*IMAGES}, drawn

@@ -1,4 +1,4 @@
-"""Matplotlib figures, grids of images, and class legends."""
+"""Matplotlib figures and grids of images."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import cv2
 import numpy as np
 
 from snnet_mm.utils import atomic_path
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 
 CELL_WIDTH, MAX_RATIO = 2.8, 4  # inches; height of a cell over its width
 FAST, SLOW = '#e8a22f', '#3a76cc'  # colours of anchors, also in tools/web/index.html
-FONT = cv2.FONT_HERSHEY_SIMPLEX
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -80,24 +78,3 @@ def plot_images(
         columns = max(1, int(figure.get_figwidth() / 1.4))
         figure.legend(handles=shown, loc='outside lower center', ncols=columns)
     save_figure(figure, path)
-
-
-def add_legend(picture: np.ndarray, colors: Mapping[str, Sequence[int]]) -> np.ndarray:
-    """Append class names and their RGB colours below a BGR picture ``(H, W, 3)``."""
-    width = picture.shape[1]
-    scale = max(0.4, width / 1500)
-    line, places, x, row = round(40 * scale), [], 0, 0
-    for name in colors:
-        needed = cv2.getTextSize(name, FONT, scale, 1)[0][0] + 3 * line // 2
-        if x and x + needed > width:
-            x, row = 0, row + 1
-        places.append((x, row * line))
-        x += needed
-    height = (row + 1) * line if colors else 0
-    legend = np.full((height, width, 3), 255, np.uint8)
-    for (name, color), (x, y) in zip(colors.items(), places, strict=True):
-        corners = (x + line // 6, y + line // 6), (x + line * 5 // 6, y + line * 5 // 6)
-        cv2.rectangle(legend, *corners, [int(c) for c in color[::-1]], cv2.FILLED)
-        place = x + line, y + line * 5 // 7
-        cv2.putText(legend, name, place, FONT, scale, (0, 0, 0), 1, cv2.LINE_AA)
-    return np.concatenate([picture, legend])

@@ -36,7 +36,7 @@ def write_masks(root, train='images/train masks/train', val='images/val masks/va
 def write_depth(root, number=5):
     """Write images with 16-bit depth of 1 and 4.2 metres."""
     for i in range(number):
-        write(root / f'rgb/{i}.png', (40, 60))
+        write(root / f'images/{i}.png', (40, 60))
         write(root / f'depth/{i}.png', halves(low=1000, high=4200, dtype=np.uint16))
 
 

@@ -11,7 +11,7 @@ def build(root, lines):
         dict(
             type=PairedDataset.__name__,
             data_root=str(root),
-            data_prefix=dict(img_path='rgb', depth_map_path='depth'),
+            data_prefix=dict(img_path='images', depth_map_path='depth'),
             ann_file='list.txt',
             pipeline=[
                 dict(type='LoadImageFromFile'),

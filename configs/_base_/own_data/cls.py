@@ -1,39 +1,29 @@
-# Template of `tools/new_project.py --task cls`, which replaces the values of the
-# variables in front.
+# A linear layer on DINOv2 ViT-S/14 for own images of classes, which the files list.
+# tools/new_project.py writes configs that inherit this one.
 _base_ = [
     '../models/cls_vit.py',
-    '../schedules/adamw_cosine.py',
+    './schedule.py',
     '../cls_runtime.py',
 ]
 data_root = 'data/my_data'
-train = dict(ann_file='train.txt', data_prefix='train')
-val = dict(ann_file='val.txt', data_prefix='val')
-classes = ['cat', 'dog']
+train_file = 'train.txt'
+val_file = 'val.txt'
+classes = ['class_0', 'class_1']
 size = (224, 224)
-patch = 14
-width = 384
-pooling = 'cls'
-backbone = dict(
-    type='PlainViT',
-    arch='small',
-    patch_size=14,
-    pos_embed_antialias=True,
-    layer_scale_init=1.0,
-    out='end',
-)
-mean = [123.675, 116.28, 103.53]
-std = [58.395, 57.12, 57.375]
-batch_size = 32
-# These settings depend on the variables.
 model = dict(
-    data_preprocessor=dict(mean=mean, std=std),
-    backbone=dict(backbone, _delete_=True, img_size=size),
+    backbone=dict(
+        _delete_=True,
+        type='TimmAnchor',
+        model='vit_small_patch14_dinov2',
+        img_size=size,
+        final_norm=False,
+        out='end',
+        init_cfg=dict(type='Pretrained', checkpoint='timm://vit_small_patch14_dinov2'),
+    ),
     head=dict(
-        num_classes=len(classes),
-        anchor_heads=[dict(in_channels=width, pooling=pooling)],
+        num_classes=len(classes), anchor_heads=[dict(in_channels=384, pooling='cls')]
     ),
 )
-
 dataset = dict(
     type='CustomDataset', data_root=data_root, metainfo=dict(classes=classes)
 )
@@ -50,7 +40,7 @@ test_pipeline = [
     dict(type='PackInputs'),
 ]
 train_dataloader = dict(
-    batch_size=batch_size,
+    batch_size=32,
     num_workers=2,
     persistent_workers=True,
     sampler=dict(type='SeededSampler', shuffle=True),
@@ -58,17 +48,23 @@ train_dataloader = dict(
         dataset,
         type='SeededDataset',
         of='CustomDataset',
+        ann_file=train_file,
         pipeline=train_pipeline,
-        **train,
     ),
 )
 val_dataloader = dict(
-    batch_size=batch_size,
+    batch_size=32,
     num_workers=2,
     persistent_workers=True,
     sampler=dict(type='DefaultSampler', shuffle=False),
-    dataset=dict(dataset, pipeline=test_pipeline, **val),
+    dataset=dict(dataset, ann_file=val_file, pipeline=test_pipeline),
 )
 test_dataloader = val_dataloader
 val_evaluator = dict(type='Accuracy', topk=(1,))
 test_evaluator = val_evaluator
+optim_wrapper = dict(
+    optimizer=dict(lr=1e-3),
+    paramwise_cfg=dict(custom_keys=dict(_delete_=True, backbone=dict(lr_mult=0.03))),
+)
+auto_scale_lr = dict(base_batch_size=32)
+default_hooks = dict(logger=dict(interval=10), checkpoint=dict(max_keep_ckpts=1))

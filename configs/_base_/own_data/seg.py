@@ -1,42 +1,55 @@
-# Template of `tools/new_project.py --task seg`, which replaces the values of the
-# variables in front.
+# EoMT on DINOv2 ViT-S/14 for own images and masks, which the files list in pairs. The
+# head consists of the last 3 blocks. tools/new_project.py writes configs that inherit
+# this one.
 _base_ = [
     '../models/setr-naive_vit.py',
-    '../schedules/adamw_cosine.py',
+    './schedule.py',
     '../default_runtime.py',
 ]
 data_root = 'data/my_data'
-train = dict(
-    ann_file='train.txt',
-    data_prefix=dict(img_path='images/train', seg_map_path='masks/train'),
-)
-val = dict(
-    ann_file='val.txt',
-    data_prefix=dict(img_path='images/val', seg_map_path='masks/val'),
-)
-classes = ['road', 'car']
-palette = [[128, 64, 128], [0, 0, 142]]
+train_file = 'train.txt'
+val_file = 'val.txt'
+classes = ['class_0', 'class_1']
 size = (168, 238)
-patch = 14
-width = 384
-backbone = dict(
+custom_imports = dict(
+    imports=['snnet_mm', 'snnet_mm.tasks.segmentation_parts'],
+    allow_failed_imports=False,
+)
+weights = dict(type='Pretrained', checkpoint='timm://vit_small_patch14_dinov2')
+vit = dict(
     type='PlainViT',
-    arch='small',
+    img_size=size,
     patch_size=14,
     pos_embed_antialias=True,
     layer_scale_init=1.0,
 )
-mean = [123.675, 116.28, 103.53]
-std = [58.395, 57.12, 57.375]
-batch_size = 4
-# These settings depend on the variables.
 model = dict(
-    data_preprocessor=dict(mean=mean, std=std, size=size),
-    backbone=dict(backbone, _delete_=True, img_size=size),
-    decode_head=dict(in_channels=width, channels=128, num_classes=len(classes)),
+    data_preprocessor=dict(size=size),
+    backbone=dict(
+        arch=dict(embed_dims=384, depth=9, num_heads=6),
+        with_cls=True,
+        init_cfg=dict(blocks=(0, 9), **weights),
+        **vit,
+    ),
+    decode_head=dict(
+        _delete_=True,
+        type='EoMTSegHead',
+        num_classes=len(classes),
+        num_queries=50,
+        vit=dict(
+            arch=dict(embed_dims=384, depth=3, num_heads=6),
+            final_norm=True,
+            init_cfg=dict(blocks=(9, 12), **weights),
+            **vit,
+        ),
+    ),
 )
-
-dataset = dict(data_root=data_root, metainfo=dict(classes=classes, palette=palette))
+dataset = dict(
+    type='PairedDataset',
+    data_root=data_root,
+    data_prefix=dict(img_path='', seg_map_path=''),
+    metainfo=dict(classes=classes, palette=[(0, 0, 0), (255, 0, 0)]),
+)
 train_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(type='LoadAnnotations'),
@@ -59,16 +72,16 @@ test_pipeline = [
     dict(type='PackSegInputs'),
 ]
 train_dataloader = dict(
-    batch_size=batch_size,
+    batch_size=4,
     num_workers=2,
     persistent_workers=True,
     sampler=dict(type='SeededSampler', shuffle=True),
     dataset=dict(
+        dataset,
         type='SeededDataset',
         of='PairedDataset',
+        ann_file=train_file,
         pipeline=train_pipeline,
-        **train,
-        **dataset,
     ),
 )
 val_dataloader = dict(
@@ -76,8 +89,17 @@ val_dataloader = dict(
     num_workers=2,
     persistent_workers=True,
     sampler=dict(type='DefaultSampler', shuffle=False),
-    dataset=dict(type='PairedDataset', pipeline=test_pipeline, **val, **dataset),
+    dataset=dict(dataset, ann_file=val_file, pipeline=test_pipeline),
 )
 test_dataloader = val_dataloader
 val_evaluator = dict(type='IoUMetric', iou_metrics=['mIoU'])
 test_evaluator = val_evaluator
+low = dict(lr_mult=0.03)
+optim_wrapper = dict(
+    optimizer=dict(lr=1e-3),
+    paramwise_cfg=dict(
+        custom_keys={'_delete_': True, 'backbone': low, 'decode_head.vit': low}
+    ),
+)
+auto_scale_lr = dict(base_batch_size=4)
+default_hooks = dict(logger=dict(interval=10), checkpoint=dict(max_keep_ckpts=1))

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from mmengine.registry import MODELS
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from snnet_mm.anchors import TokenState
 from snnet_mm.anchors.vit_block import Block
@@ -70,7 +71,7 @@ class Adapter(nn.Module, metaclass=ABCMeta):
         if self.is_block and not text:
             return nn.ModuleDict(dict(adapt=adapt))
         tokens = not text and not self.folds and self.num_prefix > 0
-        norm = nn.LayerNorm if tokens else TokenNorm
+        norm = nn.LayerNorm if tokens else nn.BatchNorm1d
         if isinstance(adapt, nn.Linear) and not tokens:
             init_fan_out(adapt)
         parts = [
@@ -119,7 +120,12 @@ class Adapter(nn.Module, metaclass=ABCMeta):
                 wanted = tuple(-(-n * self.in_stride // stride) for n in grid)
                 state = self._resized(state, wanted)
             for name, part in parts.items():
-                x = self._adapt(part, state) if name == 'adapt' else part(state.tokens)
+                if name == 'adapt':
+                    x = self._adapt(part, state)
+                elif isinstance(part, _BatchNorm):  # over images and tokens
+                    x = part(state.tokens.transpose(1, 2)).transpose(1, 2)
+                else:
+                    x = part(state.tokens)
                 state = (
                     TokenState.of_map(x) if x.ndim == 4 else state._replace(tokens=x)
                 )
@@ -233,13 +239,6 @@ class Bottleneck(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return F.relu(self.branch(x) + self.shortcut(x))
-
-
-class TokenNorm(nn.BatchNorm1d):
-    """A batch norm over images and tokens ``(B, L, C)``."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x.transpose(1, 2)).transpose(1, 2)
 
 
 def widen_by_stages(

@@ -1,3 +1,5 @@
+from copy import deepcopy
+
 import pytest
 import torch
 from mmengine.config import Config
@@ -9,6 +11,7 @@ from snnet_mm.bridging import BridgedBackbone, BridgeSpace
 from snnet_mm.bridging.bridged_backbone import joint_between, stages_to_bridge
 from snnet_mm.costs import cost_table
 from snnet_mm.exports.single import single_stitch_config
+from snnet_mm.models import convert_batch_norms, set_statistics
 from snnet_mm.stitching import Position
 
 pytest.importorskip('timm')
@@ -70,6 +73,27 @@ def test_bridged_backbone_maps_for_dense_heads():
         assert found.equal(slow.to_feature_map(run(slow, state, 4, j + 1)))
     assert [m.shape[1:] for m in net(images)] == [(16, 8, 8), (32, 4, 4), (64, 2, 2)]
     assert set(cost_table(net, (64, 64))) == {1, 2}
+
+
+@pytest.mark.parametrize(
+    'kind', ['LinearAdapter', 'Conv3x3Adapter', 'BottleneckAdapter']
+)
+@torch.no_grad()
+def test_bridged_backbone_norms_with_statistics_of_stitches(kind):
+    """Norms of tokens, of maps and of networks compute as before."""
+    net = build(RESNET, SWIN, dict(type=kind), stages=[(0, 3)])
+    alone, images = deepcopy(net), torch.randn(2, 3, 64, 64)
+    norms = convert_batch_norms(net)
+    assert any('norm_in' in name for name in norms)
+    for mode in (False, True):
+        found, wanted = net.train(mode)(images), alone.train(mode)(images)
+        assert found.tokens.equal(wanted.tokens)
+    own = {n: 1.2 * torch.stack(norm.moments()) for n, norm in norms.items()}
+    set_statistics(net, {2: own})
+    for name, (mean, var) in own.items():
+        norm = alone.get_submodule(name)
+        norm.running_mean, norm.running_var = mean, var
+    assert net.eval()(images).tokens.equal(alone.eval()(images).tokens)
 
 
 @pytest.mark.parametrize('frozen_eval', [True, False])

@@ -147,7 +147,8 @@ def known_stitches(model: nn.Module) -> set[int]:
 def batch_norms(model: nn.Module) -> dict[str, _BatchNorm]:
     """Return the batch norms that prediction runs and training updates, by name.
 
-    Frozen norms, such as in mmdet's ResNets (``norm_eval``), are skipped.
+    Frozen norms, such as in mmdet's ResNets (``norm_eval``), are skipped, and so are
+    norms of other classes than torch's and timm's, which may compute anything.
     """
     model = unwrapped(model)
     modes = {module: module.training for module in model.modules()}
@@ -155,7 +156,7 @@ def batch_norms(model: nn.Module) -> dict[str, _BatchNorm]:
     norms = {
         name: module
         for name, module in model.named_modules()
-        if isinstance(module, _BatchNorm)
+        if _is_known(module)
         and not name.startswith('auxiliary_head.')
         and module.training
         and module.track_running_stats
@@ -163,3 +164,11 @@ def batch_norms(model: nn.Module) -> dict[str, _BatchNorm]:
     for module, mode in modes.items():
         module.training = mode
     return norms
+
+
+def _is_known(module: nn.Module) -> bool:
+    """Return whether a :class:`StitchBatchNorm` computes as a module does."""
+    forwards = _BatchNorm.forward, nn.SyncBatchNorm.forward, StitchBatchNorm.forward
+    of_timm = {name for name, _ in module.named_children()} == {'drop', 'act'}
+    known = of_timm or type(module).forward in forwards
+    return isinstance(module, _BatchNorm) and known

@@ -107,6 +107,17 @@ def test_convert_batch_norms_replaces_norms_of_all_kinds(build, rank, kind, mode
     assert (wanted.min() >= 0) == (build is act)
 
 
+class Squared(nn.BatchNorm2d):
+    def forward(self, x):
+        return super().forward(x) ** 2
+
+
+def test_convert_batch_norms_leaves_norms_that_compute_more(model):
+    model.head.bn = Squared(5)
+    assert convert_batch_norms(model) == {}
+    assert type(model.head.bn) is Squared
+
+
 def test_stitch_batch_norm_state_dict_round_trip(model):
     own = statistics_of(7, 0)
     set_statistics(model, own)

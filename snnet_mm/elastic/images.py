@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Iterator
-from copy import deepcopy
+from copy import copy, deepcopy
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,7 @@ MAX_BATCH = 8
 
 
 class ImageBatches:
-    """Batches ``(B, 3, H, W)`` of images, drawn once and reloaded on every pass.
+    """Batches ``(B, 3, H, W)`` of images, reloaded on every pass.
 
     Images of the training set, or of a folder, pass the test pipeline and the model's
     data preprocessor. Consecutive images of equal size share a batch. Of a model with
@@ -31,11 +31,8 @@ class ImageBatches:
     Args:
         cfg: Config of the model.
         model: The mm model whose data preprocessor is used.
-        num_images: Number of images, or all if there are fewer.
         folder: Folder of images, searched recursively. Default: the training set.
-        seed: Seed of the draw.
-        skip: Number of drawn images to skip, for disjoint sets. If too few remain, the
-            same images are drawn as with 0.
+        seed: Seed of all draws.
 
     Raises:
         ValueError: If there is no image or no test pipeline.
@@ -45,28 +42,38 @@ class ImageBatches:
         self,
         cfg: Config,
         model: nn.Module,
-        num_images: int,
         folder: str | os.PathLike | None = None,
         seed: int = 0,
-        skip: int = 0,
     ) -> None:
-        check(is_whole(num_images, 1), '--num-images', num_images, '1 or more')
         self.model, self._seed = model, seed
         loader = cfg.get('test_dataloader')
         check(loader, 'test_dataloader', loader, 'a dataloader with a pipeline')
+        self._key = 'train_dataloader.dataset'
         if folder is None:
             config = self._source = _training_images(cfg)
         else:
+            self._key = 'images'
             config = dict(type='UnlabelledImages', folder=str(folder))
             config['pipeline'] = inference_pipeline(cfg)
             self._source = facts_of_images(folder)
         with DATASETS.switch_scope_and_registry(cfg.get('default_scope')):
             self._items = DATASETS.build(config)
-        expected = 'images to fit the maps on'
-        check(len(self._items), 'train_dataloader.dataset', 0, expected)
-        drawn = np.random.default_rng(seed).permutation(len(self._items)).tolist()
-        first = skip if len(drawn) >= skip + num_images // 2 else 0
-        self._chosen = sorted(drawn[first : first + num_images])
+        check(len(self._items), self._key, 0, 'images to fit the maps on')
+        order = np.random.default_rng(seed).permutation(len(self._items))
+        self._order: list[int] = order.tolist()
+        self._chosen = sorted(self._order)
+
+    def draw(self, num_images: int, skip: int = 0) -> 'ImageBatches':
+        """Return the batches of some of the images, or of all if there are fewer.
+
+        ``skip`` is the number of images that an earlier draw took, for disjoint sets.
+        If too few remain, the same images are drawn as with 0.
+        """
+        check(is_whole(num_images, 1), 'num_images', num_images, '1 or more')
+        first = skip if len(self._order) >= skip + num_images // 2 else 0
+        drawn = copy(self)
+        drawn._chosen = sorted(self._order[first : first + num_images])
+        return drawn
 
     def __len__(self) -> int:
         return len(self._chosen)
@@ -103,9 +110,8 @@ class ImageBatches:
         try:
             return self._items[i]
         except (AssertionError, OSError) as error:
-            path = self._path(i)
-            key = '--images, train_dataloader.dataset'
-            raise refusal(key, path, f'images that can be read ({error})') from error
+            expected = f'images that can be read ({error})'
+            raise refusal(self._key, self._path(i), expected) from error
 
     def _path(self, i: int) -> str | None:
         """Return the path of an image, None if it is not read from a file."""
@@ -140,7 +146,7 @@ def image_files(folder: str | os.PathLike) -> list[str]:
     """Return the sorted paths of all images below a folder."""
     files = sorted(map(str, find_images(Path(folder))))
     expected = f'a folder with images ({", ".join(SUFFIXES)})'
-    check(files, '--images', str(folder), expected)
+    check(files, 'images', str(folder), expected)
     return files
 
 
@@ -152,7 +158,7 @@ def facts_of_images(folder: str | os.PathLike) -> dict[str, list[int]]:
 def _training_images(cfg: Config) -> dict:
     """Return the dataset config of the training images, with the test pipeline."""
     loader = cfg.get('train_dataloader')
-    expected = 'a dataloader, or a folder of unlabelled images (option: --images)'
+    expected = 'a dataloader, or a folder of unlabelled images (argument: images)'
     check(loader, 'train_dataloader', loader, expected)
     pipeline = innermost(cfg.test_dataloader.dataset).pipeline
     parts = deepcopy([*map(dict, innermost_parts(loader.dataset))])

@@ -1,6 +1,5 @@
 """Convert a trained model into its elastic version."""
 
-import copy
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -10,15 +9,14 @@ from pathlib import Path
 
 import torch
 from mmengine.config import Config
-from torch import nn
 
 from snnet_mm.anchors import BranchView
-from snnet_mm.costs import cost_table, measure_latency, measuring_setup, window_of
+from snnet_mm.costs import measure_latency, measuring_setup, window_of
 from snnet_mm.evaluation import wide_console
 from snnet_mm.inference.init_model import init_model
-from snnet_mm.models import ElasticBackbone, fit_in_turn
+from snnet_mm.models import fit_in_turn
 from snnet_mm.models.backbones.elastic_backbone import space_of_chains
-from snnet_mm.stitching import StitchTable, parse_budget
+from snnet_mm.stitching import SkipSpace, StitchTable, parse_budget
 from snnet_mm.tasks import task_of
 from snnet_mm.training import run, try_test
 from snnet_mm.utils import (
@@ -36,7 +34,7 @@ from snnet_mm.utils import (
 )
 from snnet_mm.utils.base_checkpoint import BaseCheckpoint
 from snnet_mm.utils.checkpoints import weights_of
-from snnet_mm.utils.configs import digest_of_settings, keep_local_backends, write_config
+from snnet_mm.utils.configs import digest_of_settings, write_config
 from snnet_mm.utils.registered_names import name_types
 
 from .budgets import chosen_plans, reachable
@@ -151,20 +149,21 @@ class _Job:
         say: Callable[[str], None],
     ) -> None:
         self.cfg, self.folder = cfg, folder
-        self.images, self.seed, self.say = images, seed, say
+        self.seed, self.say = seed, say
         loaded = load_weights_only(checkpoint)
         weights = weights_of(loaded)
         written = folder / 'elastic.pth'
         other = not written.exists() or not written.samefile(checkpoint)
-        check(other, '--work-dir', folder, f'a folder without {checkpoint}')
+        check(other, 'work_dir', folder, f'a folder without {checkpoint}')
         network = init_model(cfg, checkpoint, device=device, loaded=loaded)
         try_test(cfg, network)
         self.meta = dict(dataset_meta=network.dataset_meta)
         self.conversion: Conversion = convert_model(cfg, network)
         self.base = BaseCheckpoint(checkpoint, weights, self.conversion.renames)
-        sample = next(iter(ImageBatches(cfg, network, 1, images, seed)))
-        self.size = window_of(network) or tuple(sample.shape[-2:])
         self.model = self.conversion.build(cfg, [], network)
+        self.images = ImageBatches(cfg, self.model, images, seed)
+        sample = next(iter(self.images.draw(1)))
+        self.size = window_of(network) or tuple(sample.shape[-2:])
         check_equal(network, self.model, sample)
         self.view = self.model.backbone.view
         self.tokens = tokens_of(self.view, sample)
@@ -181,10 +180,8 @@ class _Job:
     ) -> list[str]:
         """Return the plans of the chains, in order of decreasing FLOPs."""
         probes = probe_chains(self.view)
-        if plans:
-            space = space_of_chains(self.view, plans, key='--plan')
-        fitted = self.conversion.give_chains(self.model, plans or probes)
-        self._check_tokens(fitted, self._fitted_images(num_images))
+        space = space_of_chains(self.view, plans or probes, key='plans')
+        self._check_tokens(space, self._fitted_images(num_images))
         self.conversion.give_chains(self.model, probes)
         costs = self.costs = StepCosts(self.model, self.size)
         self.records: list[StepRecord | None] = []
@@ -195,8 +192,8 @@ class _Job:
         else:
             given = budgets.split(',') if isinstance(budgets, str) else budgets
             listed = given is None or isinstance(given, Sequence)
-            check(listed, '--budgets', budgets, "budgets such as '50%,25%'")
-            parsed = [parse_budget(text, '--budgets') for text in given or ()]
+            check(listed, 'budgets', budgets, "budgets such as '50%,25%'")
+            parsed = [parse_budget(text, 'budgets') for text in given or ()]
             bounds = reachable(costs, parsed, self.say, force)
             self.records = self._records(num_images)
             found = chosen_plans(self.records, costs, bounds, self.say)
@@ -207,8 +204,9 @@ class _Job:
         """Return the records of all steps; resume an interrupted measurement."""
         path, units = self.folder / 'search.json', self.view.units
         enough = self._enough_images(NUM_IMAGES)
-        fitted = self._images(enough if num_images is None else min(enough, num_images))
-        compared = self._images(self._num_compared(), skip=len(fitted))
+        number = enough if num_images is None else min(enough, num_images)
+        fitted = self.images.draw(number)
+        compared = self.images.draw(self._num_compared(), skip=len(fitted))
         identity = dict(
             network=self.base.digest,
             settings=digest_of_settings(self.cfg),
@@ -257,18 +255,13 @@ class _Job:
 
     def _fitted_images(self, number: int | None) -> ImageBatches:
         """Return the images that chains are fitted on."""
-        return self._images(
-            self._enough_images(FIT_IMAGES) if number is None else number
-        )
-
-    def _images(self, number: int, skip: int = 0) -> ImageBatches:
-        return ImageBatches(self.cfg, self.model, number, self.images, self.seed, skip)
+        wanted = self._enough_images(FIT_IMAGES) if number is None else number
+        return self.images.draw(wanted)
 
     def fit(self, chains: Sequence[str], num_images: int | None, whole: bool) -> None:
         """Fit the chains, and write config and checkpoint."""
         batches = self._fitted_images(num_images)
-        self.chains = [*chains]
-        backbone = self.conversion.give_chains(self.model, self.chains)
+        backbone = self.conversion.give_chains(self.model, chains)
         for step, order in backbone.unit_orders.items():
             order.index.copy_(torch.tensor(self.records[int(step)].order))
         images = plural(len(batches), 'image')
@@ -284,7 +277,7 @@ class _Job:
         options = dict(folder=self.folder, weigh=weigh, progress=progress)
         fit_in_turn(backbone, batches, **options)
         backbone.stitching_initialized.fill_(True)
-        self.config = self.conversion.config(self.cfg, self.chains, self.size)
+        self.config = self.conversion.config(self.cfg, chains, self.size)
         with atomic_path(self.folder / 'elastic.py') as temporary:
             write_config(self.config, temporary)
         path, state = self.folder / 'elastic.pth', self.model.state_dict()
@@ -294,30 +287,46 @@ class _Job:
         else:
             self.base.save_added(path, state, self.meta)
 
-    def _check_tokens(self, backbone: ElasticBackbone, batches: ImageBatches) -> None:
+    def _check_tokens(self, space: SkipSpace, batches: ImageBatches) -> None:
         """Warn if the images have few tokens for the widths; raise if others remain."""
-        number, layers = len(batches), backbone.stitching_layers
-        fits = [
-            (layers[name].in_features, spec.target.block)
-            for name, spec in backbone.space.layers.items()
-        ]
+        number, view, fits = len(batches), self.view, []
+        for name, spec in space.layers.items():
+            step, width = spec.target.block, view.block_dims[max(spec.source.block, 0)]
+            if name in space.narrow:
+                width = space.narrow[name][1] * view[step].group
+            fits.append((width, step))
         unknowns, step = max(fits, key=lambda fit: fit[0] / self.tokens[fit[1]])
         tokens = number * self.tokens[step]
         wanted = -(-TOKENS * unknowns // self.tokens[step])
         words = f'{wanted} or more: the widest fit, in block '
         words += f'{self.view.units[step].block}, has {unknowns} unknowns, and '
-        words += f'{number} images have {tokens} tokens (--images)'
+        words += f'{number} images have {tokens} tokens'
         known = tokens >= unknowns or batches.are_all
-        check(known, '--num-images', number, words)
+        check(known, 'num_images', number, words)
         if number < wanted:
-            self.say(f'Warning: --num-images={number}; better {words}')
+            self.say(f'Warning: num_images={number}; better {words}')
 
     def evaluate(self) -> StitchTable:
         """Measure and test the network and all chains in one pass; report results."""
-        cfg = copy.deepcopy(self.config)
-        keep_local_backends(cfg)
-        settings = dict(costs=self._measured, out_dir=str(self.folder), quiet=True)
-        runner = run.test(cfg, self.model, self.folder / 'test', **settings)
+        space = self.model.backbone.space
+        costs = self.costs.table(space)
+        self.say('Measuring milliseconds')
+        times = measure_latency(self.model, self.size, check=(), costs=costs).by_stitch
+        chains = plural(len(space) - 1, 'chain')
+        self.say(f'Testing the network and {chains} in one pass')
+        options = {}
+        if self.config.get('visualizer'):  # loggers may not be installed
+            backends = [dict(type='LocalVisBackend')]
+            options['visualizer.vis_backends'] = backends
+        runner = run.test(
+            self.config,
+            self.model,
+            self.folder / 'test',
+            options,
+            costs=costs.measured(measuring_setup(self.model, 1), times),
+            out_dir=str(self.folder),
+            quiet=True,
+        )
         results = run.results_of(runner)
         wide_console().print(elastic_table(results))
         draw_predictions(
@@ -328,16 +337,6 @@ class _Job:
         for command in next_commands(self.folder, results, runner):
             self.say(f'  {command}')
         return results
-
-    def _measured(self, model: nn.Module, size: tuple[int, int]) -> StitchTable:
-        """Return the costs of the network and all chains, including milliseconds."""
-        self.say('Measuring milliseconds')
-        costs = cost_table(model, size)
-        times = measure_latency(model, size, check=(), costs=costs).by_stitch
-        self.say(
-            f'Testing the network and {plural(len(self.chains), "chain")} in one pass'
-        )
-        return costs.measured(measuring_setup(model, 1), times)
 
 
 class _Clock:

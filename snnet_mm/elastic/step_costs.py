@@ -1,7 +1,6 @@
 """Costs of every step of a network, by its number of hidden units."""
 
 from collections.abc import Mapping
-from functools import cached_property
 
 import numpy as np
 from torch import nn
@@ -10,7 +9,15 @@ from snnet_mm.anchors import BranchView
 from snnet_mm.costs import measure_latency, part_costs
 from snnet_mm.costs.parts import Part
 from snnet_mm.models import find_stitched_backbone
-from snnet_mm.stitching import Cost, Plan, Position, StitchTable, changes_of, write_plan
+from snnet_mm.stitching import (
+    Cost,
+    Plan,
+    Position,
+    SkipSpace,
+    StitchTable,
+    changes_of,
+    write_plan,
+)
 
 # Fractions of the units at which costs are measured, from all units but one to a single
 # one: a branch with all its units is not narrow and has other layers.
@@ -33,6 +40,7 @@ class StepCosts:
         backbone = find_stitched_backbone(model)
         self.space = backbone.space
         self.view: BranchView = backbone.view
+        self._counted = part_costs(model, input_size)
         self._costs: dict[str, Known] = {}
 
     def of(self, cost: str, plan: Plan) -> float:
@@ -49,6 +57,14 @@ class StepCosts:
         """Scope of the costs; see :class:`StitchTable`."""
         return self._counted[0].scope
 
+    def table(self, space: SkipSpace) -> StitchTable:
+        """Return the cost table of the network and some chains."""
+        costs = {
+            i: Cost(self.of('flops', plan), self.of('params', plan))
+            for i, plan in space.plans.items()
+        }
+        return StitchTable.counted(costs, self.size, space, self.scope)
+
     def write(self, plan: Plan) -> str:
         """Return a plan as text; see :func:`write_plan`."""
         return write_plan(plan, self.space.blocks)
@@ -61,10 +77,6 @@ class StepCosts:
         widths = sorted(n for n in known if 0 < n < self.view.widths[step])
         value = float(np.interp(units, widths, [known[n] for n in widths]))
         return value if cost == 'latency' else round(value)
-
-    @cached_property
-    def _counted(self) -> tuple[StitchTable, dict[Part, Cost]]:
-        return part_costs(self.model, self.size)
 
     def _known(self, cost: str) -> Known:
         """Count or measure a cost, once."""

@@ -115,7 +115,7 @@ class StitchTestLoop(TestLoop):
         show_dir: Folder for pictures of all predictions, with a subfolder per stitch.
 
     Attributes:
-        costs_of: Returns the costs of a model at an input size, see :func:`cost_table`.
+        costs: Costs of all stitches. Default: they are counted; see :func:`cost_table`.
         table: Costs and metrics of the last test; None without metrics.
     """
 
@@ -148,7 +148,7 @@ class StitchTestLoop(TestLoop):
         self.out_dir = Path(self.runner.log_dir if out_dir is None else out_dir)
         self.quiet, self.resume, self.show_dir = quiet, resume, show_dir
         self.stitches_per_pass, self.limit = stitches_per_pass, limit
-        self.costs_of = cost_table
+        self.costs: StitchTable | None = None
         self.table: StitchTable | None = None
 
     def run(self) -> dict[str, float]:
@@ -184,7 +184,7 @@ class StitchTestLoop(TestLoop):
             set_input_size(model, size)
         seed = self.runner.seed
         size = size or size_of_images(model, self.dataloader, seed)
-        return self.costs_of(model, size)
+        return self.costs or cost_table(model, size)
 
     def _tested(self, costs: StitchTable) -> StitchTable | None:
         """Test the stitches, except those that a resumed test has."""

@@ -8,8 +8,9 @@ from typing import Any
 
 # Keys that are arguments of functions, and no settings of a config.
 ARGUMENTS = {
-    *('budget', 'bundle', 'config', 'costs', 'elapsed_ms', 'folder', 'image', 'inputs'),
-    *('masks', 'models', 'precision', 'source', 'src', 'stitch_id', 'tta'),
+    *('budget', 'budgets', 'bundle', 'config', 'costs', 'elapsed_ms', 'folder'),
+    *('force', 'image', 'images', 'inputs', 'masks', 'models', 'num_images', 'plans'),
+    *('precision', 'source', 'src', 'stitch_id', 'tta', 'work_dir'),
 }
 
 
@@ -39,7 +40,7 @@ def refusal(
         values = ', '.join(map(repr, expected)) or 'no value'
         expected = f'one of {values}' if len(expected) > 1 else values
     name = key.rsplit('.', 1)[-1].lstrip('-')
-    kind = 'argument' if key in ARGUMENTS else 'config key'
+    kind = 'argument' if key.partition('[')[0] in ARGUMENTS else 'config key'
     kind = 'option' if key.startswith('--') else kind
     return ValueError(
         f'{name}={value!r} is invalid: expected {expected}{hint} ({kind}: {key})'

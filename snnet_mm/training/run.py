@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -119,7 +119,7 @@ def test(
     launcher: str = 'none',
     verbose: bool = False,
     trust: bool = False,
-    costs: Callable[[nn.Module, tuple[int, int]], StitchTable] | None = None,
+    costs: StitchTable | None = None,
     **settings: Any,
 ) -> Runner:
     """Test stitches of a model, or a model without stitches, as ``tools/test.py`` does.
@@ -137,7 +137,7 @@ def test(
         launcher: See :func:`train`.
         verbose: See :func:`train`.
         trust: See :func:`train`.
-        costs: Replaces :func:`~snnet_mm.costs.cost_table` as the source of costs.
+        costs: Known costs of all stitches. Default: they are counted.
         **settings: Settings of :class:`~snnet_mm.evaluation.StitchTestLoop`; None skips
             a setting. Without any, the config's own test runs.
 
@@ -170,8 +170,7 @@ def test(
         runner.register_hook(WeightCheckHook())
         try_images(runner)
         if configs.tests_stitches(cfg):
-            if costs is not None:
-                runner.test_loop.costs_of = costs
+            runner.test_loop.costs = costs
             runner.test()
         else:
             evaluate_whole_model(runner)

@@ -453,12 +453,6 @@ def set_visualization(cfg: Config, folder: str) -> None:
         hook.draw, cfg.visualizer.save_dir = True, folder
 
 
-def keep_local_backends(cfg: Config) -> None:
-    """Draw without loggers such as TensorBoard, which may not be installed."""
-    if cfg.get('visualizer'):
-        cfg.visualizer.vis_backends = [dict(type='LocalVisBackend')]
-
-
 def set_augmentation(cfg: Config) -> None:
     """Enable test-time augmentation, which averages predictions.
 

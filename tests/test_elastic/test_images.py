@@ -25,7 +25,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def draw(folder, *args, train_dataloader=None, **kwargs):
+def draw(folder, *args, train_dataloader=None, seed=0, **kwargs):
     dataset = dict(type='BaseSegDataset', pipeline=PIPELINE)
     cfg = Config(dict(default_scope='mmseg', test_dataloader=dict(dataset=dataset)))
     cfg.train_dataloader = train_dataloader
@@ -35,7 +35,7 @@ def draw(folder, *args, train_dataloader=None, **kwargs):
             inputs=torch.stack(batch['inputs'])
         ),
     )
-    return ImageBatches(cfg, model, *args, folder, **kwargs)
+    return ImageBatches(cfg, model, folder, seed).draw(*args, **kwargs)
 
 
 def numbers(batches):
@@ -68,9 +68,17 @@ def test_image_batches_seed_draws_some_once(folder):
     assert some != sum(numbers(draw(folder, 5, seed=1)), [])
 
 
+def test_image_batches_draws_are_disjoint_if_half_remain(folder):
+    for taken, remain in ((3, 5), (8, 5), (11, 2)):
+        first = sum(numbers(draw(folder, taken)), [])
+        second = sum(numbers(draw(folder, 5, skip=taken)), [])
+        assert len({*second} - {*first}) == len(second) == remain
+    assert numbers(draw(folder, 5, skip=12)) == numbers(draw(folder, 5))
+
+
 def test_image_batches_unreadable_image_is_named(folder):
     (folder / 'a' / '03.png').write_bytes(b'no image')
-    with pytest.raises(ValueError, match=r'03\.png.*--images'):
+    with pytest.raises(ValueError, match=r'03\.png.*argument: images'):
         numbers(draw(folder, 100))
 
 

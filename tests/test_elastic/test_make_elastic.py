@@ -190,9 +190,9 @@ def test_make_elastic_unlabelled_images_of_any_sizes(
     assert f'Measuring {2 * DEPTH} steps of the network on 4 images' in lines
     elastic = Config.fromfile(tmp_path / 'elastic.py')
     assert elastic.model.backbone.chains == [*PLANS]
-    with pytest.raises(ValueError, match='missing.*--images'):
+    with pytest.raises(ValueError, match='missing.*argument: images'):
         quick(*args, images=tmp_path / 'missing')
-    with pytest.raises(ValueError, match='train_dataloader.*--images'):
+    with pytest.raises(ValueError, match='train_dataloader.*argument: images'):
         quick(*args)
 
 
@@ -262,13 +262,13 @@ def test_make_elastic_weighs_tokens_of_segmentors(
         (dict(budgets='many'), "budgets='many'"),
         (dict(budgets='50%,'), "budgets=''"),
         (dict(budgets='300MB'), 'budgets=.*a positive number with a unit'),
-        (dict(budgets='100%'), 'below .*--budgets'),
-        (dict(budgets='1%'), 'at least .*: 0:.*--budgets'),
-        (dict(plans=['0:3/8']), r"plan\[0\]='0:3/8' .*2/0 to 128"),
-        (dict(plans=['1:0/0', '1:2/128']), r'plan\[1\]=.*fewer units'),
-        (dict(plans=['1:2/127'], num_images=1), 'num-images=1 .* 20 or more'),
-        (dict(budgets='50%', num_images=1), 'num-images=1 .* 20 or more'),
-        (dict(num_images=0), '--num-images'),
+        (dict(budgets='100%'), 'below .*argument: budgets'),
+        (dict(budgets='1%'), 'at least .*: 0:.*argument: budgets'),
+        (dict(plans=['0:3/8']), r"plans\[0\]='0:3/8' .*2/0 to 128"),
+        (dict(plans=['1:0/0', '1:2/128']), r'plans\[1\]=.*fewer units'),
+        (dict(plans=['1:2/127'], num_images=1), 'num_images=1 .* 20 or more'),
+        (dict(budgets='50%', num_images=1), 'num_images=1 .* 20 or more'),
+        (dict(num_images=0), 'argument: num_images'),
     ],
 )
 def test_make_elastic_wrong_options_raise(trained, quick, tmp_path, options, words):
@@ -291,7 +291,7 @@ def test_make_elastic_wrong_checkpoints_raise(trained, quick, tmp_path):
     torch.save(loaded, path)
     with pytest.raises(ValueError, match=f'{key} that is not finite'):
         quick(config, path, tmp_path / 'out')
-    with pytest.raises(ValueError, match='elastic.pth.*--work-dir'):
+    with pytest.raises(ValueError, match='elastic.pth.*argument: work_dir'):
         quick(config, path, tmp_path)  # the network would be written over
     del weights[key]
     torch.save(loaded, path)
@@ -306,7 +306,7 @@ def test_make_elastic_warns_of_too_few_tokens(trained, quick, tmp_path):
     """
     lines = quick(*trained(), tmp_path, plans=['1:2/100', '1:2/8'], num_images=2)
     (warning,) = (line for line in lines if 'Warning' in line)
-    assert '--num-images=2; better 16 or more' in warning
+    assert 'num_images=2; better 16 or more' in warning
     assert 'in block 1, has 100 unknowns, and 2 images have 130 tokens' in warning
     lines = quick(*trained(), tmp_path, plans=['1:2/8 3:0/0'], num_images=5)
     assert not [line for line in lines if 'Warning' in line]

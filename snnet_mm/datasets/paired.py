@@ -13,8 +13,8 @@ from snnet_mm.utils import check
 class PairedDataset(BaseDataset):
     """Images and label maps with any names.
 
-    Every line of ``ann_file`` has one path for each key of ``data_prefix``, in this
-    order, relative to its folder and separated by tabs. The keys are those of mmseg's
+    Every line of ``ann_file`` has one path for each key of ``data_prefix``, the image's
+    first, relative to its folder and separated by tabs. The keys are those of mmseg's
     transforms: ``img_path`` and ``seg_map_path``, or ``depth_map_path``.
 
     Args:
@@ -28,14 +28,16 @@ class PairedDataset(BaseDataset):
 
     def load_data_list(self) -> list[dict]:
         """Return the paths in every line, for mmseg's transforms."""
+        # Written configs sort their keys.
+        keys = sorted(self.data_prefix, key=lambda key: key != 'img_path')
         infos = []
         for line in list_from_file(self.ann_file):
             names = line.split('\t')
-            right = len(names) == len(self.data_prefix)
-            expected = f'one path for each of {[*self.data_prefix]} per line'
+            expected = f'one path for each of {keys} per line'
+            right = len(names) == len(keys)
             check(right, 'dataset.ann_file', f'{self.ann_file}: {line}', expected)
-            pairs = zip(self.data_prefix.items(), names, strict=True)
-            paths = {key: osp.join(prefix, name) for (key, prefix), name in pairs}
+            pairs = zip(keys, names, strict=True)
+            paths = {key: osp.join(self.data_prefix[key], name) for key, name in pairs}
             more = dict(reduce_zero_label=False, seg_fields=[])
             infos.append(paths | more | dict(label_map=self.label_map))
         return infos

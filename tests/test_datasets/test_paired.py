@@ -11,7 +11,8 @@ def build(root, lines):
         dict(
             type=PairedDataset.__name__,
             data_root=str(root),
-            data_prefix=dict(img_path='images', depth_map_path='depth'),
+            # In the order of a written config, which sorts its keys.
+            data_prefix=dict(depth_map_path='depth', img_path='images'),
             ann_file='list.txt',
             pipeline=[
                 dict(type='LoadImageFromFile'),

@@ -32,7 +32,8 @@ OUTPUTS = ('out', 'out_indices', 'with_cls')
 class Conversion(NamedTuple):
     """The elastic backbone that replaces a trained one."""
 
-    backbone: dict  # its config, without chains
+    cfg: Config  # of the trained model
+    backbone: dict  # config of the elastic backbone, without chains
     prefix: str  # replaces 'backbone.' in the names of weights
     origin: str | None  # pretrained checkpoint of the trained model
 
@@ -41,11 +42,9 @@ class Conversion(NamedTuple):
         """The new prefixes of the trained model's weights, by old prefix."""
         return {'backbone.': self.prefix}
 
-    def build(
-        self, cfg: Config, chains: Sequence[str], trained: nn.Module
-    ) -> nn.Module:
+    def build(self, chains: Sequence[str], trained: nn.Module) -> nn.Module:
         """Build the elastic model of some chains with the network's weights."""
-        model = build_model(cfg, self.config(cfg, chains).model)
+        model = build_model(self.cfg, self.config(chains).model)
         weights = with_prefixes(trained.state_dict(), self.renames)
         model.load_state_dict(weights, strict=False)
         return model.to(next(trained.parameters()).device)
@@ -59,16 +58,13 @@ class Conversion(NamedTuple):
         return model.backbone
 
     def config(
-        self,
-        cfg: Config,
-        chains: Sequence[str],
-        input_size: tuple[int, int] | None = None,
+        self, chains: Sequence[str], input_size: tuple[int, int] | None = None
     ) -> Config:
         """Return the config of the elastic model; ``chains`` are their plans.
 
         ``input_size`` is the height and width at which costs are counted.
         """
-        cfg = Config(deepcopy(cfg.to_dict()))
+        cfg = Config(deepcopy(self.cfg.to_dict()))
         cfg.model = model_config(cfg)  # without training wrappers
         cfg.model['backbone'] = deepcopy(dict(self.backbone, chains=[*chains]))
         cfg.weights_origin = [self.origin]
@@ -120,8 +116,9 @@ def convert_model(cfg: Config, model: nn.Module) -> Conversion:
     key, expected = 'model.backbone.type', 'a network that is not stitched yet'
     stitched = isinstance(backbone, StitchedBackbone | SingleStitch)
     check(backbone is not None and not stitched, key, kind, expected)
-    config = deepcopy(dict(model_config(cfg).backbone))
-    origin = origin_of(config) or model_config(cfg).get('pretrained')
+    given = model_config(cfg)
+    config = dict(given.backbone)
+    origin = origin_of(config) or given.get('pretrained')
     if isinstance(backbone, Anchor):
         # The anchor keeps them: gaps of a ChainAnchor end at the maps that it returns.
         outputs = {k: config[k] for k in OUTPUTS if k in config}
@@ -133,9 +130,8 @@ def convert_model(cfg: Config, model: nn.Module) -> Conversion:
     config['init_cfg'] = None  # all weights come from the checkpoint
     if isinstance(backbone, Anchor):
         config.pop('init_cfg')
-    return Conversion(
-        dict(type=ElasticBackbone.__name__, anchors=[anchor], **outputs), prefix, origin
-    )
+    elastic = dict(type=ElasticBackbone.__name__, anchors=[anchor], **outputs)
+    return Conversion(cfg, elastic, prefix, origin)
 
 
 @torch.no_grad()

@@ -35,7 +35,6 @@ from snnet_mm.utils import (
 from snnet_mm.utils.base_checkpoint import BaseCheckpoint
 from snnet_mm.utils.checkpoints import weights_of
 from snnet_mm.utils.configs import digest_of_settings, write_config
-from snnet_mm.utils.registered_names import name_types
 
 from .budgets import chosen_plans, reachable
 from .convert import Conversion, check_equal, convert_model
@@ -118,9 +117,8 @@ def make_elastic(
         >>> results = make_elastic('segformer.py', 'segformer.pth', 'work_dirs/elastic')
         >>> model = load('work_dirs/elastic', stitch=3)
     """
-    given = isinstance(config, Config)
-    cfg = name_types(config) if given else load_config(config, cfg_options)
-    folder = check_writable(work_dir, 'option: --work-dir')
+    cfg = load_config(config, cfg_options)
+    folder = check_writable(work_dir, 'argument: work_dir')
     with guard_checkpoints(), work_dir_lock(folder), quiet_coco():
         job = _Job(cfg, checkpoint, folder, images, seed, device, say)
         chains = job.choose(budgets, plans, num_images, force)
@@ -148,8 +146,7 @@ class _Job:
         device: str | None,
         say: Callable[[str], None],
     ) -> None:
-        self.cfg, self.folder = cfg, folder
-        self.seed, self.say = seed, say
+        self.folder, self.seed, self.say = folder, seed, say
         loaded = load_weights_only(checkpoint)
         weights = weights_of(loaded)
         written = folder / 'elastic.pth'
@@ -160,7 +157,7 @@ class _Job:
         self.meta = dict(dataset_meta=network.dataset_meta)
         self.conversion: Conversion = convert_model(cfg, network)
         self.base = BaseCheckpoint(checkpoint, weights, self.conversion.renames)
-        self.model = self.conversion.build(cfg, [], network)
+        self.model = self.conversion.build([], network)
         self.images = ImageBatches(cfg, self.model, images, seed)
         sample = next(iter(self.images.draw(1)))
         self.size = window_of(network) or tuple(sample.shape[-2:])
@@ -209,7 +206,7 @@ class _Job:
         compared = self.images.draw(self._num_compared(), skip=len(fitted))
         identity = dict(
             network=self.base.digest,
-            settings=digest_of_settings(self.cfg),
+            settings=digest_of_settings(self.conversion.cfg),
             images=fitted.digest,
             num_images=len(fitted),
             size=list(self.size),
@@ -277,9 +274,8 @@ class _Job:
         options = dict(folder=self.folder, weigh=weigh, progress=progress)
         fit_in_turn(backbone, batches, **options)
         backbone.stitching_initialized.fill_(True)
-        self.config = self.conversion.config(self.cfg, chains, self.size)
         with atomic_path(self.folder / 'elastic.py') as temporary:
-            write_config(self.config, temporary)
+            write_config(self.conversion.config(chains, self.size), temporary)
         path, state = self.folder / 'elastic.pth', self.model.state_dict()
         if whole:
             with atomic_path(path) as temporary:
@@ -315,11 +311,11 @@ class _Job:
         chains = plural(len(space) - 1, 'chain')
         self.say(f'Testing the network and {chains} in one pass')
         options = {}
-        if self.config.get('visualizer'):  # loggers may not be installed
+        if self.conversion.cfg.get('visualizer'):  # loggers may not be installed
             backends = [dict(type='LocalVisBackend')]
             options['visualizer.vis_backends'] = backends
         runner = run.test(
-            self.config,
+            self.folder / 'elastic.py',
             self.model,
             self.folder / 'test',
             options,

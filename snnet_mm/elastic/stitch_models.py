@@ -144,7 +144,7 @@ def read_trained(
     check(scope in known_scopes(), 'default_scope', scope, known_scopes())
     net = init_model(cfg, checkpoint, device='cpu')
     conversion = convert_model(cfg, net)
-    elastic = conversion.build(cfg, [], net)
+    elastic = conversion.build([], net)
     (anchor,) = elastic.backbone.anchors
     model, size = model_config(cfg), input_size
     if size is None and task_of(net).name == 'classification':

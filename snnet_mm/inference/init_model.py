@@ -27,7 +27,6 @@ from snnet_mm.utils import (
 )
 from snnet_mm.utils.checkpoints import weights_of
 from snnet_mm.utils.configs import drawable
-from snnet_mm.utils.registered_names import name_types
 
 
 def init_model(
@@ -59,7 +58,7 @@ def init_model(
         raise refusal('--device', device, expected) from error
     if loaded is None and checkpoint is not None:
         loaded = load_weights_only(checkpoint)
-    cfg = name_types(config) if isinstance(config, Config) else load_config(config)
+    cfg = load_config(config)
     import_parts_for(cfg)
     init_default_scope(cfg.get('default_scope') or 'mmengine')
     with explain_builds(cfg):

@@ -60,19 +60,22 @@ LAYER_DECAYS = (
 
 
 def load_config(
-    name: str | os.PathLike, options: Mapping[str, Any] | None = None
+    config: str | os.PathLike | Config, options: Mapping[str, Any] | None = None
 ) -> Config:
-    """Load a config and override its settings, given as ``'a.b'`` to value.
+    """Load or copy a config, and override settings, given as ``'a.b'`` to value.
 
-    ``name`` is a path, or a config of an installed package, such as
+    A file is given by its path, or by its name in an installed package, such as
     ``'snnet_mm::camvid/setr-naive_vit-fast_1xb8-1500_camvid-240x176.py'``. New-style
     configs are converted by :func:`name_types`. Modules of ``custom_imports`` are also
     found in the folder of the config and in the current folder.
     """
+    if isinstance(config, Config):
+        merge_options(cfg := name_types(deepcopy(config)), options or {})
+        return cfg
     import_module(f'{PACKAGE}.register')  # registers our types in any import order
     # Many configs of mmseg import mmdet, which needs operators.
     import_module('.torchvision_ops', __package__).install()  # slow to import
-    path = _path_of(str(name))
+    path = _path_of(str(config))
     try:
         with quiet_imports(), _importable(path.resolve().parent, Path.cwd()):
             cfg = name_types(Config.fromfile(path))
@@ -149,10 +152,7 @@ def runner_config(
     options: Mapping[str, Any] | None = None,
 ) -> Config:
     """Load or copy a config, and set its work directory, by default after its name."""
-    if isinstance(config, Config):
-        merge_options(cfg := deepcopy(config), options or {})
-    else:
-        cfg = load_config(config, options)
+    cfg = load_config(config, options)
     name = Path(cfg.filename or 'config').stem
     cfg.work_dir = str(work_dir or cfg.get('work_dir') or f'work_dirs/{name}')
     return cfg

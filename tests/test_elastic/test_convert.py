@@ -119,10 +119,10 @@ def test_convert_model_cls_tokens_have_own_map(model, number, tmp_path):
     cfg = load_config(path)
     network = disturb(init_model(cfg, None, device='cpu'))
     conversion, chains = convert_model(cfg, network), ['1:0/0 3:0/0']
-    elastic = conversion.build(cfg, chains, network)
+    elastic = conversion.build(chains, network)
     images = torch.randn(8, 3, 64, 64)
     fit_in_turn(elastic.backbone, [images])
-    config = conversion.config(cfg, chains)
+    config = conversion.config(chains)
     reloaded = init_model(config, None, device='cpu')
     reloaded.load_state_dict(elastic.state_dict())
     layers = reloaded.backbone.stitching_layers.values()

@@ -139,10 +139,10 @@ def with_chain(tmp_path_factory):
     slow = write(folder, 'slow', SEG, model, text)
     cfg, network = load_config(slow[0]), with_weights(*slow)
     conversion, chain = convert_model(cfg, network), ['0:1/9 1:2/0 2:0/0']
-    elastic = conversion.build(cfg, chain, network)
+    elastic = conversion.build(chain, network)
     for layer in elastic.backbone.stitching_layers.values():
         torch.nn.init.normal_(layer.weight, std=0.1)
-    cfg, single = single_stitch(conversion.config(cfg, chain), elastic, 1)
+    cfg, single = single_stitch(conversion.config(chain), elastic, 1)
     fast = [str(folder / f'chain.{end}') for end in ('py', 'pth')]
     save_single(cfg, single, fast[1])
     faster, _, costs = stitch_models(fast, slow, folder / 'both.py')

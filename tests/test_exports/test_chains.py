@@ -27,7 +27,7 @@ def elastic(tmp_path_factory):
     cfg = Config.fromfile(files[0])
     network = init_model(cfg, files[1], device='cpu').eval()
     conversion = convert_model(cfg, network)
-    model = conversion.build(cfg, CHAINS, network)
+    model = conversion.build(CHAINS, network)
     torch.manual_seed(0)
     backbone = find_stitched_backbone(model)
     for order in backbone.unit_orders.values():
@@ -36,7 +36,7 @@ def elastic(tmp_path_factory):
         torch.nn.init.normal_(parameter, std=0.2)
     backbone.stitching_initialized.fill_(True)
     model.dataset_meta = network.dataset_meta
-    return conversion.config(cfg, CHAINS, (64, 64)), network, model.eval()
+    return conversion.config(CHAINS, (64, 64)), network, model.eval()
 
 
 @pytest.fixture(scope='module')

@@ -46,9 +46,9 @@ def test_graphs_of_an_elastic_stock_model(package, stock, data, tmp_path):
         disturb(network)
     conversion = convert_model(cfg, network)
     chains = chains_of(conversion)[1:2]
-    elastic = conversion.build(cfg, chains, network)
+    elastic = conversion.build(chains, network)
     fit_in_turn(find_stitched_backbone(elastic), [torch.randn(4, 3, *SIZE)])
-    cfg = conversion.config(cfg, chains, SIZE)
+    cfg = conversion.config(chains, SIZE)
     layers = elastic.backbone.anchors.modules()
     linear = any(isinstance(layer, torch.nn.Linear) for layer in layers)
     precisions = ('fp32', 'int8')[: 1 + linear]

@@ -173,10 +173,10 @@ def test_test_augmented_as_mm_does(tmp_path, task):
     assert StitchTable.read(path)[0].metrics == wanted
     network = init_model(cfg, checkpoint, device='cpu')
     conversion = convert_model(cfg, network)
-    model = conversion.build(cfg, chains := ['1:0/0'], network)
+    model = conversion.build(chains := ['1:0/0'], network)
     meta = dict(dataset_meta=network.dataset_meta)
     torch.save(dict(meta=meta, state_dict=model.state_dict()), tmp_path / 'elastic.pth')
-    given = conversion.config(cfg, chains), tmp_path / 'elastic.pth'
+    given = conversion.config(chains), tmp_path / 'elastic.pth'
     table = run.test(*given, tmp_path / 'elastic', tta=True).test_loop.table
     assert table[0].metrics == wanted
     assert [*table] == [0, 1]

@@ -3,7 +3,7 @@
 import time
 
 from .budgets import best_within
-from .load import Load
+from .load import RECENT, Load
 from .runtime import StitchRuntime
 
 RESERVE = 0.05  # of the time until a deadline
@@ -18,7 +18,7 @@ class Deadline:
 
     def __init__(self, runtime: StitchRuntime, seconds: float) -> None:
         self._runtime, self._front = runtime, runtime.front()
-        self._end, self._load = time.monotonic() + seconds, Load(1.0)
+        self._end, self._load = time.monotonic() + seconds, Load(1.0, RECENT)
         self._last: tuple[float, int, float] | None = None
 
     def choose(self, left: int) -> None:

@@ -18,12 +18,13 @@ class Load:
 
     Args:
         value: The load before any call, which counts as one; None if unknown.
+        memory: Maximum number of calls that count. Few follow a rising load sooner.
     """
 
-    def __init__(self, value: float | None = None) -> None:
+    def __init__(self, value: float | None = None, memory: int = MEMORY) -> None:
         #: The load, None if unknown.
         self.value = value
-        self._ratios = deque([] if value is None else [value], maxlen=MEMORY)
+        self._ratios = deque([] if value is None else [value], maxlen=memory)
 
     @property
     def settled(self) -> bool:
@@ -38,7 +39,7 @@ class Load:
             ratio = median(recent) / median(self._ratios)
             changed = abs(ratio - 1) > STEP + self.error(RECENT)
         if changed:
-            self._ratios = deque(recent, maxlen=MEMORY)
+            self._ratios = deque(recent, maxlen=self._ratios.maxlen)
         self.value = median(self._ratios)
         return changed
 

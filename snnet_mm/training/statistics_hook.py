@@ -60,10 +60,6 @@ class StitchStatisticsHook(Hook):
         """Convert norms before weights are loaded, also in averages of models."""
         if not self.num_images or not batch_norms(runner.model):
             return
-        for hook in _averages(runner):
-            averaged = hook.ema_model.update_buffers
-            expected = f'False, as statistics are no weights, or {KEY}=0'
-            check(not averaged, 'custom_hooks.update_buffers', averaged, expected)
         for model in _models(runner):
             convert_batch_norms(model)
 
@@ -201,7 +197,9 @@ def _save_again(runner: Runner, hook: CheckpointHook) -> None:
 
 
 def _averages(runner: Runner) -> list[EMAHook]:
-    return [hook for hook in runner.hooks if isinstance(hook, EMAHook)]
+    """Return the hooks that have a model average; those of low priority copy later."""
+    hooks = (hook for hook in runner.hooks if isinstance(hook, EMAHook))
+    return [hook for hook in hooks if hasattr(hook, 'ema_model')]
 
 
 def _models(runner: Runner) -> list[nn.Module]:

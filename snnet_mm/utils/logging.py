@@ -10,6 +10,8 @@ from contextlib import (
     redirect_stdout,
 )
 
+from .replacing import replaced
+
 
 def plural(number: int, word: str) -> str:
     """Return a number with its word, such as ``'1 stitch'`` and ``'2 stitches'``."""
@@ -46,12 +48,9 @@ def quiet_coco() -> Iterator[None]:
     except ImportError:
         yield
         return
-    for module in (coco, cocoeval):
-        module.print = lambda *args, **kwargs: None
-    try:
+    silent = dict(print=lambda *args, **kwargs: None)
+    with replaced(vars(coco), silent), replaced(vars(cocoeval), silent):
         yield
-    finally:
-        del coco.print, cocoeval.print
 
 
 @contextmanager

@@ -40,6 +40,17 @@ def test_load_follows_change_and_ignores_outliers(factor):
     assert not load.settled
 
 
+def test_load_of_short_memory_follows_a_steady_rise():
+    """Each step is too small to count as a change."""
+    short, long = Load(1.0, RECENT), Load(1.0)
+    rising = [1 + 0.02 * i for i in range(1, MEMORY)]
+    assert not any(short.add(ratio) for ratio in rising)
+    for ratio in rising:
+        long.add(ratio)
+    assert short.value == rising[-3]
+    assert long.value < rising[-5]
+
+
 def test_load_error_is_that_of_medians():
     """Two standard errors; no noise looks like a change."""
     noise, off, errors = random.Random(0), [], []

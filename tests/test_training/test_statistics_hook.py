@@ -118,20 +118,32 @@ def test_stitch_statistics_hook_of_averaged_models(cfg):
 
 
 @pytest.mark.parametrize(
-    'kind', ['EMAHook', 'mmpretrain.EMAHook', 'StochasticWeightAverage']
+    'average',
+    [
+        dict(type='EMAHook'),
+        dict(type='mmpretrain.EMAHook'),
+        dict(type='EMAHook', ema_type='StochasticWeightAverage'),
+        dict(type='EMAHook', priority='LOWEST'),
+        dict(type='EMAHook', begin_iter=1),
+    ],
+    ids=['mmengine', 'mmpretrain', 'swa', 'late', 'begin'],
 )
-def test_stitch_statistics_hook_refuses_averages_of_buffers(cfg, kind):
-    """They would mix statistics of several iterations, and known ones with zeros."""
-    name = 'EMAHook' if kind == 'StochasticWeightAverage' else kind
-    hook = dict(type=name, update_buffers=True)
-    if name != kind:
-        hook.update(ema_type=kind)
-    cfg = in_folder(cfg, f'buffers_{kind}', custom_hooks=[hook])
-    runner = Runner.from_cfg(cfg)
-    with pytest.raises(ValueError, match=f'update_buffers=True .*False.*{OFF}=0'):
-        runner.call_hook('before_run')
-    cfg = in_folder(cfg, 'off', **{OFF: 0})
-    Runner.from_cfg(cfg).call_hook('before_run')
+def test_stitch_statistics_hook_of_averaged_buffers(cfg, average):
+    """They are those of the averaged weights, and change neither these nor others."""
+    hooks = [dict(average, update_buffers=True)]
+    name = '-'.join(map(str, average.values()))
+    runner, own = trained(cfg, f'buffers-{name}', custom_hooks=hooks)
+    check_statistics(runner, *own)
+    if average.get('priority') == 'LOWEST':
+        return  # it averages after mmengine's hook has written, and before ours has
+    off = dict(custom_hooks=hooks) | {OFF: 0}
+    _, mixed = trained(cfg, f'buffers-off-{name}', **off)
+    for kind in ('state_dict', 'ema_state_dict'):
+        with_own, without = dict(own[1][kind]), dict(mixed[1][kind])
+        for key in with_own.keys() - without.keys():
+            assert key.endswith(ROWS)
+            del with_own[key]
+        assert_same(with_own, without)
 
 
 def test_stitch_statistics_hook_leaves_training_alone(cfg, training):

@@ -499,3 +499,11 @@ def test_set_augmentation_flips_by_default(scope, model, pack, meta):
     assert cfg.test_dataloader.dataset.dataset.pipeline == [pipeline[0], step]
     with pytest.raises(ValueError, match='tta_model'):
         set_augmentation(Config(dict(parts, default_scope='mmseg')))
+
+
+def test_load_config_overrides_a_copy_of_a_config():
+    given = Config(dict(model=dict(type='A', depth=2), default_scope='mmseg'))
+    found = load_config(given, {'model.depth': 3})
+    assert (found.model.depth, given.model.depth) == (3, 2)
+    with pytest.raises(ValueError, match="cfg-options='optim_wraper'"):
+        load_config(given, {'optim_wraper.type': 'A'})

@@ -19,7 +19,8 @@ from snnet_mm.exports import single_stitch
 from snnet_mm.models import fit_stitching_layers
 from snnet_mm.stitching.metrics import DIRECTIONS, KEY_METRICS, metric_directions
 from snnet_mm.tasks import TASKS, task_of
-from snnet_mm.utils import load_config, make_safe
+from snnet_mm.training.config import make_safe
+from snnet_mm.utils import load_config
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*ROOT.glob('*.md'), *(ROOT / 'docs').rglob('*.md')]

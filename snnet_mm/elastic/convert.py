@@ -19,9 +19,9 @@ from snnet_mm.models import (
     unwrapped,
 )
 from snnet_mm.tasks import parts_for
+from snnet_mm.training.config import layer_decay
 from snnet_mm.utils import check, model_config, refusal
 from snnet_mm.utils.base_checkpoint import with_prefixes
-from snnet_mm.utils.configs import layer_decay
 from snnet_mm.utils.registered_names import check_named
 from snnet_mm.utils.timm_models import origin_of
 

@@ -28,6 +28,7 @@ from snnet_mm.exports.normalization import pipeline_of
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.stitching import StitchTable
 from snnet_mm.tasks import known_scopes, task_of
+from snnet_mm.training.config import layer_decay
 from snnet_mm.utils import (
     atomic_path,
     check,
@@ -41,13 +42,7 @@ from snnet_mm.utils.configs import innermost, model_config, step_name, write_con
 from snnet_mm.utils.registered_names import check_named
 from snnet_mm.utils.timm_models import origin_of
 
-from .convert import (
-    build_model,
-    check_equal,
-    convert_model,
-    imports_of,
-    layer_decay,
-)
+from .convert import build_model, check_equal, convert_model, imports_of
 
 NOISE = 600, 800  # size of the image that pipelines are compared on
 HEADER = """# Two trained models, stitched by tools/stitch_models.py:
@@ -55,9 +50,9 @@ HEADER = """# Two trained models, stitched by tools/stitch_models.py:
 # slow: {}
 # Both anchors, and neck and heads of the slow model, start from the trained weights,
 # which a file beside this one holds. Least squares fits the stitching layers; then
-# each iteration trains one stitch, at a third of the slow model's rate: at all of it
-# the training destroys the slow anchor. A model with load_from starts parts anew after
-# init_cfg: to go on with --resume, add --cfg-options load_from=None.
+# each iteration trains one stitch, at a third of the slow model's rate: at the full
+# rate, training destroys the slow anchor. With load_from, init_cfg would initialise
+# parts again: to go on with --resume, add --cfg-options load_from=None.
 """
 
 

@@ -35,6 +35,18 @@ from snnet_mm.utils import (
 )
 
 from .checking_hooks import WeightCheckHook
+from .config import (
+    check_hooks,
+    decay_anchors,
+    make_safe,
+    set_augmentation,
+    set_length,
+    set_resume,
+    set_test,
+    set_visualization,
+    tests_stitches,
+    train_in_half_precision,
+)
 from .schedule_steps import RescheduleHook
 from .trial import try_images
 
@@ -71,13 +83,13 @@ def train(
         config: A config, or its file.
         work_dir: Output folder. Default: ``work_dir`` of the config.
         cfg_options: Settings to override in the config, as ``'a.b'`` to value.
-        iters: See :func:`~snnet_mm.utils.configs.set_length`.
-        epochs: See :func:`~snnet_mm.utils.configs.set_length`.
-        resume: See :func:`~snnet_mm.utils.configs.set_resume`.
+        iters: See :func:`~snnet_mm.training.config.set_length`.
+        epochs: See :func:`~snnet_mm.training.config.set_length`.
+        resume: See :func:`~snnet_mm.training.config.set_resume`.
         amp: Whether to train in mixed precision; on a CPU in bfloat16.
         scale_lr: Whether to scale the learning rate to the batch.
         launcher: Launcher of the processes, as in mmengine.
-        plain_hooks: Whether to skip :func:`~snnet_mm.utils.configs.make_safe`.
+        plain_hooks: Whether to skip :func:`~snnet_mm.training.config.make_safe`.
         verbose: Whether the terminal shows mmengine's whole log.
         trust: See :func:`~snnet_mm.utils.checkpoint_guard.guard_checkpoints`.
 
@@ -88,18 +100,18 @@ def train(
         ValueError: If a setting is invalid, or another training uses the folder.
     """
     cfg = configs.runner_config(config, work_dir, cfg_options)
-    configs.set_length(cfg, iters, epochs)
+    set_length(cfg, iters, epochs)
     cfg.launcher, first = launcher, launched_rank(launcher) == 0
-    configs.train_in_half_precision(cfg, amp)
-    configs.set_resume(cfg, resume, cfg_options)
+    train_in_half_precision(cfg, amp)
+    set_resume(cfg, resume, cfg_options)
     if scale_lr:
         base = (cfg.get('auto_scale_lr') or {}).get('base_batch_size')
         key = 'auto_scale_lr.base_batch_size'
         check(base, key, base, 'the batch size of the config, for --auto-scale-lr')
         cfg.auto_scale_lr = dict(base_batch_size=base, enable=True)
-    if not plain_hooks and (parts := configs.make_safe(cfg)) and first:
+    if not plain_hooks and (parts := make_safe(cfg)) and first:
         print(f'Safe training (--plain-hooks disables it): {", ".join(parts)}.')
-    if configs.decay_anchors(cfg) and first:
+    if decay_anchors(cfg) and first:
         print('Layer-wise decay: AnchorLayerDecayConstructor, which knows the anchors.')
     with _runner(cfg, 'train', verbose, trust) as runner:
         if iters or epochs:
@@ -159,17 +171,17 @@ def test(
         cfg.load_from, cfg.resume = None, False
         expected = 'False for a model that is built: it is wrapped by its config'
         check(not tta, 'tta', tta, expected)
-    configs.set_test(cfg, **settings)
+    set_test(cfg, **settings)
     if show_dir is not None:
-        configs.set_visualization(cfg, show_dir)
+        set_visualization(cfg, show_dir)
     if tta:
-        configs.set_augmentation(cfg)
+        set_augmentation(cfg)
     with _runner(cfg, 'test', verbose, trust, model) as runner:
         for warning in configs.misspelt_keys(cfg):
             runner.logger.warning(warning)
         runner.register_hook(WeightCheckHook())
         try_images(runner)
-        if configs.tests_stitches(cfg):
+        if tests_stitches(cfg):
             runner.test_loop.costs = costs
             runner.test()
         else:
@@ -195,7 +207,7 @@ def _runner(
     directory.
     """
     phases = ('train', 'val') if mode == 'train' else ('test',)
-    configs.check_hooks(cfg)
+    check_hooks(cfg)
     check_file(cfg.get('load_from'), 'config key: load_from')
     if mode == 'train':
         _check_model(cfg.model)

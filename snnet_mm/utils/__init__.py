@@ -32,10 +32,7 @@ _LATE = dict(
     checkpoint_guard=('guard_checkpoints',),
     build_errors=('explain_builds',),
     checkpoints=('UntrustedCheckpointError', 'load_fitting', 'load_weights_only'),
-    configs=(
-        'dicts_in', 'load_config', 'make_safe', 'model_config', 'runner_config',
-        'set_length', 'set_resume', 'train_in_half_precision',
-    ),
+    configs=('dicts_in', 'load_config', 'model_config', 'runner_config'),
     distributed=('closing_process_group', 'launched_rank', 'prepare_cpu_distributed'),
     random=('isolated_rng', 'seed_everything', 'shared_seed'),
 )  # fmt: skip

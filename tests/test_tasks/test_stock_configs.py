@@ -31,7 +31,7 @@ from snnet_mm.costs import cost_table
 from snnet_mm.exports import StitchExporter
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import set_stitch
-from snnet_mm.utils import make_safe
+from snnet_mm.training.config import make_safe
 
 OPS = pytest.mark.ops
 SLOW = pytest.mark.slow

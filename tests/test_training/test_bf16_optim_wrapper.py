@@ -3,7 +3,7 @@ from mmengine.config import Config
 from mmengine.optim import build_optim_wrapper
 from torch import nn
 
-from snnet_mm.utils import train_in_half_precision
+from snnet_mm.training.config import train_in_half_precision
 
 
 def test_bf16_optim_wrapper_computes_in_bfloat16_steps_in_float32():

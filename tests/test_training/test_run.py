@@ -17,8 +17,8 @@ from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import set_stitch
 from snnet_mm.stitching import StitchTable
 from snnet_mm.training import run
+from snnet_mm.training.config import set_augmentation
 from snnet_mm.utils import load_config, work_dir_lock
-from snnet_mm.utils.configs import set_augmentation
 
 
 @pytest.fixture(scope='module')

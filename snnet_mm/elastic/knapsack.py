@@ -8,7 +8,8 @@ import numpy as np
 from snnet_mm.stitching import Plan
 
 Steps = Sequence[Sequence['Option']]
-ROUNDING = 1e-6  # by which the solver may exceed a limit of 1
+# The solver may exceed a limit by this share of the largest number.
+ROUNDING, TRIES = 1e-6, 10
 
 
 class Option(NamedTuple):
@@ -41,13 +42,14 @@ def choose_plan(steps: Steps, limit: float, ends: Collection[int] = ()) -> Plan 
         >>> choose_plan(steps, 6)
         (2, 4)
     """
-    harms = [option.harm for options in steps for option in options]
-    bound = limit
-    while True:
-        plan = _solve(steps, ends, np.array(harms), bound)
+    options = [option for options in steps for option in options]
+    harms = np.array([option.harm for option in options])
+    scale = max(abs(limit), *(option.cost for option in options))
+    for tries in range(TRIES):
+        plan = _solve(steps, ends, harms, limit - tries * ROUNDING * scale)
         if plan is None or cost_of(steps, plan, ends) <= limit:
             return plan
-        bound -= ROUNDING * abs(limit)
+    return None
 
 
 def cheapest_plan(steps: Steps, ends: Collection[int] = ()) -> Plan:

@@ -166,7 +166,7 @@ def test_predict_slow_uploads_take_no_places(service, replica, monkeypatch):
         return status, await asyncio.gather(*slow, return_exceptions=True)
 
     monkeypatch.setattr(service, 'MAX_SECONDS', 0.2)
-    status, refused = asyncio.run(run())
+    status, refused = asyncio.run(asyncio.wait_for(run(), 20))
     assert status == 200
     assert [error.status_code for error in refused] == [408] * 70
     assert refused[0].detail == 'body: expected within 0.2 s'

@@ -246,6 +246,10 @@ def test_stitch_statistics_hook_writes_the_checkpoint_first(cfg, kind, monkeypat
     assert_same({k: found['state_dict'][k] for k in plain}, plain)
     assert_same(found['optimizer'], left['optimizer'])
     assert found['meta']['iter'] == left['meta']['iter'] == 2
+    # What is complete is not estimated again.
+    monkeypatch.setattr(statistics_hook, 'recalibrate_bn', stop)
+    cfg.experiment_name += '_again'
+    train(cfg)
 
 
 def test_stitch_statistics_hook_completes_the_best_of_the_last_validation(cfg):

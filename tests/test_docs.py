@@ -209,11 +209,11 @@ def test_extending_page_anchor_family(extensions, monkeypatch):
     for a, b in zip(anchor(images), net(images), strict=True):
         assert a.equal(b)
     levels = {n: anchor.layer_depth(f'net.{n}')[0] for n, _ in net.named_parameters()}
-    starts = dict(patch_embed1=0, norm1=1, patch_embed2=2, norm2=3, patch_embed3=4)
+    starts = dict(patch_embed1=0, norm1=2, patch_embed2=3, norm2=3, patch_embed3=4)
     starts |= dict(norm3=4, patch_embed4=5, norm4=5)
     for name, level in starts.items():
         assert {v for n, v in levels.items() if n.startswith(name)} == {level}, name
-    assert levels['blocks2.1.norm1.weight'] == 3
+    assert levels['blocks1.1.norm1.weight'] == 2
 
 
 @pytest.mark.parametrize(

@@ -167,6 +167,10 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         """Return the name of the module of block i."""
         return f'{self.trunk_path}.blocks.{i}'.lstrip('.')
 
+    def in_block(self, param_name: str, i: int) -> bool:
+        """Return whether a parameter goes with block i; see :meth:`drop_block`."""
+        return param_name.startswith(f'{self.block_path(i)}.')
+
     def drop_block(self, i: int) -> None:
         """Remove block i, which must not run afterwards."""
         self.set_submodule(self.block_path(i), nn.Identity())

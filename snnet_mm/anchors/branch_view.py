@@ -125,14 +125,13 @@ class BranchView:
         """
         level, _ = self.anchor.layer_depth(parameter)
         block = min(level, self.anchor.depth) - 1
-        path = f'{self.anchor.block_path(max(block, 0))}.'
         steps = [i for i, unit in enumerate(self.units) if unit.block == block]
         if not steps:
             return -1
-        if not parameter.startswith(path):  # a norm after the last block, or layers
+        if not self.anchor.in_block(parameter, block):  # norms and layers between
             kind = 'norm' if level > self.anchor.depth else 'enter'
-            return next((i for i in steps if self.units[i].kind in (kind, 'block')), -1)
-        name = parameter.removeprefix(path)
+            return next((i for i in steps if self.units[i].kind == kind), -1)
+        name = parameter.removeprefix(f'{self.anchor.block_path(block)}.')
         owners = (i for i in steps if self[i] is not None and self[i].owns(name))
         of_one_piece = self.units[steps[-1]].kind == 'block'
         return next(owners, steps[-1] if of_one_piece else -1)

@@ -41,7 +41,6 @@ class Task:
         one_class: Class names of heads in ``heads`` with one output for all classes.
         classifies: Whether images or pixels are classified.
         unsized: Whether the backbone must not resize its images.
-        full_mode: Mode of mm's forward that runs all that prediction runs.
         higher, lower: Lower-case names of metrics that are better when higher or lower.
         ranking: Metrics that rank stitches by default; the first available one is used.
         saving_keys: Attributes of metrics with the path where predictions are saved.
@@ -58,13 +57,16 @@ class Task:
     one_class: tuple[str, ...] = ()
     classifies = False
     unsized = False
-    full_mode = 'tensor'
     higher: tuple[str, ...] = ()
     lower: tuple[str, ...] = ()
     ranking: tuple[str, ...] = ()
     saving_keys: tuple[str, ...] = ()
     exact_metric: str | None = None
     inferencer: tuple[str, str] | None = None
+
+    def full_mode(self, model: nn.Module) -> str:
+        """Return the mode of mm's forward that runs all that prediction runs."""
+        return 'tensor'
 
     def run(self, model: nn.Module, images: Tensor) -> object:
         """Run all that prediction runs on preprocessed images.

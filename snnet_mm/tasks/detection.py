@@ -39,7 +39,6 @@ class Detection(Task):
         'roi_head.mask_iou_head', 'roi_head.point_head', 'panoptic_head',
     )  # fmt: skip
     one_class = 'RPNHead', 'GARPNHead'  # the ``bbox_head`` of an RPN trained alone
-    full_mode = 'predict'
     unsized = True  # boxes are in pixels of the backbone's input
     higher = (
         'map', 'ap50', 'ap75', 'pq', 'sq', 'rq',
@@ -49,6 +48,9 @@ class Detection(Task):
     saving_keys = ('outfile_prefix',)
     exact_metric = 'StitchCocoMetric'
     inferencer = 'mmdet.apis', 'DetInferencer'
+
+    def full_mode(self, model: nn.Module) -> str:
+        return 'predict'
 
     def run(self, model: nn.Module, images: Tensor) -> object:
         """Run all that prediction runs, but do not paste masks into images.

@@ -16,6 +16,11 @@ class DenseTask(Task):
     saving_keys = ('output_dir',)
     inferencer = 'mmseg.apis', 'MMSegInferencer'
 
+    def full_mode(self, model: nn.Module) -> str:
+        # mmseg's tensor mode fails for cascades such as PointRend.
+        cascade = isinstance(model.decode_head, nn.ModuleList)
+        return 'predict' if cascade else super().full_mode(model)
+
     def run(self, model: nn.Module, images: Tensor) -> object:
         """Run all that prediction runs on a whole image or window."""
         return self.predict(model, images, len(images))
@@ -23,12 +28,11 @@ class DenseTask(Task):
     def outputs(self, model: nn.Module, images: Tensor) -> object:
         """Return logits at the head's size, or at image size.
 
-        The latter for query-based heads, and for cascades: mmseg's tensor mode fails
-        for PointRend.
+        The latter for query-based heads, and where tensor mode fails.
         """
         head = getattr(model.decode_head, 'active', model.decode_head)
         reads_samples = len(signature(head.forward).parameters) > 1
-        at_image_size = reads_samples or isinstance(head, nn.ModuleList)
+        at_image_size = reads_samples or self.full_mode(model) == 'predict'
         return (self.run if at_image_size else super().outputs)(model, images)
 
     def predict(self, model: nn.Module, images: Tensor, number: int) -> Tensor:

@@ -22,6 +22,7 @@ from snnet_mm.models import (
     known_stitches,
     set_input_size,
     set_statistics,
+    unwrapped,
 )
 from snnet_mm.tasks import task_of
 from snnet_mm.utils import check, is_whole, isolated_rng
@@ -132,7 +133,8 @@ class StitchStatisticsHook(Hook):
                     data = runner.train_dataloader, runner.seed
                     scope = cost_table(model, size_of_images(model, *data)).scope
                     # Heads that need more than images get it in this mode alone.
-                    self.mode = 'predict' if scope else task_of(model).full_mode
+                    own = task_of(model).full_mode(unwrapped(model))
+                    self.mode = 'predict' if scope else own
                 found = recalibrate_bn(model, batches, ids, self.mode)
             except Exception as error:
                 why = f'{type(error).__name__}: {error}'

@@ -13,7 +13,7 @@ SWIN_ARCH = {k: SWIN[k] for k in ('embed_dims', 'depths', 'num_heads')}
 SWIN_CLS = dict(arch=SWIN_ARCH, img_size=64, window_size=4, pad_small_map=True)
 CONVNEXT = dict(arch=dict(depths=[1, 2, 2, 1], channels=[4, 8, 12, 16]))
 MIT = dict(embed_dims=4, num_layers=[2, 1, 2, 1], num_heads=[1, 2, 1, 2])
-VAN = dict(embed_dims=[4, 8, 12, 16], depths=[1, 2, 1, 1], ffn_ratios=[2] * 4)
+VAN = dict(embed_dims=[4, 8, 12, 16], depths=[2, 1, 1, 1], ffn_ratios=[2] * 4)
 DEEP = dict(depth=50, base_channels=4, stem_channels=4)
 # Family, backbone, settings; blocks and the blocks whose maps are read.
 PLAIN_CASES = [
@@ -74,7 +74,7 @@ STAGED_CASES = [
         (0, 2),
     ),
     ('MMMiT', 'mmseg.MixVisionTransformer', MIT, (1, 2, 4, 5)),
-    ('MMVAN', 'mmpretrain.VAN', dict(arch=VAN, out_indices=(0, 1, 2, 3)), (0, 2, 3, 4)),
+    ('MMVAN', 'mmpretrain.VAN', dict(arch=VAN, out_indices=(0, 1, 2, 3)), (1, 2, 3, 4)),
 ]
 
 

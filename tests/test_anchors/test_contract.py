@@ -73,8 +73,8 @@ FAMILIES = dict(
     ),
     mm_van=(
         of_mm('MMVAN', 'mmpretrain.VAN', dict(arch=mm_backbones.VAN)),
-        {'patch_embed1': 0, 'patch_embed2': 2, 'blocks2.1': 3, 'patch_embed4': 5}
-        | {'net.norm1': 1, 'net.norm2': 3, 'net.norm3': 4, 'net.norm4': 5},
+        {'patch_embed1': 0, 'blocks1.1': 2, 'patch_embed2': 3, 'patch_embed4': 5}
+        | {'net.norm1': 2, 'net.norm2': 3, 'net.norm3': 4, 'net.norm4': 5},
     ),
 )
 MM_CASES = mm_backbones.PLAIN_CASES + mm_backbones.STAGED_CASES

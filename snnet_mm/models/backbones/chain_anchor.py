@@ -97,6 +97,11 @@ class ChainAnchor(Anchor):
     def block_path(self, i: int) -> str:
         return f'net.{self.net.block_path(i)}'
 
+    def in_block(self, param_name: str, i: int) -> bool:
+        part, _, name = param_name.partition('.')
+        own = part == 'layers' and self.view.units[int(name.split('.')[0])].block == i
+        return own or super().in_block(param_name, i)
+
     def branches(self, i: int) -> tuple[Branch, ...]:
         return (Branch(self.get_submodule(self.block_path(i))),)
 

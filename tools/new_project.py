@@ -98,7 +98,7 @@ def parse_args() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def write_config(data: OwnData, args: argparse.Namespace) -> dict[str, Any]:
+def write_project(data: OwnData, args: argparse.Namespace) -> dict[str, Any]:
     """Write the config and its annotation files; return its variables."""
     from yapf.yapflib.yapf_api import FormatCode
 
@@ -312,7 +312,7 @@ def main() -> None:
 
     classes = [*chain.from_iterable(x.split(',') for x in args.classes)]
     data = read_own_data(args.folder, args.task, [x for x in classes if x])
-    values = write_config(data, args)
+    values = write_project(data, args)
     print_findings(data)
     trained = Path('work_dirs', args.out.stem, f'iter_{values["iters"]}.pth')
     height, width = values['size']

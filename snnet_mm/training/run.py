@@ -18,6 +18,7 @@ from torch import nn
 from snnet_mm.anchors.pretrained import SOURCES
 from snnet_mm.datasets import check_annotation_file, check_data_folders
 from snnet_mm.evaluation import evaluate_whole_model
+from snnet_mm.models import unwrapped
 from snnet_mm.stitching import StitchTable
 from snnet_mm.tasks import import_parts_for
 from snnet_mm.utils import (
@@ -232,6 +233,8 @@ def _runner(
         if short and is_main_process():
             print(f'Long log: {runner.log_dir}', flush=True)
         yield runner
+        # DDP would keep the process group, and its threads, until the interpreter ends.
+        runner.model = unwrapped(runner.model)
 
 
 def _check_model(model: Mapping) -> None:

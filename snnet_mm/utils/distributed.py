@@ -78,9 +78,9 @@ def closing_process_group() -> Iterator[None]:
     yield
     if dist.is_initialized():
         # gloo threads that outlive the interpreter may abort the process. They end with
-        # the last reference to the group, such as a model in a reference cycle.
-        dist.destroy_process_group()
+        # the last reference to the group: first those of models in reference cycles.
         gc.collect()
+        dist.destroy_process_group()
 
 
 def _set_environment(launcher: str) -> None:

@@ -1,9 +1,11 @@
 """Several ranks on a CPU: they agree, may change in number, and wait not for ever."""
 
+import json
 import os
 import shutil
 import signal
 import time
+from pathlib import Path
 
 import pytest
 import rank_hooks  # noqa: F401
@@ -13,6 +15,7 @@ from killing import wait
 from mmengine.runner import Runner
 from ranks import fork_ranks, run_ranks
 
+from snnet_mm.training import run
 from snnet_mm.utils import closing_process_group, load_weights_only
 from snnet_mm.utils.distributed import prepare_cpu_distributed
 
@@ -92,3 +95,21 @@ def test_ranks_do_not_outlive_one_that_dies(cfg, tmp_path):
     # Killed if it takes longer than a minute.
     assert not wait(survivor, seconds=60)
     assert (folder / 'said').exists()
+
+
+@pytest.mark.slow
+def test_no_thread_of_a_group_outlives_a_run(cfg, tmp_path):
+    """Such a thread can abort the process at its end."""
+    cfg.train_cfg.update(max_iters=1, val_interval=1)
+
+    def work(rank):
+        runner = run.train(cfg, tmp_path / 'run', launcher='pytorch')
+        assert runner.iter == 1
+        threads = Path('/proc/self/task').glob('*/comm')
+        names = {thread.read_text().strip() for thread in threads}
+        (tmp_path / f'{rank}.json').write_text(json.dumps([*names]))
+
+    run_ranks(2, work, tmp_path / 'run')
+    for rank in (0, 1):
+        names = json.loads((tmp_path / f'{rank}.json').read_text())
+        assert not any('gloo' in name for name in names)

@@ -12,6 +12,7 @@ from mmengine import registry
 
 PACKAGE = Path(__file__).parents[1] / 'snnet_mm'
 MM_PACKAGES = {'mmcv', 'mmdet', 'mmpretrain', 'mmseg', 'timm'}
+MM_ROOMS = 'tasks/mmdet/', 'tasks/mmpretrain/', 'tasks/mmseg/'
 SLOW_PACKAGES = {'matplotlib', 'onnx', 'scipy', 'triton'}
 
 # What each part may import of ours: itself and all that stands before it.
@@ -54,7 +55,7 @@ def is_right(path, name):
     if top == 'snnet_mm':
         return ours in {part} | BELOW[part]
     if top in MM_PACKAGES:
-        return (part == 'tasks' and '_parts/' in path) or (path, top) in LAZY
+        return path.startswith(MM_ROOMS) or (path, top) in LAZY
     known = top in sys.stdlib_module_names or part not in OUTSIDE
     return known or top in OUTSIDE[part]
 

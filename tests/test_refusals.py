@@ -21,8 +21,8 @@ from snnet_mm.exports import ExportRequest
 from snnet_mm.models import Distillation
 from snnet_mm.runtime import BudgetController
 from snnet_mm.stitching import SlidingWindowSpace, TwoWaySpace
-from snnet_mm.tasks.classification_parts import AnchorClassifier
-from snnet_mm.tasks.depth_parts import RunningDepthMetric
+from snnet_mm.tasks.mmpretrain import AnchorClassifier
+from snnet_mm.tasks.mmseg import RunningDepthMetric
 from snnet_mm.training import (
     ResourceConstrainedSampler,
     SandwichSampler,

@@ -1,7 +1,7 @@
 # Runtime of classifiers, in mmpretrain's scope.
 default_scope = 'mmpretrain'
 custom_imports = dict(
-    imports=['snnet_mm', 'snnet_mm.tasks.classification_parts'],
+    imports=['snnet_mm', 'snnet_mm.tasks.mmpretrain'],
     allow_failed_imports=False,
 )
 default_hooks = dict(

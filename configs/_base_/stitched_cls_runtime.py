@@ -1,7 +1,7 @@
 # Runtime for training and testing a stitched classifier; ROS has steps of 1 GFLOP.
 default_scope = 'mmpretrain'
 custom_imports = dict(
-    imports=['snnet_mm', 'snnet_mm.tasks.classification_parts'],
+    imports=['snnet_mm', 'snnet_mm.tasks.mmpretrain'],
     allow_failed_imports=False,
 )
 default_hooks = dict(

@@ -1,7 +1,7 @@
 # Runtime for training and testing a stitched detector.
 default_scope = 'mmdet'
 custom_imports = dict(
-    imports=['snnet_mm', 'snnet_mm.tasks.detection_parts'], allow_failed_imports=False
+    imports=['snnet_mm', 'snnet_mm.tasks.mmdet'], allow_failed_imports=False
 )
 default_hooks = dict(
     exact_resume=dict(type='ExactResumeHook'),

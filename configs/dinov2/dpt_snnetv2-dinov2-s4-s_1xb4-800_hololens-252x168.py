@@ -10,7 +10,7 @@ _base_ = [
     '../_base_/stitched_runtime.py',
 ]
 custom_imports = dict(
-    imports=['snnet_mm', 'snnet_mm.tasks.depth_parts'], allow_failed_imports=False
+    imports=['snnet_mm', 'snnet_mm.tasks.mmseg'], allow_failed_imports=False
 )
 # A size that DINOv2's patches divide.
 crop_size = (126, 196)

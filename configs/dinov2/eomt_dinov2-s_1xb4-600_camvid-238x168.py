@@ -8,7 +8,7 @@ _base_ = [
     '../_base_/default_runtime.py',
 ]
 custom_imports = dict(
-    imports=['snnet_mm', 'snnet_mm.tasks.segmentation_parts'],
+    imports=['snnet_mm', 'snnet_mm.tasks.mmseg.eomt'],
     allow_failed_imports=False,
 )
 weights = dict(type='Pretrained', checkpoint='timm://vit_small_patch14_dinov2.lvd142m')

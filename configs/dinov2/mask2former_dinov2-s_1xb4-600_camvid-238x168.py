@@ -7,7 +7,7 @@ _base_ = [
     '../_base_/default_runtime.py',
 ]
 custom_imports = dict(
-    imports=['snnet_mm', 'snnet_mm.tasks.segmentation_parts'],
+    imports=['snnet_mm', 'snnet_mm.tasks.mmseg.eomt'],
     allow_failed_imports=False,
 )
 strides = [3.5, 7, 14, 28]

@@ -7,7 +7,7 @@ _base_ = [
     '../_base_/default_runtime.py',
 ]
 custom_imports = dict(
-    imports=['snnet_mm', 'snnet_mm.tasks.depth_parts'], allow_failed_imports=False
+    imports=['snnet_mm', 'snnet_mm.tasks.mmseg'], allow_failed_imports=False
 )
 model = dict(
     backbone=dict(

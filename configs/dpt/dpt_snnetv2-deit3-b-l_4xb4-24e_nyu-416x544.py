@@ -7,7 +7,7 @@ _base_ = [
     '../_base_/stitched_runtime.py',
 ]
 custom_imports = dict(
-    imports=['snnet_mm', 'snnet_mm.tasks.depth_parts'], allow_failed_imports=False
+    imports=['snnet_mm', 'snnet_mm.tasks.mmseg'], allow_failed_imports=False
 )
 _base_.model.backbone.anchors[0].arch = 'base'
 _base_.model.backbone.anchors[0].init_cfg = dict(

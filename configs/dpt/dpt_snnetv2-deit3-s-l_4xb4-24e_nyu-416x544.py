@@ -7,7 +7,7 @@ _base_ = [
     '../_base_/stitched_runtime.py',
 ]
 custom_imports = dict(
-    imports=['snnet_mm', 'snnet_mm.tasks.depth_parts'], allow_failed_imports=False
+    imports=['snnet_mm', 'snnet_mm.tasks.mmseg'], allow_failed_imports=False
 )
 test_cfg = dict(input_size=(480, 640))
 # Every GPU draws its own stitch, as in the authors' trainings, which set no seed.

@@ -8,7 +8,7 @@ _base_ = [
     '../_base_/stitched_runtime.py',
 ]
 custom_imports = dict(
-    imports=['snnet_mm', 'snnet_mm.tasks.depth_parts'], allow_failed_imports=False
+    imports=['snnet_mm', 'snnet_mm.tasks.mmseg'], allow_failed_imports=False
 )
 fast_checkpoint = 'work_dirs/dpt_vit-fast_1xb16-300_toy-scenes-64x64/iter_300.pth'
 slow_checkpoint = 'work_dirs/dpt_vit-slow_1xb16-300_toy-scenes-64x64/iter_300.pth'

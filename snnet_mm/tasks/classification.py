@@ -20,7 +20,7 @@ class Classification(Task):
 
     name = 'classification'
     scope = 'mmpretrain'
-    parts = 'snnet_mm.tasks.classification_parts'
+    parts = 'snnet_mm.tasks.mmpretrain'
     classes = 'BaseClassifier', 'BaseRetriever', 'Accuracy', 'UniversalVisualizer'
     heads = ('head',)
     classifies = True

@@ -15,7 +15,7 @@ class Depth(DenseTask):
     """Depth in metres per pixel."""
 
     name = 'depth'
-    parts = 'snnet_mm.tasks.depth_parts'
+    parts = 'snnet_mm.tasks.mmseg'
     classes = 'DepthEstimator', 'RunningDepthMetric'
     higher = 'delta1', 'delta2', 'delta3', 'd1', 'd2', 'd3'
     lower = 'rmse', 'rmse_log', 'absrel', 'abs_rel', 'sqrel', 'sq_rel', 'log10', 'silog'

@@ -31,7 +31,7 @@ class Detection(Task):
 
     name = 'detection'
     scope = 'mmdet'
-    parts = 'snnet_mm.tasks.detection_parts'
+    parts = 'snnet_mm.tasks.mmdet'
     classes = 'BaseDetector', 'CocoMetric', 'CocoPanopticMetric'
     # Semantic heads have classes of their own, and an ``rpn_head`` has one.
     heads = (

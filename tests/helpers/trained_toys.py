@@ -61,7 +61,7 @@ def give_queries(cfg, kind):
         model.decode_head.update(num_classes=5)
         model.decode_head.loss_cls.class_weight = [1.0] * 5 + [0.1]
     if kind != 'dino':
-        parts = ['snnet_mm', 'snnet_mm.tasks.segmentation_parts']
+        parts = ['snnet_mm', 'snnet_mm.tasks.mmseg.eomt']
         import_modules_from_strings(parts)  # as reading the written config does
         cfg.custom_imports = dict(imports=parts, allow_failed_imports=False)
     narrow(model)

@@ -23,7 +23,7 @@ def build(root, lines):
 
 
 def test_paired_dataset_images_and_depths_of_list(tmp_path):
-    import snnet_mm.tasks.depth_parts  # noqa: F401
+    import snnet_mm.tasks.mmseg  # noqa: F401
 
     init_default_scope('mmseg')
     write_depth(tmp_path, 3)

@@ -16,7 +16,7 @@ pytest.importorskip('timm')
 pytest.importorskip('mmpretrain')
 
 import snnet_mm  # noqa: E402
-import snnet_mm.tasks.classification_parts  # noqa: E402
+import snnet_mm.tasks.mmpretrain  # noqa: E402
 from snnet_mm.exports import StitchExporter  # noqa: E402
 from snnet_mm.inference.init_model import init_model  # noqa: E402
 from snnet_mm.models import set_stitch  # noqa: E402

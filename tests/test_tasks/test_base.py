@@ -121,7 +121,7 @@ def test_import_parts_for_mmdet_installs_torchvision_ops():
 
 
 def test_import_parts_for_missing_mmdet_is_refused(monkeypatch):
-    package = 'snnet_mm.tasks.detection_parts'
+    package = 'snnet_mm.tasks.mmdet'
     for name in (package, f'{package}.coco_metric'):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, 'mmdet.evaluation', None)

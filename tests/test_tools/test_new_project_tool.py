@@ -17,7 +17,7 @@ from mmengine.registry import DATASETS, MODELS, init_default_scope
 from mmengine.runner import Runner
 
 from snnet_mm.datasets.own_data import OwnData
-from snnet_mm.tasks.segmentation_parts import EoMTSegHead
+from snnet_mm.tasks.mmseg.eomt import EoMTSegHead
 from snnet_mm.utils import load_config
 
 ROOT = Path(__file__).parents[2]

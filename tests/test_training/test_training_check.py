@@ -12,7 +12,7 @@ from mmseg.models.decode_heads import Mask2FormerHead as MMSegHead
 from ready import ready
 from torch import nn
 
-from snnet_mm.tasks.detection_parts.eomt import EoMTHead
+from snnet_mm.tasks.mmdet.eomt import EoMTHead
 from snnet_mm.training import run, training_check
 from snnet_mm.training.training_check import check_training
 

@@ -12,7 +12,7 @@ depth_scale = 1e-3
 max_depth = 10
 size = (168, 252)
 custom_imports = dict(
-    imports=['snnet_mm', 'snnet_mm.tasks.depth_parts'], allow_failed_imports=False
+    imports=['snnet_mm', 'snnet_mm.tasks.mmseg'], allow_failed_imports=False
 )
 model = dict(
     data_preprocessor=dict(

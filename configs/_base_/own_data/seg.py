@@ -12,7 +12,7 @@ val_file = 'val.txt'
 classes = ['class_0', 'class_1']
 size = (168, 238)
 custom_imports = dict(
-    imports=['snnet_mm', 'snnet_mm.tasks.segmentation_parts'],
+    imports=['snnet_mm', 'snnet_mm.tasks.mmseg.eomt'],
     allow_failed_imports=False,
 )
 weights = dict(type='Pretrained', checkpoint='timm://vit_small_patch14_dinov2')

@@ -8,7 +8,7 @@ _base_ = [
     '../../_base_/stitched_runtime.py',
 ]
 custom_imports = dict(
-    imports=['snnet_mm', 'snnet_mm.tasks.depth_parts'], allow_failed_imports=False
+    imports=['snnet_mm', 'snnet_mm.tasks.mmseg'], allow_failed_imports=False
 )
 # Crops of 30x39 patches of 14 pixels.
 _base_.train_pipeline[5].crop_size = (420, 546)

@@ -85,7 +85,7 @@ SLOW = 'swin_ti_s_b', 'resnet18_50', 'levit'
 def test_snnetv1_costs_are_those_of_the_authors(name):
     """But for norms and pooling, which the authors count."""
     classifiers = pytest.importorskip('mmpretrain.models')
-    from snnet_mm.tasks.classification_parts import StitchedClsHead
+    from snnet_mm.tasks.mmpretrain import StitchedClsHead
 
     path = Path(__file__).parents[2] / f'data/imagenet_v1_{name}.json'
     published = json.loads(path.read_text())['stitches']

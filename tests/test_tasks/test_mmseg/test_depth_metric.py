@@ -3,8 +3,8 @@ import math
 import pytest
 import torch
 
-from snnet_mm.tasks.depth_parts import RunningDepthMetric
-from snnet_mm.tasks.depth_parts.metric import crop_slices
+from snnet_mm.tasks.mmseg import RunningDepthMetric
+from snnet_mm.tasks.mmseg.depth_metric import crop_slices
 
 
 def sample(pred, truth, **info):

@@ -7,9 +7,9 @@ from mmengine.registry import MODELS, init_default_scope
 from mmengine.structures import InstanceData, PixelData
 from torch.testing import assert_close
 
-import snnet_mm.tasks.segmentation_parts  # noqa: F401
+import snnet_mm.tasks.mmseg.eomt  # noqa: F401
 from snnet_mm.anchors import PlainViT
-from snnet_mm.tasks.detection_parts import eomt
+from snnet_mm.tasks.mmdet import eomt
 
 pytestmark = pytest.mark.ops
 

@@ -6,7 +6,7 @@ from staged_anchors import ENDS, levit, resnet, swin
 from states import states_of
 from torch.testing import assert_close
 
-import snnet_mm.tasks.classification_parts  # noqa: F401
+import snnet_mm.tasks.mmpretrain  # noqa: F401
 from snnet_mm.models import SNNetv1, convert_ziplab, set_stitch
 
 CLASSES = 5

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from snnet_mm.tasks.depth_parts import FixedCrop, RandomGammaColor
+from snnet_mm.tasks.mmseg import FixedCrop, RandomGammaColor
 from snnet_mm.utils import isolated_rng
 
 

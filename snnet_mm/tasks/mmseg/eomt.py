@@ -3,7 +3,7 @@
 from mmseg.models.decode_heads import Mask2FormerHead
 from mmseg.registry import MODELS
 
-from ..detection_parts.eomt import EoMTHead
+from ..mmdet.eomt import EoMTHead
 
 
 @MODELS.register_module()

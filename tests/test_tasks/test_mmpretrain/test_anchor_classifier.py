@@ -7,7 +7,7 @@ from mmengine.registry import MODELS
 from staged_anchors import ENDS, convnext, disturb, levit, mobilenet, resnet, swin
 from torch.testing import assert_close
 
-from snnet_mm.tasks.classification_parts import AnchorClassifier
+from snnet_mm.tasks.mmpretrain import AnchorClassifier
 
 CLASSES = 5
 STAGES = {f.__name__: f for f in (swin, resnet, convnext, levit, mobilenet)}

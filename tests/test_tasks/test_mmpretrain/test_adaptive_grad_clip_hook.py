@@ -4,7 +4,7 @@ import torch
 from mmengine.optim import OptimWrapper
 from torch import nn
 
-from snnet_mm.tasks.classification_parts import AdaptiveGradClipHook
+from snnet_mm.tasks.mmpretrain import AdaptiveGradClipHook
 
 
 def step(clip_factor=None):

@@ -15,7 +15,7 @@ from mmseg.registry import MODELS
 from mmseg.structures import SegDataSample
 
 from snnet_mm.models import set_stitch
-from snnet_mm.tasks.depth_parts import LoadDepthMap, ScaleInvariantLogLoss
+from snnet_mm.tasks.mmseg import LoadDepthMap, ScaleInvariantLogLoss
 
 SIZE = (64, 96)
 HEAD = dict(

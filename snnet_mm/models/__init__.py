@@ -33,4 +33,3 @@ from .stitch_switch import (
 from .wrappers.distillation import Distillation, DistillationWrapper, TimmTeacher
 from .wrappers.model_wrapper import ModelWrapper
 from .wrappers.sandwich_wrapper import SandwichWrapper
-from .ziplab_checkpoint import convert_ziplab

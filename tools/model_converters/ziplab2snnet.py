@@ -17,8 +17,8 @@ def main() -> None:
     args = parse_args()
 
     import torch
+    from ziplab_names import convert_ziplab
 
-    from snnet_mm.models import convert_ziplab
     from snnet_mm.utils import load_weights_only
     from snnet_mm.utils.checkpoints import weights_of
 

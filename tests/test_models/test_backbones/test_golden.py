@@ -7,8 +7,9 @@ import torch
 from config_models import read, runs
 from mmengine.registry import MODELS
 from torch import nn
+from ziplab_names import convert_ziplab
 
-from snnet_mm.models import convert_ziplab, fit_stitching_layers
+from snnet_mm.models import fit_stitching_layers
 from snnet_mm.stitching import visiting_order
 
 CONVERTER = Path(__file__).parents[3] / 'tools/model_converters/ziplab2snnet.py'

@@ -5,9 +5,10 @@ from mmpretrain.structures import DataSample
 from staged_anchors import ENDS, levit, resnet, swin
 from states import states_of
 from torch.testing import assert_close
+from ziplab_names import convert_ziplab
 
 import snnet_mm.tasks.mmpretrain  # noqa: F401
-from snnet_mm.models import SNNetv1, convert_ziplab, set_stitch
+from snnet_mm.models import SNNetv1, set_stitch
 
 CLASSES = 5
 WIDTHS = 8, 12, 16

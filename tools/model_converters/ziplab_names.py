@@ -10,6 +10,7 @@ from torch import Tensor
 
 from snnet_mm.anchors.checkpoint_filters import to_our_names
 from snnet_mm.anchors.pretrained import rename
+from snnet_mm.models.backbones.stitched_backbone import SPACE_RECORD, as_space_record
 from snnet_mm.stitching import (
     SlidingWindowSpace,
     StagedSpace,
@@ -18,8 +19,6 @@ from snnet_mm.stitching import (
 )
 from snnet_mm.stitching.space import layer_name
 from snnet_mm.utils import check
-
-from .backbones.stitched_backbone import SPACE_RECORD, as_space_record
 
 # Patterns for names of networks with stages (Swin, ResNet, LeViT), applied in this
 # order after their blocks are numbered.

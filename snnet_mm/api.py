@@ -20,9 +20,9 @@ from .costs import cost_table, device_name, measure_latency, measuring_setup
 from .elastic import make_elastic
 from .elastic import stitch_models as stitch
 from .exports import StitchExporter
-from .inference.init_inferencer import inferencer_of, predictions_of
-from .inference.init_model import files_in, init_model
+from .inferencers import inferencer_of, predictions_of
 from .models import find_stitched_backbone, set_stitch
+from .models.init_model import files_in, init_model
 from .runtime import StitchRuntime as Runtime
 from .stitching import UNITS, Choice, parse_budget, pick_stitch
 from .stitching import StitchTable as Table

@@ -149,7 +149,7 @@ def test_pick_pair_without_results_by_costs(pair, monkeypatch):
 
 def test_predict_builds_an_inferencer_once(model, monkeypatch, tmp_path):
     built, image = [], np.zeros((48, 64, 3), np.uint8)
-    module = import_module('snnet_mm.inference.init_inferencer')
+    module = import_module('snnet_mm.inferencers')
     init = module.init_inferencer
     build = lambda model: built.append(model) or init(model)  # noqa: E731
     monkeypatch.setattr(module, 'init_inferencer', build)

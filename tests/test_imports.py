@@ -17,10 +17,10 @@ SLOW_PACKAGES = {'matplotlib', 'onnx', 'scipy', 'triton'}
 
 # What each part may import of ours: itself and all that stands before it.
 ORDER = ['runtime', 'utils', 'stitching', 'anchors', 'tasks', 'models', 'costs']
-ORDER += ['evaluation', 'training', 'exports', 'inference']
+ORDER += ['evaluation', 'training', 'exports']
 BELOW = {part: set(ORDER[:i]) for i, part in enumerate(ORDER)}
 BELOW['datasets'] = {'runtime', 'utils'}
-for part in ('evaluation', 'training', 'exports', 'inference'):
+for part in ('evaluation', 'training', 'exports'):
     BELOW[part].add('datasets')
 # On top of these; nothing below names them.
 BELOW['serving'] = {'runtime'}
@@ -28,7 +28,7 @@ for part in ('elastic', 'esta', 'bridging', 'language'):
     BELOW[part] = {*ORDER, 'datasets'}
 
 # What else each part may import, where that is not up to the part.
-OUTSIDE = {part: {'torch', 'mmengine'} for part in ('anchors', 'models')}
+OUTSIDE = dict(anchors={'torch', 'mmengine'}, models={'torch', 'mmengine', 'numpy'})
 OUTSIDE['runtime'] = {'PIL', 'cv2', 'numpy', 'onnxruntime', 'supervision'}
 OUTSIDE['serving'] = {'PIL', 'fastapi', 'ray'}
 OUTSIDE['stitching'] = set()

@@ -60,7 +60,7 @@ def main() -> None:
     args = parse_args()
 
     from snnet_mm.exports import ExportRequest, StitchExporter
-    from snnet_mm.inference.init_model import init_model
+    from snnet_mm.models.init_model import init_model
     from snnet_mm.utils import load_config
 
     cfg = load_config(args.config, args.cfg_options)

@@ -13,9 +13,9 @@ from mmengine.config import Config
 from snnet_mm.anchors import BranchView
 from snnet_mm.costs import measure_latency, measuring_setup, window_of
 from snnet_mm.evaluation import wide_console
-from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import fit_in_turn
 from snnet_mm.models.backbones.elastic_backbone import space_of_chains
+from snnet_mm.models.init_model import init_model
 from snnet_mm.stitching import SkipSpace, StitchTable, parse_budget
 from snnet_mm.tasks import task_of
 from snnet_mm.training import run, try_test

@@ -25,7 +25,7 @@ from snnet_mm.costs import (
 )
 from snnet_mm.costs.sizes import Size
 from snnet_mm.exports.normalization import pipeline_of
-from snnet_mm.inference.init_model import init_model
+from snnet_mm.models.init_model import init_model
 from snnet_mm.stitching import StitchTable
 from snnet_mm.tasks import known_scopes, task_of
 from snnet_mm.training.config import layer_decay

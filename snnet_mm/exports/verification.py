@@ -187,7 +187,7 @@ def with_prediction(
     """Return mm's sample of an image with a prediction of the runtime in place of mm's.
 
     It has the fields that metrics read: the inverse of
-    :func:`~snnet_mm.inference.init_inferencer.predictions_of`.
+    :func:`~snnet_mm.inferencers.predictions_of`.
     """
     sample = sample.new()
     for key in ('seg_logits', 'pred_label'):  # of mm's prediction

@@ -2,7 +2,7 @@
 
 import torch
 
-from snnet_mm.inference.init_inferencer import init_inferencer
+from snnet_mm.inferencers import init_inferencer
 
 
 def infer(package, config, weights, image):

@@ -7,7 +7,7 @@ from mmengine.utils import import_modules_from_strings
 from narrowing import WIDTH, narrow
 from toy import CONFIGS, TOY, without_weights
 
-from snnet_mm.inference.init_model import init_model
+from snnet_mm.models.init_model import init_model
 
 # Query-based heads, and the task whose data and network they use.
 OF_QUERIES = dict(dino='det', mask2former='seg', eomt='seg')

@@ -15,8 +15,8 @@ from snnet_mm.elastic import convert_model, make_elastic
 from snnet_mm.elastic.convert import check_equal
 from snnet_mm.elastic.sensitivity import PredictionDistance
 from snnet_mm.exports import single_stitch
-from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import fit_in_turn, set_stitch
+from snnet_mm.models.init_model import init_model
 from snnet_mm.utils import load_config
 from snnet_mm.utils.base_checkpoint import with_prefixes
 

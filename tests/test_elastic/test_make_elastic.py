@@ -17,8 +17,8 @@ from trained_toys import DEPTH, write_trained
 
 from snnet_mm.elastic import make_elastic
 from snnet_mm.evaluation import tables
-from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import find_stitched_backbone, set_stitch
+from snnet_mm.models.init_model import init_model
 from snnet_mm.stitching import StitchTable
 from snnet_mm.training import run
 from snnet_mm.utils import load_weights_only

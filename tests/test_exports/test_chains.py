@@ -11,8 +11,8 @@ from trained_toys import write_trained
 
 from snnet_mm.elastic.convert import convert_model
 from snnet_mm.exports import StitchExporter
-from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import find_stitched_backbone, set_stitch
+from snnet_mm.models.init_model import init_model
 from snnet_mm.utils import load_weights_only
 
 # Narrow and skipped branches of four blocks, each of two heads and 128 neurons.

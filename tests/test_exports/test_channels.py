@@ -10,8 +10,8 @@ from tiny import tiny_config
 
 import snnet_mm as sn
 from snnet_mm.costs import cost_table
-from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import set_stitch
+from snnet_mm.models.init_model import init_model
 
 pytestmark = pytest.mark.filterwarnings('ignore')
 SIDE = 32

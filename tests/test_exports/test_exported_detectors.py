@@ -28,7 +28,7 @@ from snnet_mm.exports.comparison import as_tuple
 from snnet_mm.exports.description import describe_graphs, describe_input
 from snnet_mm.exports.graph import PredictionGraph
 from snnet_mm.exports.verification import evaluate
-from snnet_mm.inference.init_inferencer import init_inferencer, predictions_of
+from snnet_mm.inferencers import init_inferencer, predictions_of
 from snnet_mm.models import set_stitch
 from snnet_mm.runtime import Detections, Panoptic, StitchRuntime
 from snnet_mm.runtime.steps import Steps

@@ -8,8 +8,8 @@ from toy import SHORT
 from snnet_mm.costs import cost_table
 from snnet_mm.exports import StitchExporter
 from snnet_mm.exports.comparison import check_parity
-from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import set_stitch
+from snnet_mm.models.init_model import init_model
 
 MEAN = [123.675, 116.28, 103.53]
 

@@ -18,8 +18,8 @@ pytest.importorskip('mmpretrain')
 import snnet_mm  # noqa: E402
 import snnet_mm.tasks.mmpretrain  # noqa: E402
 from snnet_mm.exports import StitchExporter  # noqa: E402
-from snnet_mm.inference.init_model import init_model  # noqa: E402
 from snnet_mm.models import set_stitch  # noqa: E402
+from snnet_mm.models.init_model import init_model  # noqa: E402
 
 # Tracing takes its time for every block. Of depths 2 and 3, stitch 2 runs 1 and 1.
 WINDOWS = dict(window_size=3, global_blocks=(0,), decomposed_rel_pos=True)

@@ -21,7 +21,7 @@ from snnet_mm.exports.description import describe_input
 from snnet_mm.exports.graph import PredictionGraph
 from snnet_mm.exports.single import read_single
 from snnet_mm.exports.verification import evaluate, lost_points, tolerance_for
-from snnet_mm.inference.init_model import init_model
+from snnet_mm.models.init_model import init_model
 from snnet_mm.runtime import bundle, read_manifest
 from snnet_mm.runtime.steps import Steps
 from snnet_mm.utils import load_config

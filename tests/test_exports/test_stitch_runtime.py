@@ -24,7 +24,7 @@ from snnet_mm.exports import StitchExporter
 from snnet_mm.exports.description import describe_graphs
 from snnet_mm.exports.graph import PredictionGraph
 from snnet_mm.exports.normalization import normalization
-from snnet_mm.inference.init_inferencer import init_inferencer, predictions_of
+from snnet_mm.inferencers import init_inferencer, predictions_of
 from snnet_mm.models import set_stitch
 from snnet_mm.runtime import StitchRuntime
 from snnet_mm.runtime.steps import Steps

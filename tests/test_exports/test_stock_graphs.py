@@ -10,8 +10,8 @@ from stock_networks import CASES, chains_of, read_stock
 from snnet_mm.elastic import convert_model
 from snnet_mm.exports import StitchExporter
 from snnet_mm.exports.comparison import check_parity, predict_loaded
-from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import find_stitched_backbone, fit_in_turn, set_stitch
+from snnet_mm.models.init_model import init_model
 from snnet_mm.tasks import task_of
 from snnet_mm.tasks.base import as_tuple
 from snnet_mm.utils.configs import takes_rgb

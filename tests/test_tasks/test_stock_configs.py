@@ -29,8 +29,8 @@ from torch.testing import assert_close
 
 from snnet_mm.costs import cost_table
 from snnet_mm.exports import StitchExporter
-from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import set_stitch
+from snnet_mm.models.init_model import init_model
 from snnet_mm.training.config import make_safe
 
 OPS = pytest.mark.ops

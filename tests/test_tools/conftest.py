@@ -8,7 +8,7 @@ from running_here import run_here  # noqa: F401
 from toy import SHORT, balance, disturb, narrow_toy
 
 from snnet_mm.costs import cost_table
-from snnet_mm.inference.init_model import init_model
+from snnet_mm.models.init_model import init_model
 from snnet_mm.runtime.bundle import describe_file
 
 

@@ -13,8 +13,8 @@ from toy import disturb, small_toy
 from trained_toys import write_trained
 
 from snnet_mm.elastic.convert import convert_model
-from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import set_stitch
+from snnet_mm.models.init_model import init_model
 from snnet_mm.stitching import StitchTable
 from snnet_mm.training import run
 from snnet_mm.training.config import set_augmentation

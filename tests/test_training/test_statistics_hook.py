@@ -14,8 +14,8 @@ from torch import nn
 from watching_hooks import in_folder, train
 
 from snnet_mm.evaluation import recalibrate_bn
-from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import StitchBatchNorm, known_stitches, set_stitch
+from snnet_mm.models.init_model import init_model
 from snnet_mm.models.layers.stitch_batch_norm import ROWS
 from snnet_mm.training import statistics_hook
 from snnet_mm.utils import load_weights_only

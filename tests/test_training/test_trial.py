@@ -11,7 +11,7 @@ import torch
 from mmengine.runner import Runner
 from trained_toys import write_trained
 
-from snnet_mm.inference.init_model import init_model
+from snnet_mm.models.init_model import init_model
 from snnet_mm.training import run, try_test
 from snnet_mm.training.trial import try_images
 from snnet_mm.utils import load_config

@@ -5,7 +5,7 @@ from mmengine.config import Config
 from mmengine.registry import DATASETS, HOOKS, MODELS
 from tiny import tiny_config
 
-from snnet_mm.inference.init_model import init_model
+from snnet_mm.models.init_model import init_model
 from snnet_mm.training import run
 from snnet_mm.utils import explain_builds
 

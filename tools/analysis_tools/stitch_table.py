@@ -111,8 +111,8 @@ def main() -> None:
         measuring_setup,
     )
     from snnet_mm.evaluation import stitch_table, wide_console
-    from snnet_mm.inference.init_model import init_model
     from snnet_mm.models import find_stitched_backbone
+    from snnet_mm.models.init_model import init_model
     from snnet_mm.utils import load_config
 
     # Validate all options first, because measuring takes minutes.

@@ -3,10 +3,23 @@ import copy
 import pytest
 import torch
 from mmengine.registry import MODELS, init_default_scope
+from segmentor import segmentor_config, write_weights
 from torch import nn
 
-from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import find_stitched_backbone, set_stitch
+from snnet_mm.models.init_model import init_model
+
+
+@pytest.fixture
+def cfg():
+    pytest.importorskip('mmseg')
+    return segmentor_config()
+
+
+@pytest.fixture(scope='module')
+def checkpoint(tmp_path_factory):
+    path = tmp_path_factory.mktemp('weights') / 'seg.pth'
+    return write_weights(segmentor_config(), path)
 
 
 def by_hand(cfg, checkpoint, stitch):

@@ -6,17 +6,43 @@ import numpy as np
 import pytest
 import torch
 from mmengine.config import Config
+from segmentor import segmentor_config, write_weights
 
 import snnet_mm as sn
-from snnet_mm.inference.init_inferencer import (
+from snnet_mm.inferencers import (
     init_inferencer,
     list_images,
     predictions_of,
 )
-from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import set_stitch
+from snnet_mm.models.init_model import init_model
 
-CONFIGS = Path(__file__).parents[2] / 'configs'
+CONFIGS = Path(__file__).parents[1] / 'configs'
+
+
+@pytest.fixture
+def cfg():
+    pytest.importorskip('mmseg')
+    return segmentor_config()
+
+
+@pytest.fixture(scope='module')
+def checkpoint(tmp_path_factory):
+    path = tmp_path_factory.mktemp('weights') / 'seg.pth'
+    return write_weights(segmentor_config(), path)
+
+
+@pytest.fixture(scope='module')
+def images(tmp_path_factory):
+    """A folder with three images and two other files."""
+    folder = tmp_path_factory.mktemp('images')
+    random = np.random.default_rng(0)
+    for name in 'abc':
+        image = random.integers(0, 256, (40, 60, 3), np.uint8)
+        cv2.imwrite(str(folder / f'{name}.png'), image)
+    for name in ('notes.txt', '._a.png'):  # of macOS
+        (folder / name).write_text('no image')
+    return folder
 
 
 @pytest.fixture

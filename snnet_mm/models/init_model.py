@@ -14,7 +14,6 @@ from mmengine.model import revert_sync_batchnorm
 from mmengine.registry import DATASETS, MODELS, init_default_scope
 from torch import nn
 
-from snnet_mm.models import StitchedBackbone, convert_batch_norms, set_stitch
 from snnet_mm.tasks import import_parts_for
 from snnet_mm.utils import (
     check,
@@ -27,6 +26,10 @@ from snnet_mm.utils import (
 )
 from snnet_mm.utils.checkpoints import weights_of
 from snnet_mm.utils.configs import drawable
+
+from .backbones.stitched_backbone import StitchedBackbone
+from .layers.stitch_batch_norm import convert_batch_norms
+from .stitch_switch import set_stitch
 
 
 def init_model(

@@ -1,10 +1,5 @@
-"""A small stitched segmentor with random weights, and images for it."""
+"""A small stitched segmentor with random weights."""
 
-import copy
-
-import cv2
-import numpy as np
-import pytest
 import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
@@ -16,10 +11,8 @@ METAINFO = dict(
 )
 
 
-@pytest.fixture(scope='session')
-def seg_cfg():
+def segmentor_config():
     """Config of a small segmentor with 14 stitches, for images of 48x32 pixels."""
-    pytest.importorskip('mmseg')
     model = tiny_config().model
     for anchor in model.backbone.anchors:
         anchor.img_size = (32, 48)
@@ -39,30 +32,10 @@ def seg_cfg():
     return Config(dict(cfg, test_dataloader=dict(dataset=dataset)))
 
 
-@pytest.fixture
-def cfg(seg_cfg):
-    return copy.deepcopy(seg_cfg)
-
-
-@pytest.fixture(scope='session')
-def checkpoint(seg_cfg, tmp_path_factory):
-    """Random weights of it, large enough for every part to affect the output."""
+def write_weights(cfg, path):
+    """Write random weights of it, large enough for every part to affect the output."""
     init_default_scope('mmseg')
     torch.manual_seed(0)
-    model = disturb(MODELS.build(seg_cfg.model))
-    path = tmp_path_factory.mktemp('weights') / 'seg.pth'
+    model = disturb(MODELS.build(cfg.model))
     torch.save(dict(state_dict=model.state_dict()), path)
     return path
-
-
-@pytest.fixture(scope='session')
-def images(tmp_path_factory):
-    """A folder with three images and two other files."""
-    folder = tmp_path_factory.mktemp('images')
-    random = np.random.default_rng(0)
-    for name in 'abc':
-        image = random.integers(0, 256, (40, 60, 3), np.uint8)
-        cv2.imwrite(str(folder / f'{name}.png'), image)
-    for name in ('notes.txt', '._a.png'):  # of macOS
-        (folder / name).write_text('no image')
-    return folder

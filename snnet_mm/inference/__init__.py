@@ -1,1 +1,0 @@
-"""Trained stitched models, and mm's own inferencers for them."""

@@ -168,7 +168,8 @@ def pick(model: nn.Module, budget: str, results: Table | None = None) -> Choice:
     Examples:
         >>> sn.pick(model, '40%').reason
     """
-    results, wanted = results or _known_results(model), parse_budget(budget, 'budget')
+    results = results or _known_results(model)
+    wanted = parse_budget(budget, 'argument: budget')
     space = find_stitched_backbone(model).space
     if results is None:
         table = measure(model, latency=wanted.cost == 'latency')

@@ -172,7 +172,7 @@ def _read(loader: Any, file: str) -> np.ndarray:
         image = loader(dict(img_path=file))['img']
     except (AssertionError, OSError) as error:
         expected = f'files that {type(loader).__name__} can read ({error})'
-        raise refusal('inputs', file, expected) from error
+        raise refusal('argument: inputs', file, expected) from error
     return image[..., None] if image.ndim == 2 else image
 
 
@@ -189,17 +189,19 @@ def list_images(inputs: Any, channels: int = 3) -> list[str | np.ndarray]:
     expected = f'image files that exist ({", ".join(IMAGE_SUFFIXES)}), folders with '
     expected += f'images, and non-empty arrays (H, W, {channels})'
     expected += ' of uint8 BGR' * (channels == 3)
-    check(images, 'inputs', inputs, expected)
+    check(images, 'argument: inputs', inputs, expected)
     listed = []
     for image in images:
         if isinstance(image, np.ndarray):
             right = image.ndim == 3 and image.size and image.shape[2] == channels
             right = right and (channels != 3 or image.dtype == np.uint8)
             found = f'an array of shape {image.shape} and type {image.dtype}'
-            check(right, 'inputs', found, expected)
+            check(right, 'argument: inputs', found, expected)
             listed.append(np.ascontiguousarray(image))
         else:
             is_path = isinstance(image, (str, os.PathLike))
-            check(is_path and Path(image).is_file(), 'inputs', image, expected)
+            check(
+                is_path and Path(image).is_file(), 'argument: inputs', image, expected
+            )
             listed.append(os.fspath(image))
     return listed

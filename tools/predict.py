@@ -101,7 +101,7 @@ def main() -> None:
         print(f'Skipped {len(skipped)}, listed in unreadable.txt')
     print(f'Wrote to {args.out}')
     expected = f'images that can be predicted; all {len(skipped)} were skipped'
-    check(len(skipped) < len(folder.images), 'source', args.source, expected)
+    check(len(skipped) < len(folder.images), 'argument: source', args.source, expected)
 
 
 if __name__ == '__main__':

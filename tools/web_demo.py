@@ -72,20 +72,25 @@ def write_page(args: argparse.Namespace, scripts: Path) -> None:
     manifest = read_manifest(args.bundle)
     channels = manifest['input']['shape'][1]
     found = f'{args.bundle}, of {channels} channels'
-    check(channels == 3, 'bundle', found, 'a bundle for images of three channels')
+    check(
+        channels == 3,
+        'argument: bundle',
+        found,
+        'a bundle for images of three channels',
+    )
     found = f'{args.bundle}, of {manifest["task"]}'
     expected = 'a bundle of a segmentation model'
-    check(manifest['task'] == 'segmentation', 'bundle', found, expected)
+    check(manifest['task'] == 'segmentation', 'argument: bundle', found, expected)
     before = manifest['caller']['before']
     of_image = [step for step in before if step['step'] not in OTHER_STEPS]
     right = all(RESIZE.items() <= step.items() for step in of_image)
     right &= len(of_image) < 2
     found = f'{args.bundle}, with {", ".join(step["step"] for step in of_image)}'
     expected = 'a bundle whose test pipeline at most resizes once, bilinearly with cv2'
-    check(right, 'bundle', found, expected)
+    check(right, 'argument: bundle', found, expected)
     files = [file for stitch in manifest['stitches'] for file in stitch['files']]
     files = [file for file in files if file['format'] == 'onnx']
-    check(files, 'bundle', str(args.bundle), 'a bundle with ONNX graphs')
+    check(files, 'argument: bundle', str(args.bundle), 'a bundle with ONNX graphs')
     files += [manifest['weights']] if manifest['weights'] else []
     paths = [check_whole(args.bundle, file) for file in files]
     images = [path.name for path in args.images]

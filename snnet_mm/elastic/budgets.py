@@ -44,7 +44,7 @@ def reachable(
         f'{least / total:.0%}'
     )
     expected = f'True, to save less than {MIN_GAIN:.0%} of {of}'
-    check(force or least <= (1 - MIN_GAIN) * total, 'force', force, expected)
+    check(force or least <= (1 - MIN_GAIN) * total, 'argument: force', force, expected)
     if not given:
         budgets = [Budget(SHARE, share) for share in SHARES]
         if least > min(SHARES) * total:
@@ -54,15 +54,16 @@ def reachable(
         cost, unit = partial(costs.of, bound.cost), UNITS[bound.cost]
         cheapest = _cheapest(costs, bound.cost)
         expected = f'below {unit.budget(cost(whole))}, the cost of the network'
-        check(bound.limit < cost(whole), 'budgets', str(budget), expected)
+        check(bound.limit < cost(whole), 'argument: budgets', str(budget), expected)
         if cost(cheapest) <= bound.limit:
             found.append((budget, bound))
             continue
         expected = f'at least {unit.budget(cost(cheapest))}, the cheapest plan: '
-        check(not given, 'budgets', str(budget), expected + costs.write(cheapest))
+        expected += costs.write(cheapest)
+        check(not given, 'argument: budgets', str(budget), expected)
         say(f'  {unit.budget(bound.limit)}: below the cheapest plan, left out')
     tried = [str(budget) for budget in budgets]
-    check(found, 'budgets', tried, 'budgets above the cheapest plan')
+    check(found, 'argument: budgets', tried, 'budgets above the cheapest plan')
     return found
 
 

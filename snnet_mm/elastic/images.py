@@ -52,7 +52,7 @@ class ImageBatches:
         if folder is None:
             config = self._source = _training_images(cfg)
         else:
-            self._key = 'images'
+            self._key = 'argument: images'
             config = dict(type='UnlabelledImages', folder=str(folder))
             config['pipeline'] = inference_pipeline(cfg)
             self._source = facts_of_images(folder)
@@ -69,7 +69,7 @@ class ImageBatches:
         ``skip`` is the number of images that an earlier draw took, for disjoint sets.
         If too few remain, the same images are drawn as with 0.
         """
-        check(is_whole(num_images, 1), 'num_images', num_images, '1 or more')
+        check(is_whole(num_images, 1), 'argument: num_images', num_images, '1 or more')
         first = skip if len(self._order) >= skip + num_images // 2 else 0
         drawn = copy(self)
         drawn._chosen = sorted(self._order[first : first + num_images])
@@ -146,7 +146,7 @@ def image_files(folder: str | os.PathLike) -> list[str]:
     """Return the sorted paths of all images below a folder."""
     files = sorted(map(str, find_images(Path(folder))))
     expected = f'a folder with images ({", ".join(SUFFIXES)})'
-    check(files, 'images', str(folder), expected)
+    check(files, 'argument: images', str(folder), expected)
     return files
 
 

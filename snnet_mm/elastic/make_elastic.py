@@ -151,7 +151,7 @@ class _Job:
         weights = weights_of(loaded)
         written = folder / 'elastic.pth'
         other = not written.exists() or not written.samefile(checkpoint)
-        check(other, 'work_dir', folder, f'a folder without {checkpoint}')
+        check(other, 'argument: work_dir', folder, f'a folder without {checkpoint}')
         network = init_model(cfg, checkpoint, device=device, loaded=loaded)
         try_test(cfg, network)
         self.meta = dict(dataset_meta=network.dataset_meta)
@@ -177,7 +177,7 @@ class _Job:
     ) -> list[str]:
         """Return the plans of the chains, in order of decreasing FLOPs."""
         probes = probe_chains(self.view)
-        space = space_of_chains(self.view, plans or probes, key='plans')
+        space = space_of_chains(self.view, plans or probes, key='argument: plans')
         self._check_tokens(space, self._fitted_images(num_images))
         self.conversion.give_chains(self.model, probes)
         costs = self.costs = StepCosts(self.model, self.size)
@@ -189,8 +189,8 @@ class _Job:
         else:
             given = budgets.split(',') if isinstance(budgets, str) else budgets
             listed = given is None or isinstance(given, Sequence)
-            check(listed, 'budgets', budgets, "budgets such as '50%,25%'")
-            parsed = [parse_budget(text, 'budgets') for text in given or ()]
+            check(listed, 'argument: budgets', budgets, "budgets such as '50%,25%'")
+            parsed = [parse_budget(text, 'argument: budgets') for text in given or ()]
             bounds = reachable(costs, parsed, self.say, force)
             self.records = self._records(num_images)
             found = chosen_plans(self.records, costs, bounds, self.say)
@@ -298,7 +298,7 @@ class _Job:
         words += f'{self.view.units[step].block}, has {unknowns} unknowns, and '
         words += f'{number} images have {tokens} tokens'
         known = tokens >= unknowns or batches.are_all
-        check(known, 'num_images', number, words)
+        check(known, 'argument: num_images', number, words)
         if number < wanted:
             self.say(f'Warning: num_images={number}; better {words}')
 

@@ -52,7 +52,7 @@ class BudgetController:
         load: float | None = None,
     ) -> None:
         positive = costs and all(0 < c < math.inf for c in costs.values())
-        check(positive, 'costs', dict(costs), 'positive costs by stitch id')
+        check(positive, 'argument: costs', dict(costs), 'positive costs by stitch id')
         positive = is_number(target_fps) and target_fps > 0
         check(positive, '--target-fps', target_fps, 'a positive number')
         self.target_ms = 1000 / target_fps
@@ -87,7 +87,7 @@ class BudgetController:
     def update(self, elapsed_ms: float) -> int:
         """Record the time of a call of :attr:`stitch` and return the next stitch."""
         positive = 0 < elapsed_ms < math.inf
-        check(positive, 'elapsed_ms', elapsed_ms, 'a positive time')
+        check(positive, 'argument: elapsed_ms', elapsed_ms, 'a positive time')
         if self._calls_to_skip:
             self._calls_to_skip -= 1
             return self.stitch

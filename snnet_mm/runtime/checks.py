@@ -6,13 +6,6 @@ from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any
 
-# Keys that are arguments of functions, and no settings of a config.
-ARGUMENTS = {
-    *('budget', 'budgets', 'bundle', 'config', 'costs', 'elapsed_ms', 'folder'),
-    *('force', 'image', 'images', 'inputs', 'masks', 'models', 'num_images', 'plans'),
-    *('precision', 'source', 'src', 'stitch_id', 'tta', 'work_dir'),
-}
-
 
 def check(ok: object, key: str, value: object, expected: str | Collection) -> None:
     """Raise a ValueError if a user-supplied value is wrong; see :func:`refusal`."""
@@ -26,8 +19,8 @@ def refusal(
     """Return an error with a value, what was expected, and the key that sets it.
 
     Args:
-        key: Config key, one of :data:`ARGUMENTS` or, with leading dashes, tool option.
-            Several: comma-separated.
+        key: Config key, tool option such as ``'--budgets'``, or argument of a function
+            such as ``'argument: budgets'``. Several: comma-separated.
         value: The rejected value.
         expected: Phrase that follows "expected", or the allowed values themselves.
         misspelt: Word to suggest the nearest allowed value for. Default: ``value``.
@@ -39,12 +32,10 @@ def refusal(
         hint = f'; did you mean {near[0]!r}?' if near else ''
         values = ', '.join(map(repr, expected)) or 'no value'
         expected = f'one of {values}' if len(expected) > 1 else values
-    name = key.rsplit('.', 1)[-1].lstrip('-')
-    kind = 'argument' if key.partition('[')[0] in ARGUMENTS else 'config key'
-    kind = 'option' if key.startswith('--') else kind
-    return ValueError(
-        f'{name}={value!r} is invalid: expected {expected}{hint} ({kind}: {key})'
-    )
+    if ': ' not in key:
+        key = f'{"option" if key.startswith("--") else "config key"}: {key}'
+    name = key.rpartition(': ')[2].rpartition('.')[2].lstrip('-')
+    return ValueError(f'{name}={value!r} is invalid: expected {expected}{hint} ({key})')
 
 
 def is_whole(value: Any, minimum: int | None = None) -> bool:

@@ -54,7 +54,7 @@ def list_image_files(
     is_list = source.is_file() and source.suffix.lower() not in SUFFIXES
     expected = 'a folder with images other than predictions, or a text file with one '
     expected += 'path per line'
-    check(is_list or source.is_dir(), 'source', str(source), expected)
+    check(is_list or source.is_dir(), 'argument: source', str(source), expected)
     if is_list:
         lines = source.read_text(encoding='utf-8').splitlines()
         paths = {Path(os.path.abspath(source.parent / line)) for line in lines if line}
@@ -64,7 +64,7 @@ def list_image_files(
         check(out != root, '--out', str(out), 'a folder other than that of the images')
         inside = root in out.parents  # it may be above the images instead
         paths = {p for p in find_images(root) if not (inside and out in p.parents)}
-    check(paths, 'source', str(source), expected)
+    check(paths, 'argument: source', str(source), expected)
     names = [path.relative_to(root) for path in sorted(paths)]
     number = Counter(name.with_suffix('') for name in names)
     stems = [n.with_suffix('') if number[n.with_suffix('')] == 1 else n for n in names]

@@ -89,7 +89,8 @@ class StitchRuntime:
         self._files = dict(self._choosable(precision))
         self._steps = Steps(self.manifest, prepared)
         left = () if prepared else self._steps.left
-        check(not left, 'folder', str(folder), f'another bundle: {left_steps(left)}')
+        expected = f'another bundle: {left_steps(left)}'
+        check(not left, 'argument: folder', str(folder), expected)
         self._image_size = tuple(image_size or self._steps.size)
         self._session = lru_cache(sessions)(self._open)
         self._updating = threading.Lock()
@@ -120,15 +121,15 @@ class StitchRuntime:
     def __setstate__(self, state: tuple[dict, Key | BudgetController]) -> None:
         manifest, self._active = state
         expected = 'the bundle that was pickled, not one exported since'
-        check(manifest == self.manifest, 'folder', str(self.folder), expected)
+        check(manifest == self.manifest, 'argument: folder', str(self.folder), expected)
         self._session(self._next())
 
     def set_stitch(self, stitch_id: int, precision: str | None = None) -> None:
         """Select the stitch of the next calls, by default in its first precision."""
         known = is_whole(stitch_id) and stitch_id in self.stitches
-        check(known, 'stitch_id', stitch_id, self.stitches)
+        check(known, 'argument: stitch_id', stitch_id, self.stitches)
         known = [name for name, i in self._files if i == stitch_id]
-        check(precision in (None, *known), 'precision', precision, known)
+        check(precision in (None, *known), 'argument: precision', precision, known)
         self._set((precision or known[0], stitch_id))
 
     def set_budget(self, budget: str, fallback: str | None = None) -> int:
@@ -150,7 +151,7 @@ class StitchRuntime:
             fallback: ``'cheapest'`` selects the cheapest stitch if none is within the
                 budget. Default: raise a ValueError.
         """
-        wanted = parse_budget(budget, 'budget')
+        wanted = parse_budget(budget, 'argument: budget')
         cost, limit = wanted.of([self.manifest['largest_flops']])
         check(fallback in (None, 'cheapest'), 'fallback', fallback, (None, 'cheapest'))
         column = self.latencies() if cost == 'latency' else self._column(cost)
@@ -164,7 +165,7 @@ class StitchRuntime:
         if cost == 'latency':
             expected += f', {self._measured}: delete {LATENCIES} to measure again, or '
             expected += 'set threads (--threads)'
-        check(best or fallback, 'budget', budget, expected)
+        check(best or fallback, 'argument: budget', budget, expected)
         self._set(best or cheapest)
         return self.active_stitch
 
@@ -257,8 +258,9 @@ class StitchRuntime:
             for file in stitch['files']:
                 if file['format'] == 'onnx':
                     files.setdefault(file['precision'], file)
-            check(files, 'folder', str(self.folder), f'ONNX graphs of stitch {i}')
-            check(precision in (None, *files), 'precision', precision, files)
+            expected = f'ONNX graphs of stitch {i}'
+            check(files, 'argument: folder', str(self.folder), expected)
+            check(precision in (None, *files), 'argument: precision', precision, files)
             first = precision or next(iter(files))
             for name, file in files.items():
                 if name == first or precision is None and self._loss(file) is not None:

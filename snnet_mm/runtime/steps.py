@@ -66,11 +66,10 @@ class Steps:
         fits = fits and image.shape[2] == self.channels and image.size
         order = 'RGB' if self.channels == 3 else 'channels as mm loads them'
         expected = f'a non-empty uint8 array (H, W, {self.channels}) of {order}'
-        check(fits, 'image', found, expected)
+        check(fits, 'argument: image', found, expected)
         expected = f'{self.size}, the size of prepared images'
-        check(
-            not self.prepared or image.shape[:2] == self.size, 'image', found, expected
-        )
+        fits = not self.prepared or image.shape[:2] == self.size
+        check(fits, 'argument: image', found, expected)
 
     def fits(self, size: tuple[int, int]) -> bool:
         """Return whether an image of a size runs at the size at which mm runs it."""
@@ -151,7 +150,7 @@ class Steps:
         else:
             fitted = fit_size(size, tuple(step['size']), step['keep_ratio'])
         expected = f'an image that is not empty after resizing to {fitted}'
-        check(min(fitted), 'image', size, expected)
+        check(min(fitted), 'argument: image', size, expected)
         return fitted
 
     def _fit(self, size: tuple[int, int]) -> tuple[int, int]:

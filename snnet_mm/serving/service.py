@@ -56,7 +56,8 @@ class StitchService:
         self.runtime = StitchRuntime(bundle, threads, 1000, precision)
         channels = self.runtime.manifest['input']['shape'][1]
         expected = 'a bundle for images of three channels'
-        check(channels == 3, 'bundle', f'{bundle}, of {channels} channels', expected)
+        found = f'{bundle}, of {channels} channels'
+        check(channels == 3, 'argument: bundle', found, expected)
         check(is_whole(max_queue, 1), 'max_queue', max_queue, 'a whole number from 1')
         self.front, self._deadline = self.runtime.front(), deadline_ms
         self._max_queue = max_queue

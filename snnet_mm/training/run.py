@@ -171,7 +171,7 @@ def test(
     else:
         cfg.load_from, cfg.resume = None, False
         expected = 'False for a model that is built: it is wrapped by its config'
-        check(not tta, 'tta', tta, expected)
+        check(not tta, 'argument: tta', tta, expected)
     set_test(cfg, **settings)
     if show_dir is not None:
         set_visualization(cfg, show_dir)

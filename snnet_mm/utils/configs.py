@@ -174,7 +174,9 @@ def _path_of(name: str) -> Path:
     try:
         return Path(get_installed_path(package), '.mim', 'configs', relative)
     except Exception:
-        raise refusal('config', name, 'a file of an installed package') from None
+        raise refusal(
+            'argument: config', name, 'a file of an installed package'
+        ) from None
 
 
 def dicts_in(node: Any) -> Iterator[dict]:

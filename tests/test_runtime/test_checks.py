@@ -20,6 +20,10 @@ from snnet_mm.utils import check, is_number, is_whole
             "did you mean 'FS'? (option: --kinds)",
         ),
         ('a', 'b', (), "a='b' is invalid: expected no value (config key: a)"),
+        (
+            *('argument: plans[0]', 'b', 'a plan'),
+            "plans[0]='b' is invalid: expected a plan (argument: plans[0])",
+        ),
     ],
 )
 def test_check_message(key, value, expected, message):

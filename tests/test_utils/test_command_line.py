@@ -46,7 +46,7 @@ def test_run_command_names_options_for_arguments(capsys, monkeypatch, key):
         parser.add_argument('--budget')
         parser.add_argument('--stitch-id')
         parser.parse_args(['a'])
-        raise refusal(key, 1, 'another')
+        raise refusal(f'argument: {key}', 1, 'another')
 
     monkeypatch.setattr(sys, 'argv', ['tool'])
     with pytest.raises(SystemExit):
@@ -54,7 +54,7 @@ def test_run_command_names_options_for_arguments(capsys, monkeypatch, key):
     named = {'src': 'argument: src'}.get(key, f'option: --{key.replace("_", "-")}')
     assert f'expected another ({named})' in capsys.readouterr().err
     with pytest.raises(ValueError, match=rf'\(argument: {key}\)'):
-        check(False, key, 1, 'another')  # for callers of the function
+        check(False, f'argument: {key}', 1, 'another')  # for callers of the function
 
 
 def test_tool_command_runs_where_it_is_printed(tmp_path, monkeypatch):

@@ -171,7 +171,9 @@ class FrontComparison:
         self.weights = np.concatenate([np.ones((1, number)), drawn])
         self.models, self.high, self.unit = models, every.costs.max(), unit
         self.low = max(run.costs.min() for run in runs)
-        check(self.low < self.high, 'costs', self.low, f'less than {self.high}')
+        check(
+            self.low < self.high, 'argument: costs', self.low, f'less than {self.high}'
+        )
         (scores,) = every.sign * every.images.scores(self.weights[:1])
         alone = every.anchors if every.anchors.any() else slice(None)
         worst = scores[alone].min()
@@ -236,7 +238,7 @@ def read_models(args: argparse.Namespace) -> dict[str, list[Run]]:
     for model in args.models:
         name, separator, files = model.partition('=')
         given = separator and files and name not in models
-        check(given, 'models', model, 'NAME=RESULTS, each name once')
+        check(given, 'argument: models', model, 'NAME=RESULTS, each name once')
         models[name] = [
             Run.joined([Run.read(file, args) for file in seed.split('+')])
             for seed in files.split(',')

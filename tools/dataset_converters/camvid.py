@@ -28,7 +28,9 @@ def main() -> None:
 
     for part in ('train', 'val', 'test'):
         files = sorted((args.source / part).glob('*.png'))
-        check(files, 'source', str(args.source), f'a folder with {part}/*.png')
+        check(
+            files, 'argument: source', str(args.source), f'a folder with {part}/*.png'
+        )
         images, labels = (
             check_writable(args.target / kind / part, 'argument: target')
             for kind in ('images', 'annotations')
@@ -36,7 +38,7 @@ def main() -> None:
         for file in files:
             label = cv2.imread(str(args.source / f'{part}annot' / file.name), -1)
             expected = f'an image with a label in {part}annot'
-            check(label is not None, 'source', file.name, expected)
+            check(label is not None, 'argument: source', file.name, expected)
             label = np.where(label == UNLABELLED, VOID, label).astype(np.uint8)
             cv2.imwrite(str(labels / file.name), label)
             cv2.imwrite(str(images / f'{file.stem}.jpg'), cv2.imread(str(file)))

@@ -34,7 +34,7 @@ def read(path: Path) -> np.ndarray:
     import cv2
 
     image = cv2.imread(str(path), cv2.IMREAD_COLOR)
-    check(image is not None, 'masks', str(path), 'readable images')
+    check(image is not None, 'argument: masks', str(path), 'readable images')
     return image[..., ::-1].astype(np.int64) @ (1 << 16, 1 << 8, 1)
 
 
@@ -44,7 +44,7 @@ def main() -> None:
     import cv2
 
     paths = sorted(args.masks.rglob('*.png'))
-    check(paths, 'masks', str(args.masks), 'a folder with *.png')
+    check(paths, 'argument: masks', str(args.masks), 'a folder with *.png')
     try:
         colors = [int(color, 16) for color in args.colors or ()]
     except ValueError:

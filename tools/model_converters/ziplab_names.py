@@ -67,7 +67,7 @@ def convert_ziplab(state_dict: Mapping[str, Tensor]) -> Weights:
         else:
             converted[key.replace('.conv_depth.head.', '.conv_depth.')] = value
     expected = "one of the authors' stitched networks, with 'stitch_layers'"
-    check(anchors and layers, 'src', list(state_dict)[:3], expected)
+    check(anchors and layers, 'argument: src', list(state_dict)[:3], expected)
     ours = 'backbone.' if any(k.startswith('head.anch') for k in converted) else prefix
     depths = []
     for a in sorted(anchors):
@@ -141,7 +141,7 @@ def _space_and_names(
         stages = sorted({place[0] + first for place in places})
         space = StagedSpace(depths, stages, maps=False, share_layers=True)
         fits, expected = len(space.layers) == len(places), f'layers of {depths} blocks'
-        check(fits, 'src', f'{len(places)} stitching layers', expected)
+        check(fits, 'argument: src', f'{len(places)} stitching layers', expected)
         return space, dict(zip(sorted(places), space.layers, strict=True))
     plain = [depth for (depth,) in depths]
     groups = {place[0] for place in places if len(place) > 1} or {0}
@@ -149,7 +149,12 @@ def _space_and_names(
     if len(groups) > len(pairs):
         pairs = [(0, 1), (1, 0)] if k == 2 else list(combinations(range(k), 2))
     expected = f'layers of all pairs of {k} anchors, or of neighbours'
-    check(len(groups) == len(pairs), 'src', f'layers of {len(groups)} pairs', expected)
+    check(
+        len(groups) == len(pairs),
+        'argument: src',
+        f'layers of {len(groups)} pairs',
+        expected,
+    )
     for place in places:
         a, b = pairs[place[0] if len(place) > 1 else 0]
         names[place] = layer_name(a, b, place[-1])

@@ -31,7 +31,7 @@ from .sizes import empty_images
 
 WARM_UP = 2  # discarded rounds
 # Names of data types in tables and exports.
-PRECISIONS = dict(float32='fp32', float16='fp16', bfloat16='bf16')
+DTYPE_NAMES = dict(float32='fp32', float16='fp16', bfloat16='bf16')
 
 
 class LatencyCheck(NamedTuple):
@@ -181,7 +181,7 @@ def measuring_setup(model: nn.Module, batch: int) -> Setup:
     if not weight.is_cuda:
         device += f', {threads} thread{"s" * (threads > 1)}'
     dtype = str(weight.dtype).removeprefix('torch.')
-    return Setup(device, batch, PRECISIONS.get(dtype, dtype))
+    return Setup(device, batch, DTYPE_NAMES.get(dtype, dtype))
 
 
 class _Stopwatch:

@@ -6,7 +6,7 @@ package, never the reverse.
 
 from .budget_controller import BudgetController
 from .deadline import Deadline
-from .detection import Detections, Panoptic
+from .detections import Detections, Panoptic
 from .folder import Folder, predict_folder
 from .manifest import read_manifest
 from .painting import paint

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 import numpy as np
 
 from .checks import check
-from .detection import Detections, Panoptic
+from .detections import Detections, Panoptic
 
 if TYPE_CHECKING:
     from PIL import Image

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .detection import Detections, Panoptic
+from .detections import Detections, Panoptic
 
 GOLDEN = 0.618  # hue step between classes, as a fraction of the circle
 

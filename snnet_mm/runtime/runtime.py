@@ -17,7 +17,7 @@ from .budget_controller import BudgetController
 from .budgets import UNITS, best_within, pareto_front, parse_budget
 from .bundle import Run, check_whole, open_onnx
 from .checks import check, is_whole
-from .detection import Detections, Panoptic
+from .detections import Detections, Panoptic
 from .device import default_threads, processor, usable_cores
 from .manifest import manifest_digest, read_manifest
 from .steps import Steps, left_steps
@@ -27,7 +27,7 @@ WARM_UP, ROUNDS, MAX_ROUNDS = 1, 5, 15  # calls of each stitch: untimed, timed
 NOISE = 0.05  # relative deviation of steady times
 EQUAL = 0.5  # maximum measured loss, in metric points, of a file that counts as equal
 BITS = dict(fp32=32, int8=8)  # of a weight, by precision
-Key = tuple[str, int]  # precision and stitch id
+GraphKey = tuple[str, int]  # precision and stitch id
 
 
 class StitchRuntime:
@@ -95,7 +95,7 @@ class StitchRuntime:
         self._session = lru_cache(sessions)(self._open)
         self._updating = threading.Lock()
         # A key, or the controller that chooses one for every call.
-        self._active: Key | BudgetController
+        self._active: GraphKey | BudgetController
         self._set(max(self._scores()[0], key=self._column('flops').get))
 
     @property
@@ -118,7 +118,7 @@ class StitchRuntime:
     def __reduce__(self) -> tuple:
         return type(self), self._arguments, (self.manifest, self._active)
 
-    def __setstate__(self, state: tuple[dict, Key | BudgetController]) -> None:
+    def __setstate__(self, state: tuple[dict, GraphKey | BudgetController]) -> None:
         manifest, self._active = state
         expected = 'the bundle that was pickled, not one exported since'
         check(manifest == self.manifest, 'argument: folder', str(self.folder), expected)
@@ -191,7 +191,7 @@ class StitchRuntime:
         place = self.folder / LATENCIES
         return f'from a {height}x{width} image to its prediction on {threads} ({place})'
 
-    def latencies(self) -> dict[Key, float]:
+    def latencies(self) -> dict[GraphKey, float]:
         """Milliseconds from an image to its prediction, by precision and stitch id.
 
         They are measured once on this device, on noise, and cached beside the graphs if
@@ -199,7 +199,7 @@ class StitchRuntime:
         """
         return dict(self._latencies)
 
-    def front(self) -> dict[Key, float]:
+    def front(self) -> dict[GraphKey, float]:
         """Milliseconds of the stitches on the Pareto front, fastest first."""
         return pareto_front(self.latencies(), *self._scores())
 
@@ -236,18 +236,18 @@ class StitchRuntime:
                 active.update(elapsed / len(predicted))
         return predicted
 
-    def _next(self) -> Key:
+    def _next(self) -> GraphKey:
         active = self._active
         return active.stitch if isinstance(active, BudgetController) else active
 
-    def _set(self, key: Key) -> None:
+    def _set(self, key: GraphKey) -> None:
         self._session(key)
         self._active = key
 
-    def _open(self, key: Key) -> Run:
+    def _open(self, key: GraphKey) -> Run:
         return open_onnx(check_whole(self.folder, self._files[key]), self.threads)
 
-    def _choosable(self, precision: str | None) -> Iterator[tuple[Key, dict]]:
+    def _choosable(self, precision: str | None) -> Iterator[tuple[GraphKey, dict]]:
         """Yield the files that may be selected.
 
         These are files in the given precision or, without one, the first file of every
@@ -277,10 +277,10 @@ class StitchRuntime:
         equal = low <= 0 <= high and found['lost'] <= EQUAL
         return 0.0 if equal else found['pytorch'] - found['value']
 
-    def _column(self, name: str) -> dict[Key, float]:
+    def _column(self, name: str) -> dict[GraphKey, float]:
         return {key: self.stitches[key[1]][name] for key in self._files}
 
-    def _scores(self) -> tuple[dict[Key, float], bool]:
+    def _scores(self) -> tuple[dict[GraphKey, float], bool]:
         """Return scores, or FLOPs without metrics, and whether higher is better."""
         ranked, scores = self.manifest['ranked_by'] or {}, {}
         for key, file in self._files.items():
@@ -292,7 +292,7 @@ class StitchRuntime:
         return scores, ranked['higher_is_better']
 
     @cached_property
-    def _latencies(self) -> dict[Key, float]:
+    def _latencies(self) -> dict[GraphKey, float]:
         """Latencies cached in the folder; missing ones are measured and cached."""
         import onnxruntime
 
@@ -317,7 +317,7 @@ class StitchRuntime:
                 temporary.replace(path)
         return {key: times[name] for key, name in names.items()}
 
-    def _measure(self, keys: Sequence[Key]) -> dict[Key, float]:
+    def _measure(self, keys: Sequence[GraphKey]) -> dict[GraphKey, float]:
         """Time calls in rounds, so that a moment of other load affects all keys.
 
         Rounds end when times are steady: they vary by little, and more FLOPs take more
@@ -325,10 +325,12 @@ class StitchRuntime:
         """
         shape = *self._image_size, self._steps.channels
         noise = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
-        found: dict[Key, float] = {}
+        found: dict[GraphKey, float] = {}
         max_open = self._session.cache_parameters()['maxsize']
         for first in range(0, len(keys), max_open):
-            times: dict[Key, list[float]] = {k: [] for k in keys[first:][:max_open]}
+            times: dict[GraphKey, list[float]] = {
+                k: [] for k in keys[first:][:max_open]
+            }
             for number in range(WARM_UP + MAX_ROUNDS):
                 if number >= WARM_UP + ROUNDS and self._steady(times):
                     break
@@ -340,7 +342,7 @@ class StitchRuntime:
             found |= {key: median(of[WARM_UP:]) for key, of in times.items()}
         return found
 
-    def _steady(self, times: Mapping[Key, Sequence[float]]) -> bool:
+    def _steady(self, times: Mapping[GraphKey, Sequence[float]]) -> bool:
         """Return whether medians of times vary by little and rise with the FLOPs."""
         slowest: dict[str, float] = {}  # by precision
         for key in sorted(times, key=self._column('flops').get):

@@ -8,8 +8,8 @@ import numpy as np
 
 from .bundle import Run
 from .checks import check
-from .detection import place
-from .images import (
+from .detections import place
+from .resizing import (
     best_class,
     crop_center,
     fit_edge,

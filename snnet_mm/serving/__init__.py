@@ -5,7 +5,7 @@ It requires the extra ``ray``, but neither torch nor mm packages.
 
 import ray
 
-from .folder import predict_folder_on_ray
+from .ray_folder import predict_folder_on_ray
 from .service import StitchService, build_service
 
 

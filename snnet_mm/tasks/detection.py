@@ -22,7 +22,7 @@ from .detector_graphs import (
 
 # Settings of two-stage heads with which no box is dropped before ``max_per_img``.
 ALL_BOXES = dict(score_thr=-1, iou_threshold=1, iou_thr=1, min_bbox_size=-1)
-PRECISIONS = 'mAP', 'mAP_50', 'mAP_75', 'mAP_s', 'mAP_m', 'mAP_l'
+AP_ITEMS = 'mAP', 'mAP_50', 'mAP_75', 'mAP_s', 'mAP_m', 'mAP_l'
 
 
 @register_task
@@ -42,7 +42,7 @@ class Detection(Task):
     unsized = True  # boxes are in pixels of the backbone's input
     higher = (
         'map', 'ap50', 'ap75', 'pq', 'sq', 'rq',
-        *(f'{kind}_{item.lower()}' for kind in ('bbox', 'segm') for item in PRECISIONS),
+        *(f'{kind}_{item.lower()}' for kind in ('bbox', 'segm') for item in AP_ITEMS),
     )  # fmt: skip
     ranking = 'pq', 'bbox_map', 'segm_map'
     saving_keys = ('outfile_prefix',)
@@ -98,7 +98,7 @@ class Detection(Task):
         if not coco or metric.format_only:
             return values
         kinds = [kind for kind in metric.metrics if kind in ('bbox', 'segm')]
-        items = metric.metric_items or PRECISIONS
+        items = metric.metric_items or AP_ITEMS
         api = metric._coco_api
         empty = 0.0 if api is None or api.anns else math.nan
         nothing = {f'{k}_{item}': empty for k in kinds for item in items}

@@ -10,7 +10,7 @@ import torch
 from mmcv.transforms import CenterCrop
 from torch.nn.functional import interpolate
 
-from snnet_mm.runtime.images import best_class, resize_image, resize_maps
+from snnet_mm.runtime.resizing import best_class, resize_image, resize_maps
 from snnet_mm.runtime.steps import Steps
 
 RGB = dict(step='channels', order='RGB')

@@ -20,7 +20,7 @@ from old_torch import writes_onnx
 from toy import smooth_images
 
 import snnet_mm as sn
-from snnet_mm.runtime.images import resize_image
+from snnet_mm.runtime.resizing import resize_image
 
 onnxruntime = pytest.importorskip('onnxruntime')
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .images import resize_maps
+from .resizing import resize_maps
 
 if TYPE_CHECKING:
     import supervision

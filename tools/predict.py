@@ -6,6 +6,7 @@ from pathlib import Path
 from rich.progress import MofNCompleteColumn, Progress
 
 from snnet_mm.runtime import Deadline, Folder, StitchRuntime, predict_folder
+from snnet_mm.runtime.device import ON_GPUS, PROVIDERS
 from snnet_mm.utils import (
     ToolParser,
     check,
@@ -40,6 +41,8 @@ def parse_args() -> argparse.Namespace:
     add('--force', action='store_true', help=what)
     add('--precision', help='use only graphs of this precision')
     add('--threads', type=int, help='CPU threads per call')
+    what = 'execution providers of onnxruntime in order of preference (default: cpu)'
+    add('--provider', nargs='+', choices=PROVIDERS, default=('cpu',), help=what)
     return parser.parse_args()
 
 
@@ -53,7 +56,8 @@ def parse_duration(text: str) -> float:
 
 def open_bundle(args: argparse.Namespace) -> StitchRuntime:
     """Open a bundle with the wanted stitch."""
-    runtime = StitchRuntime(args.bundle, args.threads, precision=args.precision)
+    options = dict(precision=args.precision, providers=args.provider)
+    runtime = StitchRuntime(args.bundle, args.threads, **options)
     if args.stitch_id is not None:
         runtime.set_stitch(args.stitch_id)
     if args.budget is not None:
@@ -82,7 +86,8 @@ def main() -> None:
 
             # Ray Data needs one CPU in addition to those of the workers.
             start_ray(args.ray + 1, args.address)
-            skipped = predict_folder_on_ray(predict, folder, args.batch_size, args.ray)
+            sizes = args.batch_size, args.ray, int(runtime.provider in ON_GPUS)
+            skipped = predict_folder_on_ray(predict, folder, *sizes)
         else:
             columns, total = Progress.get_default_columns(), len(folder.left)
             with Progress(*columns, MofNCompleteColumn()) as progress:

@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 
 from snnet_mm.runtime import StitchRuntime
-from snnet_mm.runtime.device import usable_cores
+from snnet_mm.runtime.device import PROVIDERS, usable_cores
 from snnet_mm.utils import ToolParser, check, run_command
 
 
@@ -30,6 +30,8 @@ def parse_args() -> argparse.Namespace:
     what = 'CPU threads per replica (default: %(default)s)'
     add('--threads', type=int, default=1, help=what)
     add('--precision', help='use only graphs of this precision')
+    what = 'execution providers of onnxruntime in order of preference (default: cpu)'
+    add('--provider', nargs='+', choices=PROVIDERS, default=('cpu',), help=what)
     what = 'deadline of requests that set no deadline or budget (default: none)'
     add('--deadline-ms', type=float, default=math.inf, help=what)
     what = 'requests that wait in a replica, their images received; others are refused'
@@ -55,7 +57,8 @@ def main() -> None:
     expected = f'{args.replicas} or more'
     check(max_replicas >= args.replicas, '--max-replicas', max_replicas, expected)
     # Latencies are measured here, before replicas compete for the machine.
-    StitchRuntime(args.bundle, args.threads, precision=args.precision).front()
+    graphs = dict(precision=args.precision, providers=args.provider)
+    StitchRuntime(args.bundle, args.threads, **graphs).front()
     ports = dict(_metrics_export_port=args.metrics_port) if args.metrics_port else {}
     start_ray(max(usable_cores(), max_replicas * args.threads), args.address, **ports)
     http = dict(host=args.host, port=args.port, request_timeout_s=args.timeout)
@@ -69,8 +72,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     settings = dict(bundle=str(args.bundle.resolve()), threads=args.threads)
-    settings |= dict(precision=args.precision, deadline_ms=args.deadline_ms)
-    settings |= dict(max_queue=args.max_queue)
+    settings |= graphs | dict(deadline_ms=args.deadline_ms, max_queue=args.max_queue)
     serve.run(build_service(settings | dict(options=options)), name='snnet')
     print(f'Serving {args.bundle} on http://{args.host}:{args.port}', flush=True)
     stop.wait()

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from .checks import check
+from .device import PROVIDERS
 from .manifest import DIGITS, MANIFEST
 
 Run = Callable[[np.ndarray], list[np.ndarray]]
@@ -72,18 +74,26 @@ def check_whole(folder: str | os.PathLike, file: Mapping) -> Path:
     return path
 
 
-def open_onnx(path: Path, threads: int) -> Run:
-    """Open an ONNX file in onnxruntime; one of a detector runs image by image."""
+def open_onnx(path: Path, threads: int, provider: str = 'cpu') -> Run:
+    """Open an ONNX file in onnxruntime; one of a detector runs image by image.
+
+    Raises:
+        ValueError: If the file cannot be opened, or only on the CPU, where onnxruntime
+            runs graphs without an error if a library of the provider is missing.
+    """
     import onnxruntime
+
+    wanted = PROVIDERS[provider]
 
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = threads
     try:  # onnxruntime raises for weights outside the folder
-        session = onnxruntime.InferenceSession(
-            path, settings, providers=['CPUExecutionProvider']
-        )
+        session = onnxruntime.InferenceSession(path, settings, providers=[wanted])
     except Exception as error:  # its exception classes have no public base
         raise ValueError(f'{path} cannot be opened: {error}') from error
+    used = session.get_providers()
+    expected = f'libraries that {wanted} can load: {path.name} runs on {used[0]}'
+    check(used[0] == wanted, '--provider', provider, expected)
     (images,) = session.get_inputs()
 
     def run(array: np.ndarray) -> list[np.ndarray]:

@@ -18,7 +18,7 @@ from .budgets import UNITS, best_within, pareto_front, parse_budget
 from .bundle import Run, check_whole, open_onnx
 from .checks import check, is_whole
 from .detections import Detections, Panoptic
-from .device import default_threads, processor, usable_cores
+from .device import choose_provider, default_threads, processor, usable_cores
 from .manifest import manifest_digest, read_manifest
 from .steps import Steps, left_steps
 
@@ -61,6 +61,9 @@ class StitchRuntime:
             pipeline (``caller.before`` of the manifest, up to ``channels``). They are
             RGB, uint8 or float32, and have the size of the graphs. It is required if
             the pipeline has steps that the runtime does not know. Default: False.
+        providers: Execution providers of onnxruntime in order of preference, such as
+            ``('cuda', 'cpu')``; the first that is installed runs all graphs, and it is
+            never the CPU unless ``'cpu'`` is named. Default: ``'cpu'``.
 
     Examples:
         >>> runtime = StitchRuntime('bundle')
@@ -76,11 +79,14 @@ class StitchRuntime:
         precision: str | None = None,
         image_size: tuple[int, int] | None = None,
         prepared: bool = False,
+        providers: str | Sequence[str] = 'cpu',
     ) -> None:
         self.folder = Path(folder).absolute()
         #: CPU threads per call.
         self.threads = threads or default_threads()
-        settings = sessions, precision, image_size, prepared
+        #: Name of the execution provider that runs the graphs.
+        self.provider = choose_provider(providers)
+        settings = sessions, precision, image_size, prepared, self.provider
         self._arguments = self.folder, self.threads, *settings
         check(sessions > 0, 'sessions', sessions, '1 or more')
         self.manifest = read_manifest(self.folder)
@@ -187,6 +193,8 @@ class StitchRuntime:
     def _measured(self) -> str:
         """Description of the milliseconds of :meth:`latencies`."""
         threads = f'{self.threads} CPU thread{"s" * (self.threads > 1)}'
+        if self.provider != 'cpu':
+            threads = f'{self.provider} and {threads}'
         height, width = self._image_size
         place = self.folder / LATENCIES
         return f'from a {height}x{width} image to its prediction on {threads} ({place})'
@@ -245,7 +253,8 @@ class StitchRuntime:
         self._active = key
 
     def _open(self, key: GraphKey) -> Run:
-        return open_onnx(check_whole(self.folder, self._files[key]), self.threads)
+        path = check_whole(self.folder, self._files[key])
+        return open_onnx(path, self.threads, self.provider)
 
     def _choosable(self, precision: str | None) -> Iterator[tuple[GraphKey, dict]]:
         """Yield the files that may be selected.
@@ -302,6 +311,8 @@ class StitchRuntime:
         setup = f'{processor()}, {usable_cores()} cores, threads: {self.threads}, '
         setup += f'onnxruntime {onnxruntime.__version__}, '
         setup += f'images: {height}x{width}, manifest: {digest}'
+        if self.provider != 'cpu':
+            setup += f', provider: {self.provider}'
         try:
             cached = json.loads(path.read_text())
         except (OSError, ValueError):

@@ -20,7 +20,11 @@ class _Worker:
 
 
 def predict_folder_on_ray(
-    predict: Predict, folder: Folder, batch_size: int = 8, workers: int = 2
+    predict: Predict,
+    folder: Folder,
+    batch_size: int = 8,
+    workers: int = 2,
+    gpus: int = 0,
 ) -> dict[str, str]:
     """Predict a folder with several processes, on all machines of a Ray cluster.
 
@@ -33,6 +37,7 @@ def predict_folder_on_ray(
         folder: See :func:`predict_folder`.
         batch_size: Images per call.
         workers: Number of processes.
+        gpus: GPUs of each process.
     """
     import ray.data
 
@@ -43,6 +48,7 @@ def predict_folder_on_ray(
         done = ray.data.range(number, override_num_blocks=blocks).map_batches(
             _Worker, fn_constructor_args=(predict, folder), batch_size=batch_size,
             compute=ray.data.ActorPoolStrategy(size=workers), num_cpus=1,
+            num_gpus=gpus,
         )  # fmt: skip
         for row in done.iter_rows():
             reasons |= json.loads(row['why'])

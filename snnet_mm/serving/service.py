@@ -5,7 +5,7 @@ import io
 import itertools
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import PriorityQueue
 from typing import Any
@@ -18,6 +18,7 @@ from ray.serve import metrics
 from snnet_mm.runtime import StitchRuntime
 from snnet_mm.runtime.budgets import best_within
 from snnet_mm.runtime.checks import check, is_whole
+from snnet_mm.runtime.device import ON_GPUS, choose_provider
 from snnet_mm.runtime.image_io import encode, read_image
 from snnet_mm.runtime.load import Load
 
@@ -38,7 +39,7 @@ class StitchService:
     Args:
         bundle: Folder of a bundle.
         threads: Threads per call.
-        precision: As in :class:`StitchRuntime`.
+        precision, providers: As in :class:`StitchRuntime`.
         deadline_ms: Deadline of requests without one and without a budget.
         max_queue: Requests that wait with their bodies; others are refused.
     """
@@ -50,10 +51,12 @@ class StitchService:
         precision: str | None = None,
         deadline_ms: float = math.inf,
         max_queue: int = 64,
+        providers: str | Sequence[str] = 'cpu',
     ) -> None:
         Image.MAX_IMAGE_PIXELS = MAX_PIXELS // 2  # Pillow allows twice as many
         check(deadline_ms > 0, 'deadline_ms', deadline_ms, 'a number above 0')
-        self.runtime = StitchRuntime(bundle, threads, 1000, precision)
+        options = dict(precision=precision, providers=providers)
+        self.runtime = StitchRuntime(bundle, threads, 1000, **options)
         channels = self.runtime.manifest['input']['shape'][1]
         expected = 'a bundle for images of three channels'
         found = f'{bundle}, of {channels} channels'
@@ -170,9 +173,11 @@ def build_service(settings: Mapping[str, Any]) -> serve.Application:
 
     Args:
         settings: Arguments of :class:`StitchService`, and Ray's ``options`` of its
-            deployment, such as ``num_replicas`` or ``autoscaling_config``.
+            deployment, such as ``num_replicas`` or ``autoscaling_config``. A replica
+            with the provider ``'cuda'`` or ``'tensorrt'`` gets a GPU of its own.
     """
     settings = dict(settings)
-    cores = dict(ray_actor_options=dict(num_cpus=settings.get('threads', 1)))
-    options = QUEUE | cores | settings.pop('options', {})
+    gpus = int(choose_provider(settings.get('providers', 'cpu')) in ON_GPUS)
+    devices = dict(num_cpus=settings.get('threads', 1), num_gpus=gpus)
+    options = QUEUE | dict(ray_actor_options=devices) | settings.pop('options', {})
     return serve.deployment(_Ingress, name='stitches', **options).bind(**settings)

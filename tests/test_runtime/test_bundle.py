@@ -48,19 +48,35 @@ def test_check_whole_refuses_files_outside_of_folder(folder, name):
         check_whole(folder, about | dict(name=name.format(above=folder.parent)))
 
 
-@pytest.mark.parametrize('place', ['../key', 'link', 'gone'])
-def test_open_onnx_refuses_weights_outside_of_folder(folder, place):
+def write_product(path, weights):
+    """Write a graph ``y = x w`` for weights in an external file."""
     onnx = pytest.importorskip('onnx')
     pytest.importorskip('onnxruntime')
-    np.ones((64, 64), np.float32).tofile(folder.parent / 'key')
-    (folder / 'link').symlink_to('../key')
     tensor = onnx.TensorProto(name='w', data_type=1, dims=(64, 64), data_location=1)
-    tensor.external_data.add(key='location', value=place)
+    tensor.external_data.add(key='location', value=weights)
     sides = [onnx.helper.make_tensor_value_info(x, 1, (1, 64)) for x in 'xy']
     node = onnx.helper.make_node('MatMul', ['x', 'w'], ['y'])
     graph = onnx.helper.make_graph([node], 'g', sides[:1], sides[1:], [tensor])
     versions = dict(opset_imports=[onnx.helper.make_opsetid('', 17)], ir_version=8)
-    model = onnx.helper.make_model(graph, **versions)
-    (folder / 'm.onnx').write_bytes(model.SerializeToString())
+    path.write_bytes(onnx.helper.make_model(graph, **versions).SerializeToString())
+
+
+@pytest.mark.parametrize('place', ['../key', 'link', 'gone'])
+def test_open_onnx_refuses_weights_outside_of_folder(folder, place):
+    np.ones((64, 64), np.float32).tofile(folder.parent / 'key')
+    (folder / 'link').symlink_to('../key')
+    write_product(folder / 'm.onnx', place)
     with pytest.raises(ValueError, match='m.onnx cannot be opened: .*xternal data'):
         open_onnx(folder / 'm.onnx', 1)
+
+
+@pytest.mark.filterwarnings("ignore:Specified provider 'CUDA")
+def test_open_onnx_never_falls_back_to_the_cpu(folder):
+    """As onnxruntime does where it cannot load a library of CUDA."""
+    np.ones((64, 64), np.float32).tofile(folder / 'weights')
+    write_product(folder / 'm.onnx', 'weights')
+    x = np.ones((1, 64), np.float32)
+    assert open_onnx(folder / 'm.onnx', 1, 'cpu')(x)[0].tolist() == [[64] * 64]
+    words = "provider='cuda' is invalid.*CUDAExecutionProvider can load: m.onnx runs on"
+    with pytest.raises(ValueError, match=words):
+        open_onnx(folder / 'm.onnx', 1, 'cuda')

@@ -12,7 +12,7 @@ import pytest
 from manifests import MANIFEST, VERIFIED
 
 from snnet_mm.runtime import StitchRuntime
-from snnet_mm.runtime.device import processor, usable_cores
+from snnet_mm.runtime.device import PROVIDERS, processor, usable_cores
 from snnet_mm.runtime.runtime import MAX_ROUNDS, ROUNDS, WARM_UP
 
 HOME = 'snnet_mm.runtime.runtime'
@@ -255,6 +255,20 @@ def test_latencies_are_cached_by_processor_and_runtime(measured, monkeypatch):
     assert len(json.loads(path.read_text())) == 2
     path.write_text('damaged')
     assert measured.runtime().latencies() == measured.ms
+
+
+def test_latencies_are_those_of_a_provider(measured, monkeypatch):
+    onnxruntime = pytest.importorskip('onnxruntime')
+    assert measured.runtime().latencies() == FP32
+    installed = [PROVIDERS['cuda'], PROVIDERS['cpu']]
+    monkeypatch.setattr(onnxruntime, 'get_available_providers', lambda: installed)
+    measured.ms = {key: ms / 2 for key, ms in FP32.items()}
+    runtime = measured.runtime(providers=('cuda', 'cpu'))
+    assert (runtime.provider, runtime.latencies()) == ('cuda', measured.ms)
+    assert measured.runtime().latencies() == FP32  # of the CPU
+    assert pickle.loads(pickle.dumps(runtime)).provider == 'cuda'
+    with pytest.raises(ValueError, match='on cuda and .* CPU thread'):
+        runtime.set_budget('1ms')
 
 
 def test_latencies_are_of_all_windows_of_an_image(tmp_path, monkeypatch):

@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from snnet_mm.runtime import Detections
+from snnet_mm.runtime.device import PROVIDERS
 from snnet_mm.runtime.load import Load
 
 FRONT = {('int8', 0): 10.0, ('fp32', 0): 20.0, ('fp32', 7): 40.0}
@@ -34,7 +35,7 @@ class Runtime:
 
     task, channels = 'segmentation', 3
 
-    def __init__(self, *args):
+    def __init__(self, *args, **settings):
         shape = [1, self.channels, 64, 64]
         self.manifest = dict(task=self.task, classes=['a'], input=dict(shape=shape))
         self.ran = []
@@ -269,7 +270,7 @@ def test_stitch_service_wrong_settings_are_refused(service, replica, monkeypatch
         service.StitchService('a folder')
 
 
-def test_build_service_takes_options_of_ray(service):
+def test_build_service_takes_options_of_ray(service, monkeypatch):
     (path,) = service.app.openapi()['paths'].items()
     names = [parameter['name'] for parameter in path[1]['post']['parameters']]
     assert (path[0], names) == ('/predict', ['deadline_ms', 'budget'])
@@ -279,4 +280,9 @@ def test_build_service_takes_options_of_ray(service):
     assert made.max_ongoing_requests == 1000  # more than uploads at a time
     assert made.init_kwargs == dict(bundle='a', threads=2)
     assert (made.num_replicas, made.max_queued_requests) == (3, 5)
-    assert made.ray_actor_options['num_cpus'] == 2
+    assert made.ray_actor_options == dict(num_cpus=2, num_gpus=0)
+    onnxruntime = pytest.importorskip('onnxruntime')
+    installed = [PROVIDERS['cuda']]
+    monkeypatch.setattr(onnxruntime, 'get_available_providers', lambda: installed)
+    app = service.build_service(dict(bundle='a', providers=['tensorrt', 'cuda']))
+    assert app._bound_deployment.ray_actor_options['num_gpus'] == 1

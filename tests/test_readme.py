@@ -1,7 +1,9 @@
 import re
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from mmengine.config import Config
 from mmengine.registry import init_default_scope
@@ -32,6 +34,7 @@ def build(cfg, device='meta'):
 def test_stock_config_page_makes_stitched_model(tmp_path):
     own = tmp_path / 'own.py'
     own.write_text(python_of(STOCK_PAGE)[0])
+    assert python_of(README)[0] == own.read_text()
     cfg = Config.fromfile(own)
     model, size = build(cfg), (512, 512)
     flops = cost_table(model, size).column('flops')
@@ -39,11 +42,24 @@ def test_stock_config_page_makes_stitched_model(tmp_path):
     assert [head.in_channels for head in model.auxiliary_head] == [1024] * 3
     assert len(flops) == len(find_stitched_backbone(model).space) == 134
     assert len(group_by_cost(flops, default_step(flops))) == 13  # as in the paper
-    assert (cfg.val_cfg.type, cfg.test_cfg.type) == ('StitchValLoop', 'StitchTestLoop')
     assert '8xb2' in re.search(r'setr_vit\S+', own.read_text())[0]
     assert cfg.auto_scale_lr == dict(base_batch_size=16)
-    saved = cfg.default_hooks.checkpoint
-    assert (saved.type, saved.max_keep_ckpts) == ('CheckpointHook', 2)
+
+
+@pytest.mark.parametrize('index', range(5))
+def test_stock_config_page_merges_the_stitched_base(index, tmp_path):
+    own = tmp_path / 'own.py'
+    own.write_text(text := python_of(STOCK_PAGE)[index])
+    (stock,) = re.findall(r"__import__\('(\w+)'\).*\n    \+ '(.*)'", text)
+    stock = Config.fromfile(import_module(stock[0]).__path__[0] + stock[1])
+    base = Config.fromfile(README.parent / 'configs/_base_/stitched.py')
+    cfg, hooks = Config.fromfile(own), dict(stock.default_hooks)
+    hooks['checkpoint'] = dict(hooks['checkpoint'], max_keep_ckpts=2)
+    assert cfg.default_hooks == {**hooks, **base.stitch_hooks}
+    assert [cfg.val_cfg, cfg.test_cfg] == base.stitch_loops
+    assert cfg.find_unused_parameters
+    assert not {'stitch_hooks', 'stitch_loops'} & {*cfg}
+    assert cfg.model.backbone.type == 'SNNetv2'
 
 
 def test_spaces_page_comments_are_true():

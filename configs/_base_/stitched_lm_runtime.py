@@ -1,15 +1,7 @@
 # Runtime for training and testing a stitched language model (ESTA).
-_base_ = ['./stitched_runtime.py']
-default_scope = 'mmengine'
-custom_imports = dict(
-    imports=['snnet_mm', 'snnet_mm.language'],
-    allow_failed_imports=False,
+_base_ = ['./lm_runtime.py', './stitched.py']
+_base_.stitch_hooks.stitch_sampling.sampler = dict(
+    type='ImportanceSampler', warm_up=100, num_groups=6
 )
-visualizer = dict(type='Visualizer')
-default_hooks = dict(
-    checkpoint=dict(max_keep_ckpts=1),
-    stitch_sampling=dict(
-        sampler=dict(_delete_=True, type='ImportanceSampler', warm_up=100, num_groups=6)
-    ),
-    visualization=dict(type='EmptyCacheHook'),
-)
+default_hooks = _base_.pop('stitch_hooks')
+val_cfg, test_cfg = _base_.pop('stitch_loops')

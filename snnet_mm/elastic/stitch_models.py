@@ -261,24 +261,20 @@ def _changes(
     low, high = (costs[i].flops for i in (0, 1))
     expected = 'two models with different FLOPs'
     check(low < high, 'model.backbone', f'{low} FLOPs twice', expected)
-    sized = {} if input_size is None else dict(input_size=tuple(input_size))
-    sampler = dict(type='ResourceConstrainedSampler')
+    stitched = load_config('snnet_mm::_base_/stitched.py')
+    loops = dict(zip(('val_cfg', 'test_cfg'), stitched.stitch_loops, strict=True))
+    if input_size is not None:
+        for part in (stitched.stitch_hooks.stitch_sampling, loops['test_cfg']):
+            part.input_size = tuple(input_size)
     changes = dict(
         custom_imports=dict(imports=imports_of(cfg)),
         model=dict(_delete_=True, **model),
         optim_wrapper=_slower(cfg.optim_wrapper),
-        default_hooks=dict(
-            stitch_init=dict(type='StitchInitHook', num_images=100),
-            stitch_sampling=dict(type='StitchSamplingHook', sampler=sampler, **sized),
-            stitch_report=dict(type='StitchReportHook'),
-            stitch_statistics=dict(type='StitchStatisticsHook', num_images=200),
-        ),
-        find_unused_parameters=True,
+        default_hooks=stitched.stitch_hooks,
+        find_unused_parameters=stitched.find_unused_parameters,
     )
-    loops = dict(val_cfg={'type': 'StitchValLoop'})
-    loops['test_cfg'] = dict(type='StitchTestLoop', **sized)
     for name in (name for name in loops if cfg.get(name) is not None):
-        changes[name] = dict(_delete_=True, stitches='anchors', **loops[name])
+        changes[name] = dict(_delete_=True, **loops[name])
     return changes | dict(load_from=None, resume=False, work_dir=None)
 
 

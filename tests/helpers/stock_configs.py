@@ -8,21 +8,17 @@ from narrowing import SIDE, WIDTH
 
 from snnet_mm.tasks import parts_for
 
-# As in README.md, "In a config of your own".
+# As in README.md, "Drop in".
 OWN = """
-_base_ = [{stock!r}]
+_base_ = [{stock!r}, __import__('snnet_mm').CONFIGS + '/_base_/stitched.py']
 custom_imports = dict(imports={imports}, allow_failed_imports=False)
 model = {model!r}
-default_hooks = dict(
-    stitch_init=dict(type='StitchInitHook', num_images=2),
-    stitch_sampling=dict(
-        type='StitchSamplingHook',
-        sampler=dict(type='ResourceConstrainedSampler', step=1e5),
-    ),
-    stitch_report=dict(type='StitchReportHook'),
-    stitch_statistics=dict(type='StitchStatisticsHook', num_images=2),
-)
-test_cfg = dict(_delete_=True, type='StitchTestLoop', stitches={stitches})
+default_hooks = _base_.pop('stitch_hooks')
+for part in (default_hooks.stitch_init, default_hooks.stitch_statistics):
+    part.num_images = 2
+default_hooks.stitch_sampling.sampler.step = 1e5
+val_cfg, test_cfg = _base_.pop('stitch_loops')
+test_cfg.stitches = {stitches}
 {extra}
 """
 

@@ -2,7 +2,6 @@
 
 import importlib
 import re
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import torch
 from config_models import RUNS
 from mm_backbones import VAN
 from mmengine.registry import MODELS, TASK_UTILS, init_default_scope
+from pages import headings_of
 from states import states_on_route
 from toy import disturb, narrow_toy
 
@@ -34,14 +34,6 @@ pages = pytest.mark.parametrize('page', PAGES, ids=lambda p: str(p.relative_to(R
 def blocks(page, language):
     text = (ROOT / page).read_text()
     return re.findall(rf'^```{language}\n(.*?)^```', text, re.DOTALL | re.MULTILINE)
-
-
-@cache
-def headings_of(path):
-    """What headings of a page are called in links."""
-    headings = re.findall(r'^#+ (.*)$', path.read_text(), re.MULTILINE)
-    kept = (re.sub(r'[^\w\- ]', '', h.lower()) for h in headings)
-    return {h.replace(' ', '-') for h in kept}
 
 
 @pages

@@ -1,35 +1,194 @@
-"""Figures of pages equal those of the result files that they name."""
+"""Figures of pages equal those of the runs in configs/results.csv."""
 
+import csv
 import json
 import re
+import sys
+from fnmatch import fnmatch
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
+from pages import headings_of
 
 ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / 'configs' / 'dinov2' / 'results'
+sys.path.append(str(ROOT / 'tools' / 'research'))
+import results  # noqa: E402
+
+LINES = results.read_lines()
+RUNS = dict.fromkeys(line['run'] for line in LINES)
 README = (ROOT / 'README.md').read_text()
-EXPERIMENTS = (ROOT / 'docs' / 'explanation' / 'experiments_elastic.md').read_text()
-DINOV2 = (RESULTS.parent / 'README.md').read_text()
-SHARES = {  # start of a row: files, metric
-    'the same after 1200': ('branches_1200_seed?_test', 'mIoU'),
-    'at 350x476': ('branches_4000_350x476_seed?_test', 'mIoU'),
-    'DPT, depth': ('branches_depth_400_seed*', 'RMSE'),
-    'Mask R-CNN': ('branches_nuclei_300_seed?', 'coco/bbox_mAP'),
-    'EoMT on CamVid': ('branches_eomt_600_seed?_test', 'mIoU'),
-    'SegFormer': ('branches_segformer_2500_seed?_test', 'mIoU'),
-    'classifier': ('branches_tiny_1200_seed*', 'accuracy/top1'),
+DINOV2 = (ROOT / 'configs/dinov2/README.md').read_text()
+TOY = (ROOT / 'configs/toy/README.md').read_text()
+ELASTIC = (ROOT / 'docs/explanation/experiments_elastic.md').read_text()
+PAIRS = (ROOT / 'docs/explanation/experiments.md').read_text()
+
+
+def figures(field, pattern, **same):
+    """Return numbers of a field (stitches, runs); ``same`` selects lines."""
+    runs = [run for run in RUNS if fnmatch(run, pattern)]
+    assert runs, pattern
+    lines = [line for line in LINES if same.items() <= line.items()]
+    return np.array(
+        [[float(r[field]) for r in lines if r['run'] == run] for run in runs]
+    ).T
+
+
+def scores(pattern, **same):
+    return figures('score', pattern, **same)
+
+
+def means(pattern, **same):
+    return scores(pattern, **same).mean(1, keepdims=True)
+
+
+def shares(pattern, **same):
+    return figures('share', pattern, **same).mean(1, keepdims=True)
+
+
+def gflops(pattern, **same):
+    return figures('gflops', pattern, **same).mean(1, keepdims=True)
+
+
+def ms(pattern, **same):
+    return figures('ms', pattern, **same)
+
+
+def percent(column):
+    """Return percentages of the first row."""
+    return 100 * column / column[0]
+
+
+def with_percent(column):
+    return np.hstack([column, percent(column)])
+
+
+def check_cell(cell, expected):
+    """Check numbers that a cell begins with, each to the decimals that it has."""
+    written = re.findall(r'[-+]?\d[\d.]*', cell)
+    assert len(written) >= len(expected), cell
+    for text, value in zip(written, expected, strict=False):
+        unit = 10.0 ** -len(text.partition('.')[2])
+        assert float(text) == pytest.approx(value, abs=0.505 * unit), cell
+
+
+def table_after(start, page):
+    """Return cells of the first table of a page after a text."""
+    table = re.search(r'(^\|.*\n)+', page.split(start, 1)[1], re.MULTILINE)[0]
+    lines = table.splitlines()[2:]
+    return [[c.strip() for c in line.strip('|').split('|')] for line in lines]
+
+
+FP32, INT8 = dict(precision='fp32'), dict(precision='int8')
+NUCLEI = 'branches_nuclei_300_seed?'
+TABLES = {  # page, text before a table: its columns of figures
+    (README, 'least squares on unlabelled images'): {
+        1: gflops('branches_600_seed?_test'),
+        2: means('branches_600_seed?_test'),
+        3: shares('branches_600_seed?_test'),
+        4: ms('bundle_600_*', **FP32),
+        5: ms('bundle_600_*', **INT8),
+        6: scores('bundle_600_*', **FP32) - scores('bundle_600_*', **INT8),
+    },
+    (DINOV2, 'in float32; mIoU of 233'): {
+        1: with_percent(gflops('branches_600_seed?_test')),
+        2: scores('branches_600_seed?_test'),
+        3: shares('branches_600_seed?_test'),
+        4: scores('branches_600_seed[01]_val'),
+        5: shares('branches_600_seed[01]_val'),
+    },
+    (DINOV2, '**Networks of 1200'): {
+        1: with_percent(gflops('branches_1200_*')),
+        2: scores('branches_1200_*'),
+        3: shares('branches_1200_*'),
+    },
+    (DINOV2, '**A network of 67.6'): {
+        1: with_percent(gflops('branches_4000_*')),
+        2: scores('branches_4000_*'),
+        3: shares('branches_4000_*'),
+        6: scores('sizes_4000_seed0_test', size='350x476'),
+    },
+    (DINOV2, '**Graphs** of seed 0'): {
+        1: scores('bundle_600_*', **FP32),
+        2: ms('bundle_600_*', **FP32),
+        3: percent(ms('bundle_600_*', **FP32)),
+        4: scores('bundle_600_*', **INT8),
+        5: scores('bundle_600_*', **FP32) - scores('bundle_600_*', **INT8),
+        6: ms('bundle_600_*', **INT8),
+        7: percent(ms('bundle_600_*', **INT8)),
+    },
+    (DINOV2, 'RMSE of 40 test images'): {
+        2: gflops('branches_depth_*'),
+        3: scores('branches_depth_400_seed0'),
+        4: scores('branches_depth_400_seed[0-3]*')[:, 1:],
+        5: shares('branches_depth_*') - 100,
+    },
+    (ELASTIC, '## Stock SegFormer'): {
+        1: gflops('branches_segformer_*'),
+        2: scores('branches_segformer_*'),
+        3: shares('branches_segformer_*'),
+        4: gflops('branches_swin_*'),
+        5: scores('branches_swin_*'),
+        6: shares('branches_swin_*'),
+    },
+    (ELASTIC, '## Classification'): {
+        1: gflops('branches_tiny_*'),
+        2: np.hstack([scores('branches_tiny_*seed?'), scores('branches_tiny_*h200')]),
+        3: shares('branches_tiny_*'),
+    },
+    (ELASTIC, '## Nuclei'): {
+        1: gflops(NUCLEI, metric='coco/bbox_mAP'),
+        2: 100 * scores(NUCLEI, metric='coco/bbox_mAP'),
+        3: 100 * scores(NUCLEI, metric='coco/bbox_mAP_50'),
+        4: 100 * scores(NUCLEI, metric='coco/segm_mAP'),
+    },
+    (ELASTIC, '### mIoU on CamVid'): {
+        1: gflops('branches_eomt_*'),
+        3: scores('branches_eomt_*'),
+        4: shares('branches_eomt_*'),
+    },
+    (ELASTIC, '**Graphs** of another network'): {
+        1: scores('bundle_eomt_*', **FP32),
+        2: shares('bundle_eomt_*', **FP32),
+        3: ms('bundle_eomt_*', **FP32),
+        4: scores('bundle_eomt_*', **INT8),
+        5: scores('bundle_eomt_*', **FP32) - scores('bundle_eomt_*', **INT8),
+        6: ms('bundle_eomt_*', **INT8),
+    },
 }
 
 
-def read(pattern, metric):
-    """Return GFLOPs and metrics (networks, stitches)."""
-    files = sorted(RESULTS.glob(f'{pattern}.json'))
-    tables = [json.loads(file.read_text())['stitches'] for file in files]
-    assert tables, pattern
-    metrics = np.array([[row['metrics'][metric] for row in t] for t in tables])
-    return np.array([[row['flops'] / 1e9 for row in t] for t in tables]), metrics
+@pytest.mark.parametrize('page, start', TABLES, ids=[start for _, start in TABLES])
+def test_tables_of_pages_equal_results(page, start):
+    rows = table_after(start, page)
+    for column, expected in TABLES[page, start].items():
+        assert len(rows) == len(expected)
+        for row, values in zip(rows, expected, strict=True):
+            if row[column]:  # no change of the network itself
+                check_cell(row[column], values)
+
+
+OTHERS = {  # start of a row: runs, metric
+    'the same after 1200': ('branches_1200_*', 'mIoU'),
+    'at 350x476': ('branches_4000_*', 'mIoU'),
+    'DPT, depth': ('branches_depth_*', 'RMSE'),
+    'Mask R-CNN': ('branches_nuclei_*', 'coco/bbox_mAP'),
+    'EoMT on CamVid': ('branches_eomt_*', 'mIoU'),
+    'SegFormer': ('branches_segformer_*', 'mIoU'),
+    'classifier': ('branches_tiny_*', 'accuracy/top1'),
+}
+
+
+@pytest.mark.parametrize('start', OTHERS)
+def test_readme_shares_of_other_networks_equal_results(start):
+    pattern, metric = OTHERS[start]
+    kept = shares(pattern, metric=metric) - 100 * (metric == 'RMSE')
+    of_flops = percent(gflops(pattern, metric=metric))
+    for cell, values in zip(
+        cells(start), np.hstack([kept, of_flops])[1:], strict=False
+    ):
+        check_cell(cell, values)
 
 
 def cells(start):
@@ -38,100 +197,136 @@ def cells(start):
     return [cell.strip() for cell in row.strip('|').split('|')][1:]
 
 
-def test_readme_elastic_table_equals_results():
-    flops, metrics = read('branches_600_seed?_test', 'mIoU')
-    assert len(metrics) == 3
-    labels = 'the network', *(f'{n} %' for n in (75, 50, 33, 25, 15))
-    for i, label in enumerate(labels):
-        mean = metrics[:, i].mean()
-        share = 100 * (metrics[:, i] / metrics[:, 0]).mean()
-        assert cells(label)[:2] == [f'{flops[0, i]:.2f}', f'{mean:.1f}'], label
-        assert float(cells(label)[2].rstrip('%')) == pytest.approx(share, abs=0.1)
-
-
-@pytest.mark.parametrize('start', SHARES)
-def test_readme_shares_of_other_networks_equal_results(start):
-    pattern, metric = SHARES[start]
-    flops, metrics = read(pattern, metric)
-    found = 100 * (metrics / metrics[:, :1]).mean(0)[1:5]
-    found -= 100 if metric == 'RMSE' else 0
-    of_flops = 100 * (flops / flops[:, :1]).mean(0)[1:5]  # of the whole network
-    written = [re.findall(r'[-+.\d]+', cell) for cell in cells(start)]
-    kept, at = np.array(written, float).T
-    assert kept == pytest.approx(found, abs=0.1)
-    assert at == pytest.approx(of_flops, abs=0.51)
-
-
-def rows_after(start, page=DINOV2):
-    """Return cells of the first table of a page after a text."""
-    table = re.search(r'(^\|.*\n)+', page.split(start, 1)[1], re.MULTILINE)[0]
-    lines = table.splitlines()[2:]
-    return [[c.strip() for c in line.strip('|').split('|')] for line in lines]
-
-
-@pytest.mark.parametrize(
-    ('start', 'pattern', 'column'),
-    [
-        ('in float32; mIoU of 233', 'branches_600_seed?_test', 2),
-        ('in float32; mIoU of 233', 'branches_600_seed[01]_val', 4),
-        ('**Networks of 1200', 'branches_1200_seed?_test', 2),
-        ('**A network of 67.6', 'branches_4000_350x476_seed?_test', 2),
-    ],
-)
-def test_dinov2_tables_equal_results(start, pattern, column):
-    flops, metrics = read(pattern, 'mIoU')
-    rows = rows_after(start)
-    assert len(rows) == metrics.shape[1]
-    shares = 100 * (metrics / metrics[:, :1]).mean(0)
-    for i, row in enumerate(rows):
-        assert row[1].split()[0] == f'{flops[0, i]:.2f}'
-        assert row[column] == ', '.join(f'{value:.2f}' for value in metrics[:, i])
-        share = float(row[column + 1].rstrip('%'))
-        assert share == pytest.approx(shares[i], abs=0.051)
-
-
-def test_dinov2_depth_table_equals_results():
-    flops, metrics = read('branches_depth_400_seed*', 'RMSE')
-    rows = rows_after('RMSE of 40 test images')
-    assert len(rows) == metrics.shape[1]
-    changes = 100 * (metrics / metrics[:, :1]).mean(0) - 100
-    for i, row in enumerate(rows):
-        first, *others = (f'{value:.3f}' for value in metrics[:, i])
-        assert row[2:5] == [f'{flops[:, i].mean():.2f}', first, ', '.join(others)]
-        assert row[5] == (f'{changes[i]:+.1f}%' if i else '')
-
-
-@pytest.mark.parametrize(
-    ('start', 'name'),
-    [('gives them budgets', 'stitched'), ('86.13 |', 'elastic')],
-)
-def test_toy_tables_equal_results(start, name):
-    folder = ROOT / 'configs' / 'toy'
-    read = json.loads((folder / 'results' / f'demo_{name}.json').read_text())
-    known = {
-        f'{r["flops"] / 1e6:.1f} {r["metrics"]["mIoU"]:.2f}' for r in read['stitches']
-    }
-    rows = rows_after(start, (folder / 'README.md').read_text())
-    assert len(rows) >= 4
-    for _, flops, *_, score in rows:
-        assert f'{flops} {score}' in known
-
-
 def test_tables_of_image_sizes_equal_results():
-    files = sorted(RESULTS.glob('sizes_4000_seed?_test.json'))
-    tables = [json.loads(file.read_text())['stitches'] for file in files]
-    ids = {'the network': 0, '75%': 1, '50%': 2, '33%': 3, '25%': 4, '15%': 5}
-    shares = {}
-    for size, runs, flops, scores, share, *_ in rows_after('**Better net', EXPERIMENTS):
-        height, width = map(int, size.strip('*').split('x'))
-        key = [height, width], ids[runs]
-        found = [r for t in tables for r in t if (r['input_size'], r['id']) == key]
-        of_networks = [table[0]['metrics']['mIoU'] for table in tables]
-        mious = [row['metrics']['mIoU'] for row in found]
-        assert scores == ', '.join(f'{value:.2f}' for value in mious)
-        mean = 100 * np.mean(np.divide(mious, of_networks))
-        assert float(share.strip('*%')) == pytest.approx(mean, abs=0.051)
-        assert flops.split()[0] == f'{found[0]["flops"] / 1e9:.2f}'
-        shares[flops.split('(')[1].rstrip('%)')] = share.strip('*')
+    found = {}
+    for size, budget, flops, score, share, *_ in table_after('**Better net', ELASTIC):
+        same = dict(size=size.strip('*'), budget=budget.replace('the network', '100%'))
+        whole = figures('gflops', 'sizes_4000_*', budget='100%', size='350x476')[0]
+        costs = figures('gflops', 'sizes_4000_*', **same)[0]
+        check_cell(flops, (costs[0], 100 * (costs / whole).mean()))
+        check_cell(score, scores('sizes_4000_*', **same)[0])
+        check_cell(share.strip('*'), shares('sizes_4000_*', **same)[0])
+        found[flops.split('(')[1].rstrip('%)')] = share.strip('*')
+    assert len(found) == 13 - 1  # two rows have 15 % of the FLOPs
     written = cells('the same, below half')
-    assert written == [f'{shares[n]} at {n}%' for n in ('75', '50', '39', '26')]
+    assert written == [f'{found[n]} at {n}%' for n in ('75', '50', '39', '26')]
+
+
+def test_table_of_others_without_training_equals_results():
+    file = ROOT / 'configs/dinov2/results/without_training_600_seed0.json'
+    known = {f'{row["miou"]:.2f}': row for row in json.loads(file.read_text())}
+    rows = table_after('## Against others without training', ELASTIC)
+    assert len(rows) > 20
+    for _, of_flops, score, share, against in rows:
+        row = known[score]
+        check_cell(of_flops, [100 * row['of_flops']])
+        check_cell(share, [100 * row['of_miou']])
+        if against:
+            check_cell(against, [row[k] for k in ('against_chains', 'low', 'high')])
+
+
+def test_table_of_smaller_graphs_equals_results():
+    """Rows are whole blocks by GFLOPs, then images by size."""
+    for label, *row in table_after('**Against whole blocks', DINOV2):
+        blocks, size = (re.search(p, label) for p in (r'[\d.]+(?= GF)', r'\d+x\d+'))
+        run = f'bundle_{"blocks" if blocks else "sizes"}_600_seed0_test'
+        lines = [
+            line
+            for line in LINES
+            if line['run'] == run
+            and (blocks or line['size'] == size[0])
+            and (size or f'{float(line["gflops"]):.2f}' == blocks[0])
+        ]
+        assert [line['precision'] for line in lines] == ['fp32', 'int8'], label
+        for cell, (line, field) in zip(
+            row, product(lines, ('score', 'ms')), strict=True
+        ):
+            check_cell(cell, [float(line[field])])
+
+
+def test_tables_of_pairs_equal_results():
+    def best(run, budget):
+        lines = zip(*(figures(f, run)[:, 0] for f in ('gflops', 'score')), strict=True)
+        return max(score for cost, score in lines if cost <= budget + 0.01)
+
+    *rows, _ = table_after('## A chain and its network', PAIRS)
+    assert len(rows) == 10
+    for flops, stitch, score, alone, *_ in rows:
+        same = dict(stitch=stitch.split(':')[0], route=stitch.split('`')[1])
+        cost = figures('gflops', 'pair_300_seed0_test', **same)[0]
+        check_cell(flops, cost)
+        check_cell(score, scores('pair_300_seed0_test', **same)[0])
+        check_cell(alone, [best('branches_900_seed0_test', cost[0])])
+    rows = table_after('and differences of areas with intervals', PAIRS)
+    for seed, row in enumerate(rows):
+        runs = (f'{kind}_seed{seed}_gpu_test' for kind in ('pair_300', 'branches_900'))
+        fast, cut = (
+            scores(run, stitch=i)[0] for run, i in zip(runs, '03', strict=True)
+        )
+        check_cell(row[6], fast)
+        check_cell(row[7], cut)
+
+
+@pytest.mark.parametrize(
+    ('start', 'run'),
+    [('gives them budgets', 'demo_stitched'), ('86.13 |', 'demo_elastic')],
+)
+def test_toy_tables_equal_results(start, run):
+    rows = table_after(start, TOY)
+    assert len(rows) >= 4
+    costs = 1000 * figures('gflops', run)[:, 0]
+    for _, flops, *latency, score in rows:
+        found = np.flatnonzero(np.abs(costs - float(flops)) < 0.051)
+        found = found[[f'{scores(run)[i, 0]:.2f}' == score for i in found]]
+        assert len(found), score
+        if latency:
+            check_cell(latency[0], ms(run)[found[0]])
+
+
+def test_every_run_that_pages_name_has_results():
+    text = '\n'.join((DINOV2, TOY, ELASTIC, PAIRS))
+    kinds = '|'.join(sorted({run.split('_')[0] for run in RUNS}))
+    names = re.findall(rf'`((?:{kinds}|{{pair_300)[\w{{}},]*_[\w{{}},]+)`', text)
+    assert len(names) > 12
+    for name in names:
+        parts = re.split(r'{(.*?)}', name)
+        parts = [p.split(',') if i % 2 else [p] for i, p in enumerate(parts)]
+        assert {''.join(p) for p in product(*parts)} <= RUNS.keys(), name
+
+
+def test_results_are_written_by_the_tool(tmp_path, monkeypatch):
+    with results.FILE.open(newline='') as file:
+        assert tuple(next(csv.reader(file))) == results.FIELDS
+    monkeypatch.setattr(results, 'FILE', tmp_path / 'results.csv')
+    results.FILE.write_text(','.join(results.FIELDS) + '\n')
+    for run in RUNS:
+        lines = [line for line in LINES if line['run'] == run]
+        results.write_lines(lines)
+        assert results.read_lines(run) == lines
+        table = results.read_table(run)
+        budgets = [*dict.fromkeys(line['budget'] for line in lines)][1:]
+        about = {k: lines[0][k] for k in (*results.ABOUT, 'commands')}
+        metrics = [*dict.fromkeys(line['metric'] for line in lines)]
+        assert results.lines_of(table, metrics, budgets, **about) == lines
+    assert results.read_lines() == LINES
+
+
+def test_results_tool_replaces_a_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(results, 'FILE', tmp_path / 'results.csv')
+    run, other = 'demo_elastic', 'sizes_4000_seed0_test'
+    results.FILE.write_text(','.join(results.FIELDS) + '\n')
+    kept = [line for line in LINES if line['run'] == run]
+    results.write_lines(kept + [dict(kept[0], run=other)])
+    results.read_table(run).save(tmp_path / 'stitches.json')
+    about = dict.fromkeys(results.ABOUT, 'x') | dict(run=other, commands='a.md#b')
+    options = [f'--{name}={value}' for name, value in about.items()]
+    budgets = ['--budgets', '25%', '23%', '20%']
+    argv = ['results.py', str(tmp_path / 'stitches.json'), *options, *budgets]
+    monkeypatch.setattr(sys, 'argv', argv)
+    results.main()
+    assert results.read_lines() == kept + [{**line, **about} for line in kept]
+
+
+def test_commands_stand_below_the_headings_that_results_name():
+    for page, heading in {tuple(line['commands'].split('#')) for line in LINES}:
+        assert heading in headings_of(ROOT / page), page

@@ -10,20 +10,18 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from results import read_table
 
 from snnet_mm.stitching import Stitch, StitchTable, TwoWaySpace, middle_stitches
 from snnet_mm.utils import ToolParser, run_command
 
 ROOT = Path(__file__).resolve().parents[2]
-RESULTS = {
-    'ade20k_published_pareto': 'setr/published/setr-naive_snnetv2-deit3-s-l_ade20k',
-    'dinov2_pareto': 'dinov2/results/stitched_1200_seed0',
-}
-# Milliseconds and metrics of graphs in float32 and int8, by label.
+ADE20K = ROOT / 'configs/setr/published/setr-naive_snnetv2-deit3-s-l_ade20k.json'
+# Runs with milliseconds and metrics of graphs in float32 and int8, by label.
 BUNDLES = {
-    'branches': 'dinov2/results/bundle_600_seed0_test',
-    'whole blocks': 'dinov2/results/bundle_blocks_600_seed0_test',
-    'smaller images': 'dinov2/results/bundle_sizes_600_seed0_test',
+    'branches': 'bundle_600_seed0_test',
+    'whole blocks': 'bundle_blocks_600_seed0_test',
+    'smaller images': 'bundle_sizes_600_seed0_test',
 }
 PRECISIONS = dict(fp32='o-', int8='s--')
 LOADS = ROOT / 'configs' / 'dinov2' / 'results' / 'serving_fp32.json'
@@ -35,10 +33,6 @@ HEIGHT = 0.46  # of a row of blocks
 
 def new_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout='constrained')
-
-
-def read(name: str) -> StitchTable:
-    return StitchTable.read(ROOT / 'configs' / f'{name}.json')
 
 
 def plot_loads() -> Figure:
@@ -190,7 +184,7 @@ def main() -> None:
     from snnet_mm.evaluation import plot_pareto
 
     folder, space = ROOT / 'docs' / 'pictures', TwoWaySpace((6, 12))
-    bundles = {label: read(name) for label, name in BUNDLES.items()}
+    bundles = {label: read_table(run) for label, run in BUNDLES.items()}
     figures = dict(
         routes=plot_routes(space),
         overview=plot_overview(bundles['branches'], space),
@@ -199,9 +193,9 @@ def main() -> None:
     )
     for name, figure in figures.items():
         figure.savefig(folder / f'{name}.png', dpi=130)
-    for name, results in RESULTS.items():
-        plot_pareto(read(results), folder / f'{name}.png')
-    print(f'Wrote {len(RESULTS) + len(figures)} pictures to {folder}')
+    plot_pareto(StitchTable.read(ADE20K), folder / 'ade20k_published_pareto.png')
+    plot_pareto(read_table('stitched_1200_seed0'), folder / 'dinov2_pareto.png')
+    print(f'Wrote {len(figures) + 2} pictures to {folder}')
 
 
 if __name__ == '__main__':

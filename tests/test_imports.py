@@ -1,4 +1,4 @@
-"""The house of DESIGN.md, section 3: what may import what."""
+"""The folders of docs/explanation/architecture.md: what may import what."""
 
 import ast
 import os

@@ -37,7 +37,7 @@ class Branch:
     kind = 'block'
     units = group = 1
     # Names in the block that belong to this branch alone, and those among them that
-    # follow the hidden units, in whose place a narrow branch has its projection.
+    # come after the hidden units, which the projection of a narrow branch replaces.
     parts: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
 

@@ -91,12 +91,12 @@ def make_elastic(
             and 25 % of the network or, if neck and head cost more than that, of the
             branches.
         plans: Plans of the chains instead of budgets, such as ``'0:3/768 1:0/768'``:
-            heads and neurons of every block that does not run whole. Of plans that
-            only skip branches nothing is measured.
+            heads and neurons of every block that does not run whole. Plans that
+            only skip branches need no measurement.
         num_images: Number of images that maps are fitted on. Default: 200, or 500 for
-            classifiers, whose images have one cls token and few patches. While widths
-            are chosen, no more of them are used than the widest branch needs, ten
-            tokens per channel of its output projection, but at least 24.
+            classifiers, whose images have one cls token and few patches. Choosing
+            widths uses fewer: enough for ten tokens per channel of the widest output
+            projection, and at least 24.
         whole: Whether ``elastic.pth`` includes the network. Otherwise it records the
             path and digest of the checkpoint, and loading checks both.
         force: Whether to go on if no plan saves a fifth of the FLOPs, as of detectors

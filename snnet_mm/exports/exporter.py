@@ -245,7 +245,7 @@ class StitchExporter:
             kinds = [(name, 'fp32') for name in sorted(left)]
         stitch, cost = self.space[stitch_id], self.costs[stitch_id]
         names, branches = self.space.anchor_names, self.space.branches(stitch)
-        # Segments of an elastic network count branches.
+        # In an elastic network, segments are ranges of branches, not of blocks.
         run = stitch.segments if branches is None else ()
         return dict(
             id=stitch_id,

@@ -22,7 +22,7 @@ from snnet_mm.utils.replacing import replaced, with_globals
 
 from .base import class_names, is_method
 
-# The head that chooses objects, by the class of the detector.
+# The head that selects objects, by the class of the detector.
 HEADS = dict(
     MaskFormer='panoptic_head',
     DetectionTransformer='bbox_head',
@@ -38,7 +38,7 @@ DENSE = dict(
 )
 DEFORMABLE = {'DeformConv2d', 'ModulatedDeformConv2d'}
 NMS_KEYS = {'type', 'iou_threshold', 'class_agnostic', 'split_thr'}
-OTHERWISE = 'it chooses objects in a way of its own'
+OTHERWISE = 'it selects objects by a method that graphs do not support'
 NEARLY_ZERO = 1e-4  # no pixel is as near to a mean, as means are not integers
 MAX_OBJECTS = 1000  # of a head that sets no limit, such as YOLOX
 
@@ -169,7 +169,7 @@ def _fault_of_dense(detector: nn.Module) -> str | None:
 def _fault_of_stages(detector: nn.Module) -> str | None:
     if not detector.with_rpn or not _are_plain(detector):
         name = type(getattr(detector, 'rpn_head', None)).__name__
-        return f'it or {name} chooses objects in a way of its own'
+        return f'it or {name} selects objects by a method that graphs do not support'
     return _fault_of_padding(detector)
 
 

@@ -85,7 +85,7 @@ QUICK = (*DENSE, *DETRS, PANOPTIC, next(iter(TWO_STAGES)))
 ALL = DENSE | DETRS | MASKS | TWO_STAGES | MORE | MORE_DETRS
 # With the words that refuse them.
 REFUSED = {
-    'tood/tood_r50_fpn_1x_coco': (FROM_8, 'TOODHead: it chooses objects in'),
+    'tood/tood_r50_fpn_1x_coco': (FROM_8, 'TOODHead: it selects objects by'),
     'vfnet/vfnet_r50_fpn_1x_coco': (FROM_8, 'VFNetHead: ONNX Runtime has'),
     'solov2/solov2_r50_fpn_1x_coco': (FROM_8, 'SOLOv2 is none'),
     'cascade_rcnn/cascade-mask-rcnn_r50_fpn_1x_coco': (
@@ -242,7 +242,7 @@ def with_settings(head, **settings):
 
 CHANGED = [
     (with_settings('bbox_head', nms=dict(type='soft_nms')), "its NMS is {'type': 's"),
-    (with_settings('bbox_head', nms_pre=-1), 'it chooses objects in a way of its'),
+    (with_settings('bbox_head', nms_pre=-1), 'it selects objects by a method that'),
     (with_settings('bbox_head', min_bbox_size=2), 'its min_bbox_size is in pixels'),
     (with_round_mean, 'pixels may look like padding (data_preprocessor)'),
     (with_deformable_neck, 'ONNX Runtime has no deformable convolutions'),

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from results import read_table
 
 from snnet_mm.stitching import Stitch, StitchTable, TwoWaySpace, middle_stitches
 from snnet_mm.utils import ToolParser, run_command
@@ -180,6 +179,8 @@ def draw_arrow(axis: Axes, start: tuple, end: tuple, style: str, **line) -> None
 
 def main() -> None:
     ToolParser(description=__doc__.splitlines()[0]).parse_args()
+
+    from results import read_table
 
     from snnet_mm.evaluation import plot_pareto
 

@@ -30,6 +30,8 @@ def parse_args() -> argparse.Namespace:
     add('--work-dir', help='folder for logs and the table of stitches')
     add('--show-dir', help='folder for images with drawn predictions')
     parser.add_runner_options()
+    what = 'compile every stitch by torch.compile, for GPUs'
+    add('--compile', action='store_true', help=what)
     add('--tta', action='store_true', help='use test-time augmentation')
     args = parser.parse_args()
     for part in args.budget.split(',') if args.budget else ():
@@ -86,6 +88,7 @@ def main() -> None:
         run.test,
         *given,
         tta=args.tta,
+        compile=args.compile,
         launcher=args.launcher,
         verbose=args.verbose,
         trust=args.trust_checkpoint,

@@ -11,7 +11,12 @@ import torch
 from rich.progress import track
 from torch import nn
 
-from snnet_mm.models import find_stitched_backbone, set_stitch, unwrapped
+from snnet_mm.models import (
+    find_stitched_backbone,
+    is_compiled,
+    set_stitch,
+    unwrapped,
+)
 from snnet_mm.runtime.device import processor
 from snnet_mm.stitching import Setup, StitchTable, middle_stitches
 from snnet_mm.utils import check
@@ -74,6 +79,9 @@ def measure_latency(
 ) -> Latencies:
     """Time the parts of a model and sum them along the route of every stitch.
 
+    Of a model of :func:`~snnet_mm.models.compile_stitches`, stitches of ``check`` are
+    timed end to end instead, by default all.
+
     A forward runs from preprocessed images to the raw output of the heads, or as far as
     :func:`cost_table` counts. It uses the model's device and data type, eval mode and
     merged stitching layers. Each round times all parts, and some stitches end to end.
@@ -96,18 +104,20 @@ def measure_latency(
     space = backbone.space
     costs = cost_table(model, input_size) if costs is None else costs
     forward = forward_of(model, costs.scope)
-    ids = middle_stitches(space) if check is None else [space[i].id for i in check]
+    whole = is_compiled(model)
+    middle = [*space.ids] if whole else middle_stitches(space)
+    ids = middle if check is None else [space[i].id for i in check]
     images = empty_images(model, input_size, batch)
     if images.is_floating_point():
         images.normal_()
     timed = []
     with as_shipped(model):
-        parts = parts_by_stitch(model)
+        parts = {} if whole else parts_by_stitch(model)
         turns = range(rounds + WARM_UP)
         for n in track(turns, 'Timing', disable=not progress, transient=True):
             watch = _Stopwatch(images.device)
             # None means all parts.
-            for i in [None, *ids][:: -1 if n % 2 else 1]:
+            for i in [*([] if whole else [None]), *ids][:: -1 if n % 2 else 1]:
                 if i is not None:
                     set_stitch(model, i)
                     watch.time(i, partial(forward, model, images))
@@ -118,9 +128,11 @@ def measure_latency(
                         watch.time(part, partial(forward, model, images))
             timed.append(watch.milliseconds())
     timed = timed[WARM_UP:]
-    used = set().union(*parts.values())
+    used = {part for of in parts.values() for part in of}
     by_part = {p: statistics.median(times[p] for times in timed) for p in used}
     by_stitch = {i: sum(by_part[p] for p in of) for i, of in parts.items()}
+    if whole:
+        by_stitch = {i: statistics.median(times[i] for times in timed) for i in ids}
     checks = []
     for i in ids:
         rounds_of = [times[i] for times in timed]
@@ -177,7 +189,7 @@ def device_name(model: nn.Module) -> str:
 def measuring_setup(model: nn.Module, batch: int) -> Setup:
     """Describe the device, batch size and data type of a measurement."""
     weight, threads = next(model.parameters()), torch.get_num_threads()
-    device = device_name(model)
+    device = device_name(model) + (', compiled' if is_compiled(model) else '')
     if not weight.is_cuda:
         device += f', {threads} thread{"s" * (threads > 1)}'
     dtype = str(weight.dtype).removeprefix('torch.')

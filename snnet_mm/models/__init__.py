@@ -6,6 +6,7 @@ from .backbones.single_stitch import SingleStitch
 from .backbones.snnet import SNNetv1, SNNetv2
 from .backbones.stitch_plugin import StitchPlugin
 from .backbones.stitched_backbone import StitchedBackbone, build_anchors
+from .compiled import compile_stitches, is_compiled
 from .layers.least_squares import LeastSquares, fit_in_turn, fit_stitching_layers
 from .layers.narrow_branch import NarrowBranch
 from .layers.stitch_batch_norm import (

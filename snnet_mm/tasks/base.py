@@ -47,6 +47,7 @@ class Task:
         exact_metric: The only metric that does not count omitted images as missed, or
             None if no metric does.
         inferencer: Module and class name of mm's inferencer.
+        compiled: Method of the models that contains as much as torch can compile.
     """
 
     name = 'other'
@@ -63,6 +64,7 @@ class Task:
     saving_keys: tuple[str, ...] = ()
     exact_metric: str | None = None
     inferencer: tuple[str, str] | None = None
+    compiled = 'extract_feat'
 
     def full_mode(self, model: nn.Module) -> str:
         """Return the mode of mm's forward that runs all that prediction runs."""

@@ -14,6 +14,7 @@ class DenseTask(Task):
 
     scope = 'mmseg'
     saving_keys = ('output_dir',)
+    compiled = 'encode_decode'
     inferencer = 'mmseg.apis', 'MMSegInferencer'
 
     def full_mode(self, model: nn.Module) -> str:

@@ -18,7 +18,7 @@ from torch import nn
 from snnet_mm.anchors.pretrained import SOURCES
 from snnet_mm.datasets import check_annotation_file, check_data_folders
 from snnet_mm.evaluation import evaluate_whole_model
-from snnet_mm.models import unwrapped
+from snnet_mm.models import compile_stitches, unwrapped
 from snnet_mm.stitching import StitchTable
 from snnet_mm.tasks import import_parts_for
 from snnet_mm.utils import (
@@ -133,6 +133,7 @@ def test(
     verbose: bool = False,
     trust: bool = False,
     costs: StitchTable | None = None,
+    compile: bool = False,
     **settings: Any,
 ) -> Runner:
     """Test stitches of a model, or a model without stitches, as ``tools/test.py`` does.
@@ -151,6 +152,8 @@ def test(
         verbose: See :func:`train`.
         trust: See :func:`train`.
         costs: Known costs of all stitches. Default: they are counted.
+        compile: Whether to compile every stitch; see
+            :func:`~snnet_mm.models.compile_stitches`.
         **settings: Settings of :class:`~snnet_mm.evaluation.StitchTestLoop`; None skips
             a setting. Without any, the config's own test runs.
 
@@ -181,6 +184,8 @@ def test(
         for warning in configs.misspelt_keys(cfg):
             runner.logger.warning(warning)
         runner.register_hook(WeightCheckHook())
+        if compile:
+            compile_stitches(runner.model)
         try_images(runner)
         if tests_stitches(cfg):
             runner.test_loop.costs = costs
@@ -212,6 +217,10 @@ def _runner(
     check_file(cfg.get('load_from'), 'config key: load_from')
     if mode == 'train':
         _check_model(cfg.model)
+        compiled = cfg.get('compile') and 'stitch_sampling' in cfg.default_hooks
+        expected = 'False: torch would compile again for every stitch that is trained; '
+        expected += 'snnet_mm.load(compile=True) compiles for inference'
+        check(not compiled, 'compile', cfg.get('compile'), expected)
     check_writable(cfg.work_dir, 'option: --work-dir; config key: work_dir')
     import_parts_for(cfg)
     for key in (f'{phase}_dataloader' for phase in phases):

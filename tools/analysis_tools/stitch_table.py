@@ -19,6 +19,7 @@ from snnet_mm.stitching import (
     StitchTable,
     default_step,
     group_by_cost,
+    middle_stitches,
 )
 from snnet_mm.utils import ToolParser, check, check_writable, parse_size, run_command
 
@@ -33,6 +34,9 @@ def parse_args() -> argparse.Namespace:
     add = parser.add_argument
     add('config', help='config file path')
     add('--latency', action='store_true', help='measure latency')
+    what = """measure stitches compiled by torch.compile, those of --check alone; each
+        takes up to a minute to compile"""
+    add('--compile', action='store_true', help=what)
     add('--memory', action='store_true', help='measure peak memory, on a GPU')
     what = """input sizes (default: test_cfg.input_size of the config, or the
         data preprocessor's)"""
@@ -63,6 +67,7 @@ def parse_args() -> argparse.Namespace:
         check(measured, '--sort', cost, f'--{cost} as well, to measure it')
     args.shape = [parse_size(size, '--shape') for size in args.shape or ()]
     on_gpu = args.device.startswith('cuda')
+    check(args.latency or not args.compile, '--compile', True, '--latency as well')
     check(on_gpu or not args.memory, '--memory', True, '--device cuda, a GPU')
     return args
 
@@ -111,7 +116,7 @@ def main() -> None:
         measuring_setup,
     )
     from snnet_mm.evaluation import stitch_table, wide_console
-    from snnet_mm.models import find_stitched_backbone
+    from snnet_mm.models import compile_stitches, find_stitched_backbone
     from snnet_mm.models.init_model import init_model
     from snnet_mm.utils import load_config
 
@@ -123,6 +128,9 @@ def main() -> None:
     model = init_model(cfg, None, device=args.device)
     model = model.to(dtype=getattr(torch, args.dtype))
     space = find_stitched_backbone(model).space
+    if args.compile:
+        compile_stitches(model)
+        args.check = args.check or middle_stitches(space)
     kinds = {stitch.kind for stitch in space}
     for kind in args.kind or ():
         check(kind in kinds, '--kind', kind, sorted(kinds))

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests on several GPUs, or with several CPU processes where there is no GPU.
+# Tests on several GPUs or, with --device cpu, in several CPU processes.
 #
 #   tools/dist_test.sh CONFIG CHECKPOINT GPUS [ARGS ...]
 #

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Trains on several GPUs, or with several CPU processes where there is no GPU.
+# Trains on several GPUs or, with --device cpu, in several CPU processes.
 #
 #   tools/dist_train.sh CONFIG GPUS [ARGS ...]
 #

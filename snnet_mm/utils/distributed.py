@@ -12,6 +12,8 @@ from mmengine.config import Config
 from mmengine.device import get_device
 from mmengine.dist import barrier
 
+from snnet_mm.runtime.checks import check
+
 from .configs import dicts_in, step_name
 
 SYNC_BN = 'SyncBN', 'MMSyncBN', 'SyncBatchNorm'
@@ -29,9 +31,14 @@ def prepare_cpu_distributed(cfg: Config) -> None:
     mmengine's launchers and its DDP wrapper require GPUs. Without GPUs, gloo connects
     the processes, SyncBN becomes BN, and ranks average their buffers before every
     validation. With GPUs, or without a launcher, this is a no-op.
+
+    Raises:
+        ValueError: If GPUs were not hidden by ``--device cpu``, and torch sees none.
     """
     if cfg.get('launcher', 'none') == 'none' or get_device() != 'cpu':
         return
+    expected = "'cpu', to run on CPUs: this process has no GPU that torch can use"
+    check(os.environ.get('CUDA_VISIBLE_DEVICES') == '', '--device', None, expected)
     cfg.merge_from_dict({'env_cfg.dist_cfg.backend': 'gloo'})
     for node in dicts_in(cfg._cfg_dict):
         if step_name(node) in SYNC_BN:

@@ -18,7 +18,7 @@ def fork_ranks(number, work, folder):
 
     def run(rank):
         env = dict(RANK=rank, LOCAL_RANK=rank, WORLD_SIZE=number)
-        env |= dict(MASTER_ADDR='127.0.0.1', MASTER_PORT=port)
+        env |= dict(MASTER_ADDR='127.0.0.1', MASTER_PORT=port, CUDA_VISIBLE_DEVICES='')
         os.environ.update({k: str(v) for k, v in env.items()})
         work(rank)
 

@@ -43,6 +43,11 @@ def test_prepare_cpu_distributed_without_gpus(monkeypatch):
     monkeypatch.setattr(dist, 'is_initialized', lambda: True)
     cfg = config()
     expected = copy.deepcopy(cfg.to_dict())
+    monkeypatch.setenv('CUDA_VISIBLE_DEVICES', '0')  # of a driver that is too old
+    with pytest.raises(ValueError, match='no GPU that torch can use.*--device'):
+        prepare_cpu_distributed(cfg)
+    assert cfg.to_dict() == expected
+    monkeypatch.setenv('CUDA_VISIBLE_DEVICES', '')
     expected['env_cfg']['dist_cfg']['backend'] = 'gloo'
     expected['sync_bn'] = None
     expected['custom_hooks'].append(dict(type='SyncBuffersHook'))

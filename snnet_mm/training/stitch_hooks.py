@@ -5,11 +5,12 @@ import time
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from mmengine.dist import get_world_size
 from mmengine.hooks import EMAHook, Hook
 from mmengine.optim import OptimWrapperDict
 from mmengine.registry import HOOKS, TASK_UTILS
 from mmengine.runner import Runner
-from torch import Tensor
+from torch import Tensor, nn
 
 from snnet_mm.costs import (
     check_auxiliary_heads,
@@ -19,6 +20,7 @@ from snnet_mm.costs import (
 )
 from snnet_mm.datasets import random_batches
 from snnet_mm.models import (
+    PartPerAnchor,
     StitchedBackbone,
     find_stitched_backbone,
     fit_stitching_layers,
@@ -133,6 +135,8 @@ class StitchSamplingHook(Hook):
             check_auxiliary_heads(runner.model, costs.input_size)
         defaults = dict(costs=costs, seed=shared_seed(runner.seed), space=space)
         self.sampler = TASK_UTILS.build(self._sampler_cfg, default_args=defaults)
+        if getattr(self.sampler, 'per_rank', False) and get_world_size() > 1:
+            check_synchronised(runner.model)
         for hook in self.sampler.hooks():
             runner.register_hook(hook)
         self._sizes = check_sizes(runner.model, self._sizes, 'StitchSamplingHook.sizes')
@@ -166,6 +170,20 @@ class StitchSamplingHook(Hook):
             runner.logger.warning(f'Stitches are sampled without costs: {error}')
             return None
         return cost_table(runner.model, size)
+
+
+def check_synchronised(model: nn.Module) -> None:
+    """Raise if a batch norm waits for ranks whose stitches do not run it.
+
+    Every stitch runs what is outside of the backbone and of parts per anchor.
+    """
+    for name, part in model.named_modules():
+        if isinstance(part, StitchedBackbone | PartPerAnchor):
+            for own, module in part.named_modules(prefix=name):
+                waits = isinstance(module, nn.SyncBatchNorm)
+                expected = f'False, or BN in {own}: ranks with other stitches would '
+                expected += 'wait for it for ever'
+                check(not waits, 'sampler.per_rank', True, expected)
 
 
 def sampling_hook(runner: Runner) -> StitchSamplingHook | None:

@@ -13,7 +13,7 @@ from watching_hooks import in_folder, train
 
 from snnet_mm.costs import cost_table
 from snnet_mm.models import find_stitched_backbone
-from snnet_mm.training import StitchInitHook, stitch_hooks
+from snnet_mm.training import StitchInitHook, StitchSamplingHook, stitch_hooks
 from snnet_mm.utils import load_weights_only
 
 
@@ -167,3 +167,23 @@ def test_stitch_sampling_hook_draws_sizes_like_stitches(cfg):
     again, rest = train(cfg, **resumed)
     assert rest.sizes == recorder.sizes[3:]
     assert_same(again.model.state_dict(), runner.model.state_dict())
+
+
+def test_ranks_of_other_stitches_synchronise_no_batch_norm_of_the_backbone(
+    cfg, monkeypatch
+):
+    cfg.default_hooks.stitch_sampling.sampler = dict(
+        type='UniformSampler', per_rank=True
+    )
+    cfg.model.decode_head.norm_cfg = dict(type='BN')
+    runner = Runner.from_cfg(cfg)
+    (hook,) = (h for h in runner.hooks if isinstance(h, StitchSamplingHook))
+    sync, model = torch.nn.SyncBatchNorm(8), runner.model
+    model.decode_head.extra, where = sync, 'anchors.0.extra'
+    monkeypatch.setattr(stitch_hooks, 'get_world_size', lambda: 2)
+    hook.before_train(runner)  # every stitch runs the head
+    model.backbone.anchors[0].extra = sync
+    with pytest.raises(ValueError, match=f'per_rank=True .*BN in backbone.{where}'):
+        hook.before_train(runner)
+    monkeypatch.setattr(stitch_hooks, 'get_world_size', lambda: 1)
+    hook.before_train(runner)

@@ -9,7 +9,7 @@ from torch.utils._pytree import tree_leaves
 from toy import disturb
 
 import snnet_mm as sn
-from snnet_mm.costs import measure_latency, measuring_setup
+from snnet_mm.costs import cost_table, measure_latency, measuring_setup
 from snnet_mm.models import (
     compile_stitches,
     find_stitched_backbone,
@@ -93,7 +93,9 @@ def test_compiled_model_trains_uncompiled(model, traced):
 
 def test_compiled_stitches_are_timed_whole(model, traced):
     sizes, backend = traced
+    costs = cost_table(model, (32, 48))
     compile_stitches(model, backend=backend)
+    assert cost_table(model, (32, 48)).rows == costs.rows
     times = measure_latency(model, (32, 48), rounds=2, check=[3, 0])
     assert times.by_stitch.keys() == {0, 3}
     assert min(times.by_stitch.values()) > 0

@@ -70,8 +70,8 @@ def load(
         stitch: Id of the initially active stitch. Default: the slowest anchor, which is
             the network itself in elastic models.
         device: Device such as ``'cpu'`` or ``'cuda:0'``. Default: the best available.
-        compile: Whether ``torch.compile`` compiles each stitch when it first runs. On a
-            GPU, small stitches are then faster; on a CPU nothing is gained.
+        compile: Whether ``torch.compile`` compiles each stitch when it first runs, for
+            GPUs, where small stitches spend their time on launching kernels.
 
     Returns:
         An mm model, with its config as ``model.cfg``.

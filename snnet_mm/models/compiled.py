@@ -26,7 +26,7 @@ def compile_stitches(model: nn.Module, **options: Any) -> None:
         model: An mm model with a stitched backbone.
         **options: Options of ``torch.compile``. Default: CUDA graphs on a GPU
             (``mode='reduce-overhead'``), as eager PyTorch spends the time of small
-            stitches on launching kernels. On a CPU compiled stitches gain nothing.
+            stitches on launching kernels.
 
     Examples:
         >>> compile_stitches(model)
@@ -55,8 +55,9 @@ class _CompiledMethod:
         self._method: FunctionType = getattr(type(model), name)
         self._made: dict[int, Callable] = {}
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._model.training:
+    def __call__(self, images: Tensor, *args: Any, **kwargs: Any) -> Any:
+        args = images, *args
+        if self._model.training or images.is_meta:  # costs are counted on meta tensors
             return self._method(self._model, *args, **kwargs)
         stitch = find_stitched_backbone(self._model).active_stitch.id
         if stitch not in self._made:

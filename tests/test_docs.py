@@ -28,7 +28,17 @@ PAGES += (ROOT / 'configs').glob('*/*.md')
 CONFIGS = [Path(name).name for name in RUNS]
 FILES = re.compile(r'(?<!mim/)\b((?:configs|tools|tests|snnet_mm)/[\w./+-]*\w)')
 STEMS = re.compile(r'\b([\w.+-]+_\d+xb\d+[\w.+-]*?)(?:\.py)?(?=[\s`/)]|$)')
-pages = pytest.mark.parametrize('page', PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+
+
+def each_page(check):
+    """Make a test that checks every page, and names each that fails."""
+
+    def test(subtests):
+        for page in PAGES:
+            with subtests.test(str(page.relative_to(ROOT))):
+                check(page)
+
+    return test
 
 
 def blocks(page, language):
@@ -36,7 +46,7 @@ def blocks(page, language):
     return re.findall(rf'^```{language}\n(.*?)^```', text, re.DOTALL | re.MULTILINE)
 
 
-@pages
+@each_page
 def test_docs_links_lead_somewhere(page):
     for target in re.findall(r'\]\((?!https?://)([^)\s]+)\)', page.read_text()):
         path, _, heading = target.partition('#')
@@ -45,7 +55,7 @@ def test_docs_links_lead_somewhere(page):
         assert not heading or heading in headings_of(linked), target
 
 
-@pages
+@each_page
 def test_docs_files_named_exist(page):
     text = page.read_text()
     for path in FILES.findall(text):
@@ -56,7 +66,7 @@ def test_docs_files_named_exist(page):
         assert any(stem in known for known in CONFIGS), stem
 
 
-@pages
+@each_page
 def test_docs_options_of_commands_exist(page):
     lines = '\n'.join(blocks(page, 'bash')).replace('\\\n', ' ').splitlines()
     for line in lines:
@@ -76,16 +86,18 @@ def test_docs_options_of_commands_exist(page):
             assert any(f"'{n}'" in source for n in names), (name, option)
 
 
-@pytest.mark.parametrize('page', (ROOT / 'docs').rglob('*.md'), ids=lambda p: p.stem)
-def test_docs_lines_of_prose_are_short(page):
-    text = page.read_text()
-    prose = re.sub(r'^```.*?^```$', '', text, flags=re.DOTALL | re.MULTILINE)
-    prose = re.sub(r'`[^`]*`', '', re.sub(r'\]\([^)]*\)', ']', prose))
-    lines = [line for line in prose.splitlines() if not line.startswith('|')]
-    assert [line for line in lines if len(line) > 120] == []
+def test_docs_lines_of_prose_are_short():
+    long = []
+    for page in (ROOT / 'docs').rglob('*.md'):
+        text = page.read_text()
+        prose = re.sub(r'^```.*?^```$', '', text, flags=re.DOTALL | re.MULTILINE)
+        prose = re.sub(r'`[^`]*`', '', re.sub(r'\]\([^)]*\)', ']', prose))
+        lines = [line for line in prose.splitlines() if not line.startswith('|')]
+        long += [f'{page.stem}: {line}' for line in lines if len(line) > 120]
+    assert long == []
 
 
-@pages
+@each_page
 def test_docs_names_of_the_package_exist(page):
     for dotted in set(re.findall(r'`(snnet_mm(?:\.\w+)+)`', page.read_text())):
         module, _, attribute = dotted.rpartition('.')

@@ -13,7 +13,9 @@ from narrowing import narrow_own
 
 from snnet_mm.models.layers.stitch_batch_norm import ROWS
 
-LANGUAGE = pytest.mark.skipif(not find_spec('transformers'), reason='transformers')
+EVERY = [n for n in paths('**/*.py') if 'llama' not in n or find_spec('transformers')]
+# The first of each folder builds where no slow test runs.
+FIRST = [*{Path(name).parent: name for name in reversed(EVERY)}.values()]
 # Nuclei has its own classes; its model is that of the toy detector. Language models
 # take their steps in tests/test_tasks/test_transformers.
 LEFT_OUT = 'nuclei', 'llama'
@@ -40,33 +42,32 @@ STAGED = {
 }
 
 
-def every():
-    """Return all configs; the first of each folder builds where no slow test runs."""
-    folders = set()
-    for name in paths('**/*.py'):
-        folder = Path(name).parent
-        marks = [LANGUAGE] if 'llama' in name else []
-        marks += [pytest.mark.slow] if folder in folders else []
-        folders.add(folder)
-        yield pytest.param(name, marks=marks)
-
-
 def marks(name):
     return [] if name.startswith(QUICK) else [pytest.mark.slow]
 
 
-@pytest.mark.parametrize('name', paths('**/*.py'))
-def test_config_header_says_what_to_expect(name):
-    lines = (CONFIGS / name).read_text().splitlines()
-    header = ' '.join(line for line in lines if line.startswith('#'))
-    assert 'batch' in header
-    assert 'paper' in header.lower()
-    assert 'measured' in header or 'not yet run' in header
+def test_config_headers_say_what_to_expect(subtests):
+    for name in paths('**/*.py'):
+        lines = (CONFIGS / name).read_text().splitlines()
+        header = ' '.join(line for line in lines if line.startswith('#'))
+        with subtests.test(name):
+            assert 'batch' in header
+            assert 'paper' in header.lower()
+            assert 'measured' in header or 'not yet run' in header
 
 
-@pytest.mark.parametrize('name', every())
-def test_config_builds(name):
-    cfg, model = load(name)
+@pytest.mark.parametrize(
+    'names',
+    [FIRST, pytest.param({*EVERY} - {*FIRST}, marks=pytest.mark.slow)],
+    ids=['first', 'others'],
+)
+def test_configs_build(names, subtests):
+    for name in sorted(names):
+        with subtests.test(name):
+            assert_consistent(*load(name))
+
+
+def assert_consistent(cfg, model):
     classes = cfg.get('metainfo', {}).get('classes')
     if classes:
         parts = ('roi_head', 'decode_head', 'bbox_head', 'panoptic_head')
@@ -90,9 +91,13 @@ def test_config_builds(name):
     assert cfg.test_dataloader.dataset.type == loader.dataset.of
 
 
-@pytest.mark.parametrize('name', RUNS)
-def test_run_trains_as_long_as_its_name_says(name):
-    cfg = read(name)
+def test_runs_train_as_long_as_their_names_say(subtests):
+    for name in RUNS:
+        with subtests.test(name):
+            assert_length(name, read(name))
+
+
+def assert_length(name, cfg):
     words = re.search(r'_(\d)xb(\d+)-(\d+)([kex]?)_(.*?)(-\d+x\d+)?$', name)
     gpus, batch, length = map(int, words.groups()[:3])
     unit, data = words.groups()[3:5]

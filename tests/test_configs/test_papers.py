@@ -61,19 +61,25 @@ def test_hours_are_of_runs_and_sizes_of_the_page():
         assert folder in page or 'fgvc' in folder
 
 
-@pytest.mark.parametrize('pattern', SETTINGS)
-def test_runs_have_settings_of_the_papers(pattern):
+def test_runs_have_settings_of_the_papers(subtests):
     """What ``_delete_`` in a config drops with the rest would be missing here."""
-    names = [name for name in RUNS if fnmatch(name, pattern)]
-    assert names
-    for name in names:
-        cfg = read(name)
-        for key, expected in SETTINGS[pattern].items():
-            found = at(cfg, key)
-            if isinstance(expected, dict):
-                found = {k: found.get(k) for k in expected}
-            found = list(found) if isinstance(found, tuple) else found
-            assert found == expected, (name, key)
+    for pattern, settings in SETTINGS.items():
+        names = [name for name in RUNS if fnmatch(name, pattern)]
+        assert names, pattern
+        for name in names:
+            with subtests.test(name):
+                assert settings_of(read(name), settings) == settings
+
+
+def settings_of(cfg, like):
+    """The settings of a config under the keys of others, and in their types."""
+    found = {key: at(cfg, key) for key in like}
+    for key, expected in like.items():
+        if isinstance(expected, dict):
+            found[key] = {k: found[key].get(k) for k in expected}
+        elif isinstance(found[key], tuple):
+            found[key] = list(found[key])
+    return found
 
 
 def test_pages_are_as_written():
@@ -81,25 +87,24 @@ def test_pages_are_as_written():
         assert path.read_text() == text, f'{path}: run tools/papers.py'
 
 
-@pytest.mark.parametrize('table', PAPERS['tables'])
-def test_config_headers_have_figures_of_the_table(table):
-    columns, rows = PAPERS['tables'][table].values()
-    for name, cells in rows.items():
-        assert len(cells) == len(columns)
-        if RUNS[name].options:
-            continue
-        head = RUNS[name].config.read_text().partition('_base_')[0]
-        for column, cell in zip(columns, cells, strict=True):
-            if column.endswith(', paper') and 'GFLOPs' not in column:
-                figures = FIGURE.findall(cell.partition(', 77.8 at worst')[0])
-                assert {*figures} <= {*FIGURE.findall(head)}, name
+def test_config_headers_have_figures_of_the_tables(subtests):
+    for columns, rows in (table.values() for table in PAPERS['tables'].values()):
+        for name, cells in rows.items():
+            head = RUNS[name].config.read_text().partition('_base_')[0]
+            for column, cell in zip(columns, cells, strict=True):
+                of_paper = column.endswith(', paper') and 'GFLOPs' not in column
+                if of_paper and not RUNS[name].options:
+                    figures = FIGURE.findall(cell.partition(', 77.8 at worst')[0])
+                    with subtests.test(name, column=column):
+                        assert {*figures} <= {*FIGURE.findall(head)}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('name', [n for n in RUNS if RUNS[n].options])
-def test_run_builds(name):
-    if not any(fnmatch(name, pattern) for pattern in LIKE_OTHERS):
-        assert load(name)[1]
+def test_runs_build(subtests):
+    for name in (name for name in RUNS if RUNS[name].options):
+        if not any(fnmatch(name, pattern) for pattern in LIKE_OTHERS):
+            with subtests.test(name):
+                assert load(name)[1]
 
 
 def test_runs_of_lists_have_options_of_entries():

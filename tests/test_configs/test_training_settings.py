@@ -58,11 +58,18 @@ def drop_path_rates(anchor):
 
 
 @pytest.mark.parametrize(
-    'name',
-    [n if n in FIRST else pytest.param(n, marks=pytest.mark.slow) for n in ALL],
+    'names',
+    [FIRST, pytest.param({*ALL} - {*FIRST}, marks=pytest.mark.slow)],
+    ids=['first', 'others'],
 )
-def test_run_trains_as_the_papers(name):
-    row, cfg = row_of(name), config_of(ALL[name])
+def test_runs_train_as_the_papers(names, subtests):
+    for name in sorted({*names}):
+        with subtests.test(name):
+            assert_trains_as(row_of(name), name)
+
+
+def assert_trains_as(row, name):
+    cfg = config_of(ALL[name])
     init_default_scope(cfg.default_scope)
     model, wrapper = build_on_meta(cfg), cfg.optim_wrapper.copy()
 

@@ -41,7 +41,7 @@ def random_plans(view, number):
 QUICK = 'PlainViT', 'mmseg.MixVisionTransformer', 'mmpretrain.BEiTViT', 'mmseg.ResNet'
 
 
-@pytest.mark.parametrize('config', families(QUICK))
+@pytest.mark.parametrize('config', [*families(QUICK)])
 def test_step_costs_flops_and_parameters_are_exact(config):
     pytest.importorskip('mmdet.models')
     pytest.importorskip('mmpretrain.models')

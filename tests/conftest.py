@@ -1,18 +1,16 @@
 import gc
 import json
 import random
-import time
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from mmengine.dataset import base_dataset
+from mmengine.logging import MessageHub, MMLogger
 from mmengine.registry import MODELS, DefaultScope
+from mmengine.visualization import Visualizer
 from yapf.yapflib import yapf_api
 
 import snnet_mm  # noqa: F401
@@ -51,38 +49,27 @@ def seeded():
     torch.manual_seed(0)
 
 
-@pytest.fixture(autouse=True, scope='module')
-def no_scope_left_behind():
-    """Reset mmengine's default scope, which is global, after each test file."""
+@pytest.fixture(autouse=True)
+def nothing_of_other_runs():
+    """Forget what mmengine keeps of runs, which it names by the second."""
     yield
-    DefaultScope._instance_dict.clear()
+    for kind in (DefaultScope, MessageHub, MMLogger, Visualizer):
+        kind._instance_dict.clear()
 
 
 @pytest.fixture(autouse=True, scope='module')
 def imports_are_no_garbage():
-    """Hide what was imported from collections of garbage."""
+    """Hide what was imported from the collections that each data set of mm asks for.
+
+    They would be more than half of the time of all tests.
+    """
     gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope='session')
-def a_second_for_every_run():
-    """Start every run in a new second, by which mmengine names logs and hubs."""
-    clock = count(int(time.time()))
-    stub = SimpleNamespace(strftime=time.strftime, localtime=time.localtime)
-    stub.time = partial(next, clock)
+def quick_yapf():
+    """Skip the formatting of configs, six times a run, which takes a second."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr('mmengine.runner.runner.time', stub)
-        yield
-
-
-@pytest.fixture(autouse=True, scope='session')
-def quick_mmengine():
-    """Skip config formatting, six times a run, and a garbage collection per data set.
-
-    They take a second and a third of a second each.
-    """
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(base_dataset, 'gc', SimpleNamespace(collect=lambda: 0))
         patch.setattr(yapf_api, 'FormatCode', lambda text, **style: (text, True))
         yield
 

@@ -35,9 +35,10 @@ def test_reschedule_hook_continues_exactly(cfg, tmp_path):
     assert settings[0] == settings[1]
 
 
-def rates_of(cfg, folder, **options):
+def rates_of(cfg, folder, **settings):
     """Learning rates of the iterations of a training."""
-    runner = run.train(cfg, folder, **options)
+    options = dict(experiment_name=f'{folder.name}_{len(settings)}')
+    runner = run.train(cfg, folder, options, **settings)
     return runner.message_hub.log_scalars['train/lr'].data[0].tolist()
 
 

@@ -259,10 +259,7 @@ def test_make_elastic_weighs_tokens_of_segmentors(
     'options, words',
     [
         (dict(budgets=2), 'budgets=2 is invalid'),
-        (dict(budgets='many'), "budgets='many'"),
         (dict(budgets='50%,'), "budgets=''"),
-        (dict(budgets='300MB'), 'budgets=.*a positive number with a unit'),
-        (dict(budgets='100%'), 'below .*argument: budgets'),
         (dict(budgets='1%'), 'at least .*: 0:.*argument: budgets'),
         (dict(plans=['0:3/8']), r"plans\[0\]='0:3/8' .*2/0 to 128"),
         (dict(plans=['1:0/0', '1:2/128']), r'plans\[1\]=.*fewer units'),

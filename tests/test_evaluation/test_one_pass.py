@@ -77,17 +77,6 @@ def test_run_one_pass_equals_one_at_a_time(toy_cfg, task, mode, batch_size):
     assert len({v for k, v in metrics.items() if k.endswith(key)}) > 10
 
 
-def test_run_one_pass_with_test_time_augmentation(toy_cfg):
-    flips = [dict(type='RandomFlip', prob=p) for p in (0.0, 1.0)]
-    pack = [dict(type='PackSegInputs')]
-    augmented = dict(type='TestTimeAug', transforms=[flips, pack])
-    toy_cfg.test_dataloader.dataset.pipeline = [augmented]
-    toy_cfg.model = dict(type='SegTTAModel', module=toy_cfg.model)
-    runner = runner_of(toy_cfg, stitches=(0, 6, 9), stitches_per_pass=2)
-    metrics = runner.test()
-    assert metrics == one_at_a_time(toy_cfg, runner.model.state_dict(), ids=(0, 6, 9))
-
-
 def test_run_one_pass_of_resized_images(toy_cfg, tmp_path, caplog):
     toy_cfg.log_level, out_dir, ids = 'INFO', tmp_path / 'report', (0, 6, 9)
     runner = runner_of(toy_cfg, ids, resize=(60, 64), out_dir=str(out_dir))

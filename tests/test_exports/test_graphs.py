@@ -19,7 +19,6 @@ import snnet_mm  # noqa: E402
 import snnet_mm.tasks.mmpretrain  # noqa: E402
 from snnet_mm.exports import StitchExporter  # noqa: E402
 from snnet_mm.models import set_stitch  # noqa: E402
-from snnet_mm.models.init_model import init_model  # noqa: E402
 
 # Tracing takes its time for every block. Of depths 2 and 3, stitch 2 runs 1 and 1.
 WINDOWS = dict(window_size=3, global_blocks=(0,), decomposed_rel_pos=True)
@@ -117,24 +116,6 @@ def test_graphs_of_classifiers(name, tmp_path):
     exporter = StitchExporter(cfg, model, tmp_path, SIZES.get(name, (61, 72)))
     stitch = model.backbone.space.ids[-1]
     assert_graph_predicts(exporter, stitch, lambda model, images: model(images))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize('name', ['mixed', 'levit', 'bridge'])
-@torch.no_grad()
-def test_classifier_alone(name, tmp_path):
-    cfg, model = classifier(name)
-    stitch = model.backbone.space.ids[-1]
-    exporter = StitchExporter(cfg, model, tmp_path, size=(64, 64))
-    manifest = exporter.export_stitch(stitch, ['mm'])
-    assert manifest['stitches'][0]['files'][0]['max_difference'] == 0
-    path = tmp_path / f'stitch_{stitch}.pth'
-    single = init_model(path.with_suffix('.py'), path, device='cpu')
-    images = torch.randn(2, 3, 64, 64)
-    set_stitch(model, stitch)
-    assert single(images).equal(model(images))
-    costs = exporter.costs[stitch]
-    assert sum(p.numel() for p in single.parameters()) == costs.params
 
 
 def test_levit_has_one_size(tmp_path):

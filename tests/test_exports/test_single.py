@@ -8,7 +8,7 @@ from toy import TOY
 
 from snnet_mm.costs import cost_table
 from snnet_mm.evaluation import StitchTestLoop
-from snnet_mm.exports import StitchExporter, single_stitch
+from snnet_mm.exports import single_stitch
 from snnet_mm.models import StitchingLayer
 
 TOY_DEPTH = TOY / 'dpt_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
@@ -140,11 +140,6 @@ class ForgetfulLayer(StitchingLayer):
         return x.sign() * x.abs() ** self.power
 
 
-class PowerLayer(ForgetfulLayer):
-    def config(self):
-        return super().config() | dict(power=self.power)
-
-
 class LossyLayer(CurvedLayer):
     def config(self):
         return super().config() | dict(type='StitchingLayer')
@@ -161,25 +156,6 @@ def with_layer(toy_cfg, monkeypatch):
         return cfg
 
     return with_layer
-
-
-@pytest.mark.parametrize(
-    ('kind', 'settings'),
-    [(CurvedLayer, {}), (PowerLayer, dict(power=3)), (ForgetfulLayer, {})],
-)
-def test_own_layers_that_are_not_affine_are_exported(
-    with_layer, build, logits, tmp_path, kind, settings
-):
-    cfg, images = with_layer(kind, **settings), torch.randn(2, 3, 64, 64)
-    model = build(cfg)
-    for i in (2, 8):
-        exported, single = single_stitch(cfg, model, i)
-        assert_close(logits(single, images), logits(model, images), rtol=0, atol=0)
-        layers = exported.model.backbone.stitching_layers
-        widths = dict(type=kind.__name__, in_dim=8, out_dim=12)
-        assert layers['0to1_0'] == widths | settings
-    manifest = StitchExporter(cfg, model, tmp_path).export_stitch(8, ['mm'])
-    assert manifest['stitches'][0]['flops'] == cost_table(model)[8].flops
 
 
 def test_layers_whose_settings_an_export_would_lose_are_refused(with_layer, build):

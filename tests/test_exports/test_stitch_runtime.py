@@ -231,15 +231,6 @@ def test_depths_are_those_of_mm(build, kind, test_cfg, width, counts):
     assert_predicts_as_mm(cfg, build(cfg), [resize, NORMALIZE], counts, close)
 
 
-@pytest.mark.slow
-def test_graph_of_a_depth_model(build, tmp_path):
-    cfg = depth_config(*DEPTHS[0][:2])
-    manifest = StitchExporter(cfg, build(cfg), tmp_path).export_stitch(0, ['onnx'])
-    assert manifest['stitches'][0]['files'][0]['max_difference'] < 1e-3
-    image = next(smooth_images())
-    assert StitchRuntime(tmp_path)(image).shape == image.shape[:2]
-
-
 def test_stitches_exported_under_a_live_runtime(bundle):
     """The graph that is open stays; another is not opened beside it."""
     runtime, (image,) = StitchRuntime(bundle), smooth_images(SIZES[:1])

@@ -210,7 +210,7 @@ def test_predict_body_that_is_no_image_is_told_what_to_send(replica, body, why):
 
 @pytest.mark.parametrize(
     ('body', 'status'),
-    [(b'GIF89a', 400), (png()[:-30], 400), (png(30, 40), 400), (b'x' * 1001, 413)],
+    [(png()[:-30], 400), (png(30, 40), 400), (b'x' * 1001, 413)],
 )
 def test_predict_malformed_body_is_refused(service, replica, monkeypatch, body, status):
     monkeypatch.setattr(service, 'MAX_BYTES', 1000)

@@ -21,13 +21,6 @@ def test_test_chooses_stitch_by_results_and_budget(run_here, narrow, tmp_path):
     assert {p for p in pictures if p.startswith('show')} == wanted
 
 
-@pytest.mark.parametrize('budget', ['0,4', '2G,fast', 'all'])
-def test_budget_without_unit_raises(run_here, narrow, budget):
-    model = narrow / 'config.py', narrow / 'weights.pth'
-    with pytest.raises(ValueError, match='^budget=.* with a unit'):
-        run_here('test.py', *model, '--budget', budget)
-
-
 @pytest.mark.slow
 def test_test_sizes_have_reports_and_a_joint_one(run_here, narrow, tmp_path):
     model = narrow / 'config.py', narrow / 'weights.pth'

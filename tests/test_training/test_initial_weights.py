@@ -31,9 +31,11 @@ FILES = dict(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize('name', FILES)
-@pytest.mark.parametrize('key', ['load_from', 'init_cfg'])
-def test_train_weights_that_fill_no_anchor(stitched_cfg, tmp_path, capsys, name, key):
+@pytest.mark.parametrize(
+    ('key', 'name'),
+    [*(('load_from', name) for name in FILES), ('init_cfg', 'one_anchor')],
+)
+def test_train_weights_that_fill_no_anchor(stitched_cfg, tmp_path, capsys, key, name):
     change, outcome, random = FILES[name]
     model = Runner.from_cfg(copy.deepcopy(stitched_cfg)).model
     path = save_part(tmp_path / 'a.pth', model, change)

@@ -121,12 +121,6 @@ def test_train_locks_folder_and_leaves_config(cfg):
     assert (runner.iter, cfg.to_dict()) == (2, before)
 
 
-def test_train_save_best_unknown_metric_is_refused(cfg):
-    cfg.default_hooks.checkpoint.save_best = ['mIoU', 'mIou']
-    with pytest.raises(ValueError, match=r"'mIou' is invalid.*save_best"):
-        run.train(cfg)
-
-
 def test_test_built_model_has_no_augmentation(cfg):
     with pytest.raises(ValueError, match='tta=True'):
         run.test(cfg, nn.Identity(), tta=True)

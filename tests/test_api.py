@@ -6,8 +6,7 @@ from importlib import import_module
 import numpy as np
 import pytest
 import torch
-from tiny import tiny_config
-from trained_toys import write_trained
+from small import small, write_trained
 
 import snnet_mm as sn
 from snnet_mm import api
@@ -40,7 +39,7 @@ def model(folder):
 
 @pytest.fixture
 def pair():
-    return sn.load(tiny_config(), device='cpu')
+    return sn.load(small('tiny'), device='cpu')
 
 
 def active(model):
@@ -70,7 +69,7 @@ def test_load_work_dir_best_or_last_checkpoint(pair, tmp_path):
     """Also where the folder was moved to."""
     work_dir = tmp_path / 'work'
     work_dir.mkdir()
-    tiny_config().dump(work_dir / 'toy.py')
+    small('tiny').dump(work_dir / 'toy.py')
     with pytest.raises(ValueError, match='folder_or_config'):
         sn.load(work_dir)
 

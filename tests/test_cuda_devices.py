@@ -12,7 +12,7 @@ from mmengine.registry import MODELS, init_default_scope
 from mmpretrain.structures import DataSample
 from mmseg.structures import SegDataSample
 from narrowing import SIDE, narrow_own
-from tiny import tiny_config
+from small import small
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from snnet_mm.costs import cost_table
@@ -53,7 +53,7 @@ def fake_cuda(*models):
 
 @pytest.fixture
 def tiny():
-    cfg = tiny_config()
+    cfg = small('tiny')
     init_default_scope(cfg.default_scope)
     return MODELS.build(cfg.model)
 
@@ -174,8 +174,7 @@ def test_fit_in_turn_narrow_branches_stay_on_device(monkeypatch, unchecked_sums)
     files = {}
     monkeypatch.setattr(torch, 'save', lambda value, file: files.update({file: value}))
     monkeypatch.setattr(torch, 'load', lambda file, **_: files[file])
-    arch = dict(embed_dims=16, depth=2, num_heads=2)
-    vit = dict(type='PlainViT', img_size=SIDE, arch=arch)
+    vit = small('vit', 16, img_size=SIDE)
     backbone = ElasticBackbone([vit], ['0:1/8 1:0/32', '0:2/0 1:0/0'])
     with fake_cuda(backbone):
         fit_in_turn(backbone, [images()])

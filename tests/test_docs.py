@@ -8,10 +8,10 @@ import pytest
 import torch
 from config_models import RUNS
 from mm_backbones import VAN
-from mmengine.registry import MODELS, TASK_UTILS, init_default_scope
+from mmengine.registry import MODELS, TASK_UTILS
 from pages import headings_of
+from small import build_disturbed, disturb, small
 from states import states_on_route
-from toy import disturb, narrow_toy
 
 from snnet_mm.anchors.blockwise import MIRRORED
 from snnet_mm.costs import cost_table
@@ -231,11 +231,9 @@ def test_extending_page_anchor_family(extensions, monkeypatch):
 )
 @torch.no_grad()
 def test_extending_page_stitching_layers_are_exported(layer, exported):
-    cfg = narrow_toy()
+    cfg = small('narrow')
     cfg.model.backbone.stitching_layer = layer
-    init_default_scope(cfg.default_scope)
-    torch.manual_seed(0)
-    model = disturb(MODELS.build(cfg.model)).eval()
+    model = build_disturbed(cfg)
     images, costs = torch.randn(1, 3, 64, 64), cost_table(model)
     for i in (2, 8):
         found, single = single_stitch(cfg, model, i)

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from tiny import tiny_config
-from trained_toys import write_trained
+from small import small, write_trained
 
 import snnet_mm as sn
 from snnet_mm.training import run
@@ -28,7 +27,7 @@ def test_make_elastic_after_training_in_half_precision(task, tmp_path):
 
 
 def test_stitched_pair_trains_is_tested_and_exported(tmp_path):
-    cfg = tiny_config()
+    cfg = small('tiny')
     cfg.train_cfg.max_iters = 2
     runner = run.train(cfg, tmp_path, amp=True)
     checkpoint = runner.message_hub.runtime_info['last_ckpt']

@@ -1,8 +1,5 @@
 """Overrides of toy configs: small models with backbones of the mm packages."""
 
-from pathlib import Path
-
-TOY = str(Path(__file__).parents[2] / 'configs/toy/{}_toy-scenes-64x64.py')
 VIT = dict(_delete_=True, type='VisionTransformer', img_size=(64, 64), patch_size=8)
 SWIN = dict(_delete_=True, type='SwinTransformer')
 FPN = dict(_delete_=True, type='FPN', out_channels=32, num_outs=4)
@@ -64,7 +61,3 @@ def cls_mean(dim, depth):
 def own_vit(dim, depth):
     arch = dict(embed_dims=dim, depth=depth, num_heads=2)
     return dict(backbone=dict(arch=arch), decode_head=dict(in_channels=dim))
-
-
-SEG, DET = 'setr-naive_vit-fast_1xb16-300', 'mask-rcnn_vit-fast_1xb8-300'
-CLS = 'cls_vit-fast_1xb16-600'

@@ -7,7 +7,6 @@ from labelled_folders import halves, write, write_coco
 from mmengine.config import ConfigDict
 from mmengine.registry import DATASETS, MODELS
 from mmengine.utils import is_seq_of
-from toy import without_weights
 
 from snnet_mm.utils import dicts_in
 
@@ -56,6 +55,12 @@ def narrow(model):
                 part[key] = type(value)(min(v, most) for v in value)
             elif most is not None and isinstance(value, (int, float)):
                 part[key] = min(value, most)
+
+
+def without_weights(cfg):
+    """Remove ``init_cfg`` from a config, at any depth."""
+    for part in dicts_in(cfg):
+        part.pop('init_cfg', None)
 
 
 def shrink(config):

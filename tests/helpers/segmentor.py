@@ -2,9 +2,7 @@
 
 import torch
 from mmengine.config import Config
-from mmengine.registry import MODELS, init_default_scope
-from tiny import tiny_config
-from toy import disturb
+from small import build_disturbed, small
 
 METAINFO = dict(
     classes=('sky', 'road', 'car'), palette=[[10, 20, 30], [200, 0, 0], [0, 0, 200]]
@@ -13,7 +11,7 @@ METAINFO = dict(
 
 def segmentor_config():
     """Config of a small segmentor with 14 stitches, for images of 48x32 pixels."""
-    model = tiny_config().model
+    model = small('tiny').model
     for anchor in model.backbone.anchors:
         anchor.img_size = (32, 48)
         anchor.arch.depth = 4
@@ -34,8 +32,5 @@ def segmentor_config():
 
 def write_weights(cfg, path):
     """Write random weights of it, large enough for every part to affect the output."""
-    init_default_scope('mmseg')
-    torch.manual_seed(0)
-    model = disturb(MODELS.build(cfg.model))
-    torch.save(dict(state_dict=model.state_dict()), path)
+    torch.save(dict(state_dict=build_disturbed(cfg).state_dict()), path)
     return path

@@ -7,8 +7,7 @@ from pathlib import Path
 import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS
-from narrowing import narrow_config, read_maps
-from toy import without_weights
+from narrowing import narrow_config, read_maps, without_weights
 
 from snnet_mm.stitching import write_plan
 

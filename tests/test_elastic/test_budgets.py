@@ -1,6 +1,7 @@
 import re
 
 import pytest
+from small import small
 
 from snnet_mm.elastic.budgets import chosen_plans, reachable
 from snnet_mm.elastic.sensitivity import StepRecord
@@ -9,8 +10,7 @@ from snnet_mm.models import ElasticBackbone
 from snnet_mm.runtime.budgets import Budget
 from snnet_mm.stitching import parse_budget
 
-VIT = dict(type='PlainViT', img_size=32, patch_size=8, final_norm=True)
-VIT |= dict(arch=dict(embed_dims=8, depth=2, num_heads=2))
+VIT = small('vit', final_norm=True)
 WIDTHS = (2, 32, 2, 32, 1)
 SHARES = 0.75, 0.5, 0.33, 0.25
 

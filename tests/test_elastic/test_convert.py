@@ -3,10 +3,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from mm_models import CLS, TOY, cls_mean, cls_vit
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 from package_calls import infer, predicted
+from small import small
 from staged_anchors import disturb
 from stock_networks import CASES, chains_of, read_stock
 from torch.utils._pytree import tree_leaves
@@ -14,10 +14,8 @@ from torch.utils._pytree import tree_leaves
 from snnet_mm.elastic import convert_model, make_elastic
 from snnet_mm.elastic.convert import check_equal
 from snnet_mm.elastic.sensitivity import PredictionDistance
-from snnet_mm.exports import single_stitch
-from snnet_mm.models import fit_in_turn, set_stitch
+from snnet_mm.models import set_stitch
 from snnet_mm.models.init_model import init_model
-from snnet_mm.utils import load_config
 from snnet_mm.utils.base_checkpoint import with_prefixes
 
 OPS = pytest.mark.ops
@@ -110,34 +108,10 @@ def test_convert_model_keeps_names_of_weights(made):
     assert not [key for key in added if not any(name in key for name in own)]
 
 
-@torch.no_grad()
-@pytest.mark.parametrize('model, number', [(cls_vit, 1), (cls_mean, 0)])
-def test_convert_model_cls_tokens_have_own_map(model, number, tmp_path):
-    pytest.importorskip('mmpretrain')
-    path, base = tmp_path / 'network.py', TOY.format(CLS)
-    path.write_text(f'_base_ = [{base!r}]\nmodel = {model(16, 4)!r}\n')
-    cfg = load_config(path)
-    network = disturb(init_model(cfg, None, device='cpu'))
-    conversion, chains = convert_model(cfg, network), ['1:0/0 3:0/0']
-    elastic = conversion.build(chains, network)
-    images = torch.randn(8, 3, 64, 64)
-    fit_in_turn(elastic.backbone, [images])
-    config = conversion.config(chains)
-    reloaded = init_model(config, None, device='cpu')
-    reloaded.load_state_dict(elastic.state_dict())
-    layers = reloaded.backbone.stitching_layers.values()
-    assert [layer.num_prefix for layer in layers] == [number] * 2
-    _, single = single_stitch(config, reloaded, 1)
-    assert single(images).equal(reloaded(images))
-    (found,), (other,) = reloaded.backbone(images), network.backbone(images)
-    assert (found - other).abs().max() > 0.01
-
-
 def test_convert_model_other_backbones_raise(tmp_path):
     pytest.importorskip('mmseg.models')
     init_default_scope('mmseg')
-    vit = dict(type='PlainViT', arch=dict(embed_dims=8, depth=2, num_heads=2))
-    elastic = dict(type='ElasticBackbone', anchors=[dict(vit, img_size=32)], chains=[])
+    elastic = dict(type='ElasticBackbone', anchors=[small('vit')], chains=[])
     model = torch.nn.Module()
     for wanted, backbone in (
         ('NoneType', None),

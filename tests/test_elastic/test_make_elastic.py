@@ -12,8 +12,8 @@ import pytest
 import torch
 from mmengine.config import Config
 from mmseg.models import EncoderDecoder
+from small import DEPTH, write_trained
 from torch.utils._pytree import tree_leaves
-from trained_toys import DEPTH, write_trained
 
 from snnet_mm.elastic import make_elastic
 from snnet_mm.evaluation import tables

@@ -8,6 +8,7 @@ import pytest
 import torch
 from mmengine.config import Config
 from mmengine.structures import BaseDataElement
+from small import small
 from torch import nn
 
 from snnet_mm.elastic import report
@@ -54,7 +55,7 @@ def test_elastic_table_remarks_networks_that_predict_nothing(metric):
     assert 'is 0' not in elastic_table(results_of(metric, (0.1, 0))).caption
 
 
-VIT = dict(type='PlainViT', arch=dict(embed_dims=8, depth=3, num_heads=2), img_size=32)
+VIT = small('vit', depth=3, patch_size=16)
 RESNET = dict(type='TimmStageAnchor', model='resnet10t')
 
 

@@ -7,14 +7,14 @@ from dataclasses import asdict
 import pytest
 import torch
 from mmengine.registry import MODELS
+from small import small
 
 from snnet_mm.elastic import Sensitivities, StepRecord
 from snnet_mm.elastic.sensitivity import widths_of
 from snnet_mm.models import fit_in_turn
 
 pytest.importorskip('mmseg.models')
-VIT = dict(type='PlainViT', img_size=32, patch_size=8, final_norm=True)
-VIT |= dict(arch=dict(embed_dims=8, depth=2, num_heads=2))
+VIT = small('vit', final_norm=True)
 HEAD = dict(type='FCNHead', in_channels=[8, 8], in_index=[0, 1], channels=16)
 HEAD |= dict(num_classes=3, num_convs=1, norm_cfg=None, kernel_size=1)
 HEAD |= dict(input_transform='resize_concat')

@@ -5,14 +5,14 @@ from copy import deepcopy
 
 import pytest
 from families import families
+from small import small
 
 from snnet_mm.costs import cost_table
 from snnet_mm.elastic.step_costs import StepCosts, probe_chains
 from snnet_mm.models import ElasticBackbone
 
 SIZE = 64, 64
-VIT = dict(type='PlainViT', img_size=32, patch_size=16, final_norm=True)
-VIT |= dict(arch=dict(embed_dims=8, depth=2, num_heads=2))
+VIT = small('vit', patch_size=16, final_norm=True)
 
 
 def costs_of(config, **kwargs):

@@ -4,10 +4,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 from mm_models import (
-    CLS,
-    DET,
-    SEG,
-    TOY,
     cls_mean,
     cls_resnet,
     cls_swin,
@@ -20,6 +16,7 @@ from mm_models import (
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import MODELS, DefaultScope
 from mmseg.models import EncoderDecoder
+from small import toy
 from states import states_of
 from torch.utils._pytree import tree_leaves
 
@@ -33,13 +30,13 @@ from snnet_mm.utils import load_config, model_config
 
 # Config, model, its size when fast and slow, and the number of stitches.
 PAIRS = dict(
-    seg_vit=(SEG, seg_vit, (16, 2), (24, 4), 4),
-    seg_mit=(SEG, seg_mit, (8, 1), (12, 3), 4),
-    det_swin=(DET, det_swin, (8, 1), (12, 3), 4),
-    cls_swin=(CLS, cls_swin, (8, 2), (12, 3), 4),
-    cls_vit=(CLS, cls_vit, (16, 2), (24, 4), 4),
-    cls_mean=(CLS, cls_mean, (16, 2), (24, 4), 4),
-    cls_resnet=(CLS, cls_resnet, (18, 0), (34, 0), 12),
+    seg_vit=('seg', seg_vit, (16, 2), (24, 4), 4),
+    seg_mit=('seg', seg_mit, (8, 1), (12, 3), 4),
+    det_swin=('det', det_swin, (8, 1), (12, 3), 4),
+    cls_swin=('cls', cls_swin, (8, 2), (12, 3), 4),
+    cls_vit=('cls', cls_vit, (16, 2), (24, 4), 4),
+    cls_mean=('cls', cls_mean, (16, 2), (24, 4), 4),
+    cls_resnet=('cls', cls_resnet, (18, 0), (34, 0), 12),
 )
 
 
@@ -53,7 +50,7 @@ def built(cfg):
 def write(folder, name, base, model, text='', **meta):
     """Write a config and a checkpoint with random weights; return both names."""
     config = folder / f'{name}.py'
-    base = TOY.format(base)
+    base = toy(base, 'vit-fast')
     config.write_text(f'_base_ = [{base!r}]\nmodel = {model!r}\n{text}')
     net = built(load_config(config))
     for key, value in net.state_dict().items():
@@ -136,7 +133,7 @@ def with_chain(tmp_path_factory):
     rates = dict(custom_keys=dict(_delete_=True, **rate))
     model['backbone']['out_indices'] = (1, 3)
     text = f'optim_wrapper = dict(paramwise_cfg={rates!r})'
-    slow = write(folder, 'slow', SEG, model, text)
+    slow = write(folder, 'slow', 'seg', model, text)
     cfg, network = load_config(slow[0]), with_weights(*slow)
     conversion, chain = convert_model(cfg, network), ['0:1/9 1:2/0 2:0/0']
     elastic = conversion.build(chain, network)
@@ -224,7 +221,7 @@ def test_stitch_models_misfits_raise(misfit, make, tmp_path):
     for part, settings in change.items():
         old = {} if '_delete_' in settings else changed.get(part, {})
         changed[part] = old | settings
-    fast, slow = make('fast', SEG, model), make('slow', SEG, changed, text)
+    fast, slow = make('fast', 'seg', model), make('slow', 'seg', changed, text)
     with pytest.raises(ValueError, match=message):
         stitch_models(fast, slow, tmp_path / 'both.py')
     assert not list(tmp_path.glob('both.*'))
@@ -240,11 +237,11 @@ def test_stitch_models_compares_pixels_and_not_settings(make, tmp_path):
     early['data_preprocessor'] = dict(mean=None, std=None, bgr_to_rgb=False)
     normalize = dict(NORMALIZE, mean=mean, std=std, to_rgb=True)
     steps = [dict(load, color_type='color'), pillow, normalize, PACK]
-    models = make('late', SEG, late, TEST.format([load, pillow, PACK]))
-    models = models, make('early', SEG, early, TEST.format(steps))
+    models = make('late', 'seg', late, TEST.format([load, pillow, PACK]))
+    models = models, make('early', 'seg', early, TEST.format(steps))
     stitch_models(*models, tmp_path / 'both.py')
     steps[1] = pillow | keep | dict(scale=(64, 47))
-    other = make('other', SEG, early, TEST.format(steps))
+    other = make('other', 'seg', early, TEST.format(steps))
     with pytest.raises(ValueError, match='image of 48x64.*one of 47x63'):
         stitch_models(models[0], other, tmp_path / 'third.py')
 
@@ -252,12 +249,12 @@ def test_stitch_models_compares_pixels_and_not_settings(make, tmp_path):
 def test_stitch_models_compares_tasks_classes_and_names(make, tmp_path):
     pytest.importorskip('mmpretrain')
     a, b = (
-        make(name, SEG, seg_vit(16, 2), dataset_meta=dict(classes=classes))
+        make(name, 'seg', seg_vit(16, 2), dataset_meta=dict(classes=classes))
         for name, classes in dict(a=('tree', 'car'), b=('car', 'tree')).items()
     )
     for other, out, message in (
         (b, 'both.py', "classes=.*'tree'"),
-        (make('c', CLS, {}), 'both.py', 'model.type'),
+        (make('c', 'cls', {}), 'both.py', 'model.type'),
         (b, 'both', 'a name that ends in .py'),
     ):
         with pytest.raises(ValueError, match=message):
@@ -267,7 +264,7 @@ def test_stitch_models_compares_tasks_classes_and_names(make, tmp_path):
 def test_stitch_models_compares_first_of_concatenated_sets(make, tmp_path):
     data = "_delete_=True, type='ConcatDataset', datasets=[dict(of={!r}, pipeline=[])]"
     text = f'train_dataloader = dict(dataset=dict({data}))'
-    models = (make(n, SEG, seg_vit(16, 2), text.format(n)) for n in 'ab')
+    models = (make(n, 'seg', seg_vit(16, 2), text.format(n)) for n in 'ab')
     with pytest.raises(ValueError, match="'a'.*'b'.*train_dataloader.dataset"):
         stitch_models(*models, tmp_path / 'both.py')
 
@@ -285,7 +282,7 @@ def test_stitch_models_restless_model_loads_weights_later(make, tmp_path, monkey
     layers = dict(constructor='AnyConstructor', paramwise_cfg=dict(decay_rate=0.7))
     text = f'optim_wrapper = {layers}\nload_from = "other.pth"'
     kind = dict(type='RestlessSegmentor')
-    a, b = (make(n, SEG, seg_vit(16 * n, 2) | kind, text) for n in (1, 2))
+    a, b = (make(n, 'seg', seg_vit(16 * n, 2) | kind, text) for n in (1, 2))
     stitch_models(a, b, tmp_path / 'both.py')
     cfg = load_config(tmp_path / 'both.py')
     assert cfg.load_from == str(tmp_path / 'both.pth')

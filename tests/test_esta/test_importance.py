@@ -9,9 +9,9 @@ import pytest
 import torch
 from mmengine.model import ImgDataPreprocessor
 from mmengine.optim import OptimWrapper
+from small import ToyClassifier
 from tables import table_of
 from torch import nn
-from toy_classifier import ToyClassifier
 
 from snnet_mm.esta import ImportanceSampler, importance_results
 from snnet_mm.esta.importance import saliency

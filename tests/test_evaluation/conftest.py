@@ -1,5 +1,16 @@
 import pytest
-from toy import task, toy_cfg  # noqa: F401
+from small import small
+
+
+@pytest.fixture
+def task():
+    """Task of the toy config; tests of several tasks parametrise it."""
+    return 'seg'
+
+
+@pytest.fixture
+def toy_cfg(task, tmp_path):
+    return small(task, tmp_path)
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ import pytest
 import torch
 from mmengine.evaluator import BaseMetric
 from mmengine.runner import Runner
+from small import runner_of
 from tables import counts
 from torch.utils.data import BatchSampler
-from toy import runner_of
 
 from snnet_mm.costs import cost_table
 from snnet_mm.evaluation.image_scores import ImageScores

@@ -9,8 +9,8 @@ from block_counts import count_blocks
 from mmengine.evaluator import BaseMetric
 from mmengine.registry import METRICS
 from mmengine.runner import Runner
+from small import runner_of
 from tables import counts
-from toy import runner_of
 
 from snnet_mm.costs import cost_table
 from snnet_mm.models import find_stitched_backbone, set_input_size, set_stitch

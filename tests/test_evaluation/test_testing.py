@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from mmengine.dataset import BaseDataset
 from mmengine.runner import Runner
-from toy import runner_of
+from small import runner_of
 
 from snnet_mm.evaluation import loops
 from snnet_mm.evaluation.image_scores import ImageScores

@@ -1,8 +1,8 @@
 import pytest
 import torch
-from mmengine.config import Config, ConfigDict
+from mmengine.config import ConfigDict
 from mmengine.runner import Runner
-from tiny import TOY
+from small import small
 
 from snnet_mm.costs import whole_model_cost
 from snnet_mm.evaluation import evaluate_whole_model
@@ -11,9 +11,8 @@ from snnet_mm.stitching import StitchTable
 
 
 def test_evaluate_whole_model_without_stitches_is_baseline(tmp_path):
-    alone = TOY.name.replace('snnetv2-fast-slow', 'vit-fast')
-    cfg = Config.fromfile(TOY.with_name(alone))
-    cfg.work_dir, cfg.log_level = str(tmp_path), 'ERROR'
+    cfg = small('network')
+    cfg.work_dir = str(tmp_path)
     cfg.test_dataloader.dataset.num_scenes = 3
     # Windows are cut from larger images: costs are those of a stitched model's.
     cfg.model.data_preprocessor.size = (48, 32)

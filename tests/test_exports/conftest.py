@@ -1,30 +1,20 @@
 import hashlib
+from functools import partial
 
 import pytest
 import torch
-from mmengine.registry import MODELS, init_default_scope
 from running_here import run_here  # noqa: F401
-from toy import SHORT, balance, disturb, narrow_toy
+from small import SHORT, balance, build_disturbed, small
 
 from snnet_mm.exports import onnx_files
 from snnet_mm.models import batch_norms, set_statistics
 
-toy_cfg = pytest.fixture(lambda: narrow_toy, scope='session')
+toy_cfg = pytest.fixture(lambda: partial(small, 'narrow'), scope='session')
 
 
 @pytest.fixture(scope='session')
 def build():
-    """Builds the model of a config; all weights and statistics affect its output.
-
-    They are the same on every call.
-    """
-
-    def build(cfg):
-        init_default_scope(cfg.default_scope)
-        torch.manual_seed(0)
-        return disturb(MODELS.build(cfg.model))
-
-    return build
+    return build_disturbed
 
 
 @pytest.fixture(scope='session', autouse=True)

@@ -6,8 +6,8 @@ from manifests import path_of
 from mmengine.config import Config
 from mmengine.registry import init_default_scope
 from old_torch import writes_onnx
+from small import write_trained
 from torch.testing import assert_close
-from trained_toys import write_trained
 
 from snnet_mm.elastic.convert import convert_model
 from snnet_mm.exports import StitchExporter

@@ -6,7 +6,7 @@ import pytest
 import torch
 from mmengine.registry import TRANSFORMS
 from PIL import Image
-from tiny import tiny_config
+from small import small
 
 import snnet_mm as sn
 from snnet_mm.costs import cost_table
@@ -45,7 +45,7 @@ def given(request, tmp_path):
         np.save(file, image)
     else:
         Image.fromarray(image.squeeze()).save(file)
-    cfg = tiny_config()
+    cfg = small('tiny')
     for anchor in cfg.model.backbone.anchors:
         anchor.in_channels = channels
     cfg.model.data_preprocessor.update(mean=[127.0], std=[64.0])
@@ -62,7 +62,7 @@ def given(request, tmp_path):
 
 def test_costs_grow_with_the_channels(given):
     channels, _, _, model = given
-    usual = init_model(tiny_config(), None, device='cpu')
+    usual = init_model(small('tiny'), None, device='cpu')
     for i, width in ((0, 8), (1, 12)):
         more, wanted = cost_table(model)[i], cost_table(usual)[i]
         weights = (channels - 3) * width * usual.backbone.anchors[0].patch_size ** 2
@@ -103,7 +103,7 @@ def test_exports_predict_alike(given, tmp_path):
 
 @pytest.mark.parametrize('channels', [0, 4])
 def test_anchors_of_different_images_are_refused(channels):
-    cfg = tiny_config()
+    cfg = small('tiny')
     cfg.model.backbone.anchors[1].in_channels = channels
     with pytest.raises(ValueError, match=r'in_channels=.* is invalid'):
         init_model(cfg, None)

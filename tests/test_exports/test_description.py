@@ -5,8 +5,8 @@ from copy import deepcopy
 import pytest
 import torch
 from mmengine.config import Config
+from small import SHORT, small
 from torch import nn
-from toy import SHORT, small_toy
 
 from snnet_mm.exports import StitchExporter
 from snnet_mm.exports.description import describe_graphs, describe_input
@@ -77,7 +77,7 @@ OBJECTS = dict(RESIZE, scale=(64, 64))
 )
 def test_steps_of_detectors(build, steps, left, padding):
     pytest.importorskip('mmdet')
-    cfg = small_toy('det', 'unused')
+    cfg = small('det')
     cfg.test_dataloader.dataset.pipeline[-1:-1] = deepcopy(steps)
     found = describe_input(cfg, build(cfg), (64, 64))
     assert Steps(found).left == left
@@ -90,7 +90,7 @@ def test_steps_of_detectors(build, steps, left, padding):
 def test_classifiers_pad_to_multiples(build):
     """After normalisation, so that other pixels are seen as the padding."""
     pytest.importorskip('mmpretrain')
-    cfg = small_toy('cls', 'unused')
+    cfg = small('cls')
     own = dict(mean=[10.0], std=[2.0, 3.0, 4.0], pad_size_divisor=32, pad_value=5)
     cfg.model.data_preprocessor.update(own)
     found = describe_input(cfg, build(cfg), (64, 64))['caller']['before']

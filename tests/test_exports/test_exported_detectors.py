@@ -12,6 +12,7 @@ from mmengine.registry import MODELS, init_default_scope
 from narrowing import AT_MOST, WIDTH, narrow, shrink, write_data
 from numpy.testing import assert_allclose, assert_array_equal
 from old_torch import writes_onnx
+from small import smooth_images
 from stock_configs import (
     FROM_8,
     LAST,
@@ -21,7 +22,6 @@ from stock_configs import (
     pyramid,
     read_own,
 )
-from toy import smooth_images
 
 from snnet_mm.exports import ExportRequest, StitchExporter
 from snnet_mm.exports.comparison import as_tuple

@@ -3,7 +3,7 @@ import math
 
 import pytest
 import torch
-from toy import SHORT
+from small import SHORT
 
 from snnet_mm.costs import cost_table
 from snnet_mm.exports import StitchExporter

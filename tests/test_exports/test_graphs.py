@@ -8,9 +8,9 @@ from manifests import open_exported
 from mmengine.config import Config, ConfigDict
 from mmengine.registry import MODELS, init_default_scope
 from old_torch import writes_onnx
+from small import SHORT
 from staged_anchors import ENDS, convnext, disturb, levit, mobilenet, resnet, swin
 from torch.testing import assert_close
-from toy import SHORT
 
 pytest.importorskip('timm')
 pytest.importorskip('mmpretrain')

@@ -14,7 +14,7 @@ from killing import fork, wait
 from manifests import path_of, plain, write_bundle
 from old_torch import writes_onnx
 from safetensors import safe_open
-from toy import TOY
+from small import toy
 
 from snnet_mm.exports import FORMATS, ExportRequest, StitchExporter
 from snnet_mm.exports.description import describe_input
@@ -191,25 +191,15 @@ def test_lost_points_and_the_tolerance_for_them(value, wanted, higher, lost):
     assert least == lost or lost - 1e-6 <= least < lost + 0.0101
 
 
-TASKS = {
-    'cls_snnetv2-fast-slow_1xb16-600': 'accuracy/top1',
-    'dpt_snnetv2-fast-slow_1xb16-300': 'RMSE',
-    'mask-rcnn_snnetv2-fast-slow_1xb8-300': 'coco/bbox_mAP',
-}
-
-
-@pytest.mark.parametrize('name', TASKS)
-def test_files_are_evaluated_in_every_task(name, tmp_path):
-    """The exact file has the metric of the model, with the heads after its graph."""
-    if name.startswith('mask'):
-        pytest.importorskip('mmdet')
+def test_files_of_detectors_are_evaluated(tmp_path):
+    """The exact file has the metric of the model; other tasks: test_verification.py."""
+    pytest.importorskip('mmdet')
     torch.manual_seed(0)
     loaders = ('val_dataloader', 'test_dataloader')
     options = {f'{loader}.dataset.num_scenes': 3 for loader in loaders}
-    config = load_config(TOY / f'{name}_toy-scenes-64x64.py', options)
-    model = init_model(config, None, device='cpu')
+    model = init_model(load_config(toy('det'), options), None, device='cpu')
     exporter = StitchExporter(model.cfg, model, tmp_path)
     manifest = exporter.export_stitch(0, ['mm'], verify_on='val')
     found = manifest['stitches'][0]['files'][0]['verified']
-    assert (found['metric'], found['images']) == (TASKS[name], 3)
+    assert (found['metric'], found['images']) == ('coco/bbox_mAP', 3)
     assert found['value'] == pytest.approx(found['pytorch'], rel=1e-4)

@@ -1,17 +1,15 @@
 import pytest
 import torch
-from mmengine.config import Config
 from mmengine.registry import MODELS
+from small import small
 from torch import nn
 from torch.testing import assert_close
-from toy import TOY
 
 from snnet_mm.costs import cost_table
 from snnet_mm.evaluation import StitchTestLoop
 from snnet_mm.exports import single_stitch
 from snnet_mm.models import StitchingLayer
 
-TOY_DEPTH = TOY / 'dpt_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
 AUX = dict(type='FCNHead', in_channels=12, in_index=0, channels=8, num_convs=1)
 AUX |= dict(num_classes=5, norm_cfg=dict(type='BN'))
 WINDOWS = dict(window_size=3, global_blocks=(1,), decomposed_rel_pos=True)
@@ -52,7 +50,7 @@ IDS = dict.fromkeys(OPTIONS, (7, 8)) | {
 
 @pytest.mark.parametrize('name', OPTIONS)
 def test_a_stitch_alone_is_the_same_network(toy_cfg, build, logits, name):
-    cfg = Config.fromfile(TOY_DEPTH) if name == 'depth' else toy_cfg(**OPTIONS[name])
+    cfg = small('depth') if name == 'depth' else toy_cfg(**OPTIONS[name])
     model, images = build(cfg), torch.randn(2, 3, 64, 64)
     costs = cost_table(model)
     for i in IDS[name]:
@@ -95,7 +93,8 @@ def test_auxiliary_heads_and_their_maps_are_dropped(toy_cfg, build, logits):
 def test_the_config_is_that_of_a_plain_model(toy_cfg, build):
     cfg = toy_cfg()
     cfg.work_dir, cfg.test_cfg = 'somewhere', dict(type=StitchTestLoop)
-    pretrained, others = cfg.model.decode_head.init_cfg, [dict(type='Normal')]
+    pretrained, others = dict(type='Pretrained', checkpoint='a'), [dict(type='Normal')]
+    cfg.model.backbone.anchors[0].init_cfg = pretrained
     cfg.model.decode_head.init_cfg = [pretrained, *others]
     # As in configs in which the hooks have no names.
     cfg.custom_hooks = [dict(type='EMAHook'), dict(type='StitchInitHook')]

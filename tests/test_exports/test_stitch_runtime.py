@@ -14,11 +14,10 @@ import numpy as np
 import pytest
 import torch
 from manifests import open_exported, path_of, plain
-from mmengine.config import Config
 from numpy.testing import assert_allclose, assert_array_equal
 from old_torch import writes_onnx
 from safetensors import safe_open
-from toy import SIZES, TOY, small_toy, smooth_images
+from small import SIZES, small, smooth_images
 
 from snnet_mm.exports import StitchExporter
 from snnet_mm.exports.description import describe_graphs
@@ -193,7 +192,7 @@ def test_masks_after_steps_of_pipelines_are_those_of_mm(short_model, steps, own)
 @pytest.mark.parametrize('steps', [[EDGE, CROP], [EDGE, NORMALIZE, CROP]])
 def test_labels_after_steps_of_pipelines_are_those_of_mm(build, steps):
     pytest.importorskip('mmpretrain')
-    cfg = small_toy('cls', 'unused')
+    cfg = small('cls')
     model = build(cfg)
     model.dataset_meta = dict(classes=('disk', 'square'))
     close = partial(assert_allclose, rtol=1e-5)
@@ -213,9 +212,7 @@ DEPTHS = [
 
 
 def depth_config(kind, test_cfg):
-    config = 'dpt_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
-    cfg = Config.fromfile(TOY / config)
-    cfg.test_dataloader.dataset.num_scenes = 4
+    cfg = small('depth')
     for anchor in cfg.model.backbone.anchors:
         anchor.arch.depth = 4
     cfg.model.backbone.out_indices = (0, 1, 2, 3)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from labelled_folders import write
 from PIL import Image
-from toy import SHORT, small_toy
+from small import SHORT, small
 
 from snnet_mm.exports import ExportRequest, StitchExporter
 from snnet_mm.exports.description import describe_input
@@ -107,7 +107,7 @@ def test_masks_of_files_in_portrait_and_landscape(
 
 def test_depths_of_files(tmp_path, build):
     write_maps(tmp_path, 9, np.uint16)
-    cfg = small_toy('depth', 'unused')
+    cfg = small('depth')
     cfg.test_evaluator.update(min_depth=0.001, max_depth=10)
     data_of(
         cfg, tmp_path, [dict(KEEP_RATIO, scale=(64, 64), keep_ratio=False), NORMALIZE],
@@ -132,7 +132,7 @@ def test_labels_of_files(tmp_path, build):
     for i in range(12):
         name = 'abc'[i % 3]
         write(tmp_path / f'images/{name}/{i}.png', (70 + i, 90 - 2 * i))
-    cfg = small_toy('cls', 'unused')
+    cfg = small('cls')
     steps = [EDGE, CROP, NORMALIZE]
     data_of(cfg, tmp_path, steps, type='CustomDataset', data_prefix='images')
     cfg.model.data_preprocessor.update(mean=[0.1], std=[2.0], to_rgb=False)

@@ -4,7 +4,9 @@ from importlib.util import find_spec
 
 import pytest
 from mmengine.registry import MODELS
-from tiny_lms import LORA, anchor_config
+from small import small
+
+LORA = dict(type='LoRAStitchingLayer', rank=0.25, alpha=None, train_bias=False)
 
 if find_spec('transformers'):
     import snnet_mm.language  # noqa: F401
@@ -16,7 +18,7 @@ def build_lm(randomise):
 
     def build(anchor=None, slow=None, length=16, layer=LORA, **kwargs):
         sizes = dict(depth=2, width=16), dict(depth=4, width=24) | (slow or {})
-        anchors = [anchor_config(**size | (anchor or {})) for size in sizes]
+        anchors = [small('lm', **size | (anchor or {})) for size in sizes]
         parts = dict(anchors=anchors, stitching_layer=layer, **kwargs)
         text = dict(type='TextPreprocessor', length=length)
         config = dict(type='CausalLM', backbone=dict(type='SNNetv2', **parts))

@@ -5,8 +5,8 @@ import torch
 import torch.nn.functional as F
 from mmengine.registry import MODELS
 from mmengine.structures import BaseDataElement
+from small import WORDS, small, some_ids
 from tables import counts
-from tiny_lms import BIASES, WORDS, anchor_config, some_ids
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -64,13 +64,13 @@ def test_causal_lm_routes_are_blocks_by_hand(build_lm, head_dim, tied):
 
 @torch.no_grad()
 def test_hf_decoder_anchor_weights_of_folders_and_files(randomise, tmp_path):
-    anchor = MODELS.build(anchor_config(tied=True))
+    anchor = MODELS.build(small('lm', tied=True))
     theirs = randomise(AutoModelForCausalLM.from_config(anchor.config)).eval()
     theirs.save_pretrained(tmp_path)
     file = dict(type='Pretrained', checkpoint=str(tmp_path / 'model.safetensors'))
     ids = some_ids(2, 9)
     for more in (dict(pretrained=str(tmp_path)), dict(init_cfg=file)):
-        config = dict(anchor_config(out='end', **more), model=str(tmp_path))
+        config = dict(small('lm', out='end', **more), model=str(tmp_path))
         anchor = MODELS.build(config).eval()
         anchor.init_weights()
         assert torch.equal(anchor.logits(anchor(ids[:, None])), theirs(ids).logits)
@@ -90,15 +90,15 @@ def test_hf_decoder_anchor_misfitting_weights_raise(settings, words, tmp_path):
     if settings == 'gpt2':
         GPT2LMHeadModel(GPT2Config(WORDS, 32, 16, 2, 2)).save_pretrained(tmp_path)
     elif settings != 'nothing':
-        config = MODELS.build(anchor_config(**settings)).config
+        config = MODELS.build(small('lm', **settings)).config
         AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
-    wrong = MODELS.build(anchor_config(pretrained=str(tmp_path)))
+    wrong = MODELS.build(small('lm', pretrained=str(tmp_path)))
     with pytest.raises(ValueError, match=words):
         wrong.init_weights()
 
 
 def test_hf_decoder_anchor_misfitting_texts_raise():
-    anchor = MODELS.build(anchor_config())
+    anchor = MODELS.build(small('lm'))
     for ids, key in ((some_ids(1, 1, 33), 'length'), (some_ids(1, 1, 9) + 45, 'vocab')):
         with pytest.raises(ValueError, match=key):
             anchor(ids)
@@ -127,11 +127,12 @@ def test_causal_lm_targets_are_next_tokens(build_lm):
 
 def test_causal_lm_costs_equal_those_of_torch(build_lm):
     """LoRA and biases are merged; eager attention is counted on a CPU, too."""
-    model = build_lm(dict(tied=True, lora=dict(rank=2)), plugins=BIASES)
+    biases = dict(stitch_biases=dict(type='StitchBiases'))
+    model = build_lm(dict(tied=True, lora=dict(rank=2)), plugins=biases)
     table = cost_table(model)
     assert table.input_size == (1, 16)
     for stitch_id, anchor in enumerate(model.backbone.anchors):
-        config = anchor_config(anchor.depth, anchor.block_dims[0], tied=True)
+        config = small('lm', anchor.depth, anchor.block_dims[0], tied=True)
         lone = MODELS.build(dict(type='CausalLM', backbone=config))
         theirs = of_transformers(lone.backbone, attn_implementation='eager')
         with FlopCounterMode(display=False) as counter, torch.no_grad():

@@ -4,11 +4,9 @@ import copy
 
 import pytest
 import torch
-from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
-from tiny import TOY, tiny_config
+from small import small
 from torch.testing import assert_close
-from toy import without_weights
 
 from snnet_mm.costs import cost_table
 from snnet_mm.exports import single_stitch
@@ -17,7 +15,6 @@ from snnet_mm.stitching import TwoWaySpace
 from snnet_mm.tasks.detection import samples_of
 
 pytest.importorskip('mmseg.models')
-DET = TOY.parent / 'mask-rcnn_snnetv2-fast-slow_1xb8-300_toy-scenes-64x64.py'
 # Depths 2 and 4, widths 8 and 12: 0 fast, 1 slow, 2 FS, 4 SF.
 WIDTHS, IDS, IMAGES = (8, 12), (0, 1, 2, 4), (2, 3, 32, 32)
 HEADS = [dict(type='SETRUPHead', in_channels=width) for width in WIDTHS]
@@ -27,7 +24,7 @@ HEADS = [dict(type='SETRUPHead', in_channels=width) for width in WIDTHS]
 def cfg():
     """The config of a segmentor with a head for each of its two anchors."""
     init_default_scope('mmseg')
-    cfg = tiny_config()
+    cfg = small('tiny')
     cfg.model.backbone.maps_of = 'end'
     cfg.model.decode_head.update(type='PartPerAnchor', parts=copy.deepcopy(HEADS))
     return cfg
@@ -84,9 +81,8 @@ def test_part_per_anchor_parts_that_do_not_fit(cfg):
 @torch.no_grad()
 def test_part_per_anchor_pyramids_and_roi_heads_of_detectors(randomise):
     pytest.importorskip('mmdet')
-    cfg = Config.fromfile(DET)
+    cfg = small('det')
     init_default_scope('mmdet')
-    without_weights(cfg.model)
     cfg.model.backbone.maps_of = 'end'
     for anchor, width in zip(cfg.model.backbone.anchors, WIDTHS, strict=True):
         anchor.arch = dict(embed_dims=width, depth=width // 4, num_heads=2)

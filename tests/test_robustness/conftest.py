@@ -3,14 +3,12 @@ from pathlib import Path
 import pytest
 from mmengine.runner import Runner
 from running_here import run_here  # noqa: F401
-from tiny import tiny_config
+from small import small
 
 
 def short_config(name):
     """A config without validation, named apart from other runs."""
-    cfg = tiny_config()
-    cfg.val_dataloader = cfg.val_evaluator = cfg.val_cfg = None
-    del cfg.default_hooks['stitch_statistics']  # half of the time of a short run
+    cfg = small('tiny', val=False)
     cfg.experiment_name = cfg.visualizer.name = name
     cfg.test_dataloader.batch_size = 1
     return cfg

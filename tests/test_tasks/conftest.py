@@ -5,7 +5,7 @@ import torch
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import Runner
 from running_here import run_here  # noqa: F401
-from toy import small_toy
+from small import small
 
 from snnet_mm.costs import cost_table
 
@@ -13,7 +13,7 @@ from snnet_mm.costs import cost_table
 @pytest.fixture
 def det_cfg(tmp_path):
     """Config of the stitched toy detector: no pretrained weights, few small steps."""
-    cfg = small_toy('det', tmp_path / 'work')
+    cfg = small('det', tmp_path / 'work')
     # Random boxes rarely overlap an object: accept any score and small overlaps.
     cfg.model.test_cfg.rcnn.update(score_thr=0)
     cfg.test_evaluator.update(metric_items=['mAP', 'mAP_50'], iou_thrs=[0.02, 0.5])

@@ -5,7 +5,7 @@ import pytest
 import torch
 from manifests import MANIFEST
 from running_here import run_here  # noqa: F401
-from toy import SHORT, balance, disturb, narrow_toy
+from small import SHORT, balance, disturb, small
 
 from snnet_mm.costs import cost_table
 from snnet_mm.models.init_model import init_model
@@ -15,7 +15,7 @@ from snnet_mm.runtime.bundle import describe_file
 @pytest.fixture(scope='session')
 def narrow(tmp_path_factory):
     """Folder with config, weights and results of a segmentor of stitches 0, 1, 2, 4."""
-    folder, cfg = tmp_path_factory.mktemp('narrow'), narrow_toy(sizes=SHORT)
+    folder, cfg = tmp_path_factory.mktemp('narrow'), small('narrow', sizes=SHORT)
     cfg.dump(folder / 'config.py')
     model = init_model(cfg, None, device='cpu')
     torch.manual_seed(0)

@@ -2,7 +2,7 @@ import cv2
 import numpy as np
 import pytest
 from launching import run_tool
-from toy import smooth_images
+from small import smooth_images
 
 import snnet_mm as sn
 

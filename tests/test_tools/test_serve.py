@@ -19,7 +19,7 @@ from urllib.request import urlopen
 import cv2
 import numpy as np
 import pytest
-from toy import smooth_images
+from small import smooth_images
 
 from snnet_mm.runtime import StitchRuntime
 

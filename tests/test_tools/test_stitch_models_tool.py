@@ -2,8 +2,9 @@ import re
 
 import pytest
 import torch
-from mm_models import SEG, TOY, seg_vit
+from mm_models import seg_vit
 from mmengine.registry import MODELS, init_default_scope
+from small import toy
 
 from snnet_mm.stitching import StitchTable
 from snnet_mm.utils import load_config
@@ -13,6 +14,7 @@ train_dataloader = dict(batch_size=2)
 val_dataloader = dict(dataset=dict(num_scenes=4))
 test_dataloader = val_dataloader
 """
+BASE = toy('seg', 'vit-fast')
 PSP = dict(_delete_=True, type='PSPHead', in_channels=16, channels=8, num_classes=5)
 PAIR = dict(slow=seg_vit(24, 4), fast=seg_vit(16, 3) | dict(decode_head=PSP))
 
@@ -23,7 +25,7 @@ def files(tmp_path):
     init_default_scope('mmseg')
     for name, model in PAIR.items():
         config = tmp_path / f'{name}.py'
-        config.write_text(f'_base_ = [{TOY.format(SEG)!r}]\nmodel = {model}{SHORT}')
+        config.write_text(f'_base_ = [{BASE!r}]\nmodel = {model}{SHORT}')
         weights = MODELS.build(load_config(config).model).state_dict()
         torch.save(dict(state_dict=weights), tmp_path / f'{name}.pth')
     return [tmp_path / f'{name}.{end}' for name in PAIR for end in ('py', 'pth')]

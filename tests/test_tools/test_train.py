@@ -1,14 +1,13 @@
 import pytest
-from tiny import tiny_config
+from small import small
 
 
 @pytest.mark.parametrize('safe', [True, False])
 def test_train_adds_what_is_safe_unless_asked_otherwise(run_here, tmp_path, safe):
     """As the README promises; resumed trainings are exact then."""
-    cfg = tiny_config()
+    cfg = small('tiny', val=False)
     stock = dict(type='CheckpointHook', by_epoch=False, interval=1)
     cfg.default_hooks.checkpoint = stock
-    cfg.val_dataloader = cfg.val_evaluator = cfg.val_cfg = None
     cfg.dump(tmp_path / 'config.py')
     folder, options = tmp_path / 'work', [] if safe else ['--plain-hooks']
     said = run_here('train.py', tmp_path / 'config.py', '--work-dir', folder, *options)

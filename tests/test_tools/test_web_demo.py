@@ -17,7 +17,7 @@ import pytest
 from manifests import path_of, write_bundle
 from numpy.testing import assert_array_equal
 from old_torch import writes_onnx
-from toy import smooth_images
+from small import smooth_images
 
 import snnet_mm as sn
 from snnet_mm.runtime.resizing import resize_image

@@ -1,7 +1,5 @@
 import pytest
-from tiny import tiny_config
-from toy import task, toy_cfg  # noqa: F401
-from trained_toys import write_trained
+from small import small, write_trained
 
 from snnet_mm.utils import load_config
 
@@ -9,7 +7,7 @@ from snnet_mm.utils import load_config
 @pytest.fixture
 def stitched_cfg(tmp_path):
     """Trains a stitched segmentor for an iteration."""
-    cfg = tiny_config()
+    cfg = small('tiny')
     cfg.work_dir = str(tmp_path / 'work')
     cfg.default_hooks.pop('stitch_statistics')
     cfg.log_level = 'WARNING'

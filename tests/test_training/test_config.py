@@ -2,7 +2,7 @@ import pytest
 from mmengine.config import Config
 from mmengine.hooks import CheckpointHook
 from mmengine.optim import AmpOptimWrapper
-from tiny import tiny_config
+from small import small
 
 from snnet_mm.training.config import (
     check_hooks,
@@ -101,7 +101,7 @@ def test_make_safe_replaces_stock_hooks():
     before = cfg.to_dict()
     assert make_safe(cfg) == []
     assert cfg.to_dict() == before
-    assert make_safe(tiny_config()) == []
+    assert make_safe(small('tiny')) == []
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 from mmengine.runner import Runner
-from tiny import tiny_config
+from small import small
 from training_twice import train_twice
 
 from snnet_mm.costs import cost_table
@@ -24,8 +24,7 @@ PIPELINE = [
 @pytest.fixture
 def cfg(tmp_path):
     """Everything random that training has: augmentation, drop path, BN, stitches."""
-    cfg = tiny_config()
-    cfg.work_dir = str(tmp_path)
+    cfg = small('tiny', tmp_path, val=False)
     cfg.train_dataloader.dataset.pipeline = PIPELINE
     for anchor, depth in zip(cfg.model.backbone.anchors, (3, 6), strict=True):
         anchor.arch.depth, anchor.drop_path_rate = depth, 0.3
@@ -33,8 +32,6 @@ def cfg(tmp_path):
         dict(type='LinearLR', start_factor=0.1, end=2, by_epoch=False),
         dict(type='CosineAnnealingLR', begin=2, end=8, by_epoch=False),
     ]
-    cfg.val_dataloader = cfg.val_evaluator = cfg.val_cfg = None
-    del cfg.default_hooks['stitch_statistics']  # half of the time of a short run
     return cfg
 
 

@@ -1,5 +1,6 @@
 import pytest
 from mmengine.optim import build_optim_wrapper
+from small import small
 from torch import nn
 
 from snnet_mm.models import ChainAnchor
@@ -76,8 +77,7 @@ def test_layer_decay_rates_and_decay_by_value(model):
 
 def test_layer_decay_chain_is_as_its_network():
     """Once, though the chain and its network are both anchors."""
-    arch = dict(embed_dims=8, depth=3, num_heads=2)
-    net = dict(type='PlainViT', arch=arch, img_size=32)
+    net = small('vit', depth=3)
     model = nn.ModuleDict(dict(backbone=ChainAnchor(net, '0:1/0 1:0/9 2:2/0')))
     found, rate = settings_of(build(model, 0.5), model), 0.5
     expected = {

@@ -7,10 +7,8 @@ import pytest
 import torch
 from mmengine.config import Config
 from mmengine.runner import Runner
-from tiny import tiny_config
+from small import disturb, small, write_trained
 from torch import nn
-from toy import disturb, small_toy
-from trained_toys import write_trained
 
 from snnet_mm.elastic.convert import convert_model
 from snnet_mm.models import set_stitch
@@ -36,7 +34,7 @@ def cfg(files, tmp_path):
 
 def test_train_terminal_shows_what_matters(tmp_path, capsys):
     """The log file has all."""
-    cfg = tiny_config()
+    cfg = small('tiny')
     cfg.train_cfg.max_iters, cfg.log_level = 2, 'INFO'
     cfg.default_hooks.logger.interval = 1
     cfg.model.backbone.anchors[0].frozen_stages = 2
@@ -62,7 +60,7 @@ def test_train_terminal_shows_what_matters(tmp_path, capsys):
 
 
 def test_train_scale_lr_scales_with_the_batch(tmp_path):
-    cfg = tiny_config()
+    cfg = small('tiny')
     rate = cfg.optim_wrapper.optimizer.lr
     cfg.auto_scale_lr = dict(base_batch_size=4 * cfg.train_dataloader.batch_size)
     runner = run.train(cfg, tmp_path, scale_lr=True)
@@ -178,7 +176,7 @@ def test_test_augmented_as_mm_does(tmp_path, task):
 
 @pytest.mark.parametrize('task', TASKS)
 def test_test_augmented_stitches_as_mm_does(tmp_path, task):
-    cfg = augmented(small_toy(task, tmp_path), task)
+    cfg = augmented(small(task, tmp_path), task)
     cfg.default_hooks.stitch_statistics.num_images = 0
     torch.manual_seed(0)
     model = disturb(init_model(cfg, None, device='cpu'))

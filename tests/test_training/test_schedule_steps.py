@@ -1,7 +1,7 @@
 """Schedules of trainings that are continued."""
 
 import pytest
-from trained_toys import write_trained
+from small import write_trained
 
 from snnet_mm.training import run
 from snnet_mm.utils import load_config

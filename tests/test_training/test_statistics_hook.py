@@ -9,7 +9,7 @@ from equality import assert_same
 from mmengine.dataset import pseudo_collate
 from mmengine.hooks import Hook
 from mmengine.runner import Runner
-from tiny import tiny_config
+from small import small
 from torch import nn
 from watching_hooks import in_folder, train
 
@@ -48,7 +48,7 @@ class Watch(Hook):
 @pytest.fixture(scope='module')
 def cfg(tmp_path_factory):
     """Two iterations without random augmentation, each with a validation."""
-    cfg = tiny_config()
+    cfg = small('tiny')
     cfg.work_dir = str(tmp_path_factory.mktemp('training'))
     cfg.train_dataloader.dataset.pipeline = [dict(type='PackSegInputs')]
     cfg.train_cfg.update(max_iters=2, val_interval=1)

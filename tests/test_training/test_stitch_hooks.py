@@ -7,7 +7,7 @@ from equality import assert_same
 from mmengine.hooks import EMAHook
 from mmengine.registry import DATA_SAMPLERS
 from mmengine.runner import Runner
-from tiny import tiny_config
+from small import small
 from torch.utils.data import BatchSampler
 from watching_hooks import in_folder, train
 
@@ -20,10 +20,8 @@ from snnet_mm.utils import load_weights_only
 @pytest.fixture
 def cfg(tmp_path):
     """Trains for two iterations."""
-    cfg = tiny_config()
-    cfg.work_dir, cfg.train_cfg.max_iters = str(tmp_path), 2
-    cfg.val_dataloader = cfg.val_evaluator = cfg.val_cfg = None
-    del cfg.default_hooks['stitch_statistics']  # half of the time of a short run
+    cfg = small('tiny', tmp_path, val=False)
+    cfg.train_cfg.max_iters = 2
     return cfg
 
 

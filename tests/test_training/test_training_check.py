@@ -2,6 +2,7 @@
 
 import copy
 from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -59,6 +60,7 @@ def test_train_refuses_before_the_first_iteration(stitched_cfg, changes, words):
             stitched_cfg[key] = None
     with pytest.raises(ValueError, match=words):
         run.train(stitched_cfg)
+    assert not [*Path(stitched_cfg.work_dir).glob('*.pth')]
 
 
 def test_check_training_nothing_to_train(stitched_cfg):
@@ -109,9 +111,8 @@ def test_check_training_schedules_that_end_at_0(stitched_cfg, schedule, steps, w
     assert runner.optim_wrapper.get_lr() == rates
 
 
-@pytest.mark.parametrize('rescaled', [True, False])
-def test_train_resumed_after_the_end_of_its_schedule(plain_cfg, rescaled):
-    """``--iters`` rescales it; a longer ``max_iters`` alone would train at rate 0."""
+def test_train_resumed_after_the_end_of_its_schedule(plain_cfg):
+    """A longer ``max_iters`` would train at rate 0; ``--iters`` rescales schedules."""
     cfg = plain_cfg
     cfg.param_scheduler = [
         dict(type='LinearLR', start_factor=0.5, begin=0, end=2, by_epoch=False),
@@ -120,19 +121,10 @@ def test_train_resumed_after_the_end_of_its_schedule(plain_cfg, rescaled):
     cfg.optim_wrapper.optimizer.lr = 1e-3
     cfg.default_hooks.checkpoint.interval = 100
     cfg.train_cfg.update(max_iters=4, val_interval=100)
-    first = run.train(cfg)
-    start = copy.deepcopy(first.model.state_dict())
-    assert first.optim_wrapper.get_lr()['lr'][0] == 0
-    if not rescaled:
-        cfg.train_cfg.max_iters = 8
-        with pytest.raises(ValueError, match=r'end=4 .*: expected .* 8 .*--iters'):
-            run.train(cfg, resume=True)
-        return
-    again = run.train(cfg, resume=True, iters=8)
-    assert again.iter == 8
-    trained = [name for name, _ in again.model.named_parameters()]
-    state = again.model.state_dict()
-    assert not any(state[name].equal(start[name]) for name in trained)
+    assert run.train(cfg).optim_wrapper.get_lr()['lr'][0] == 0
+    cfg.train_cfg.max_iters = 8
+    with pytest.raises(ValueError, match=r'end=4 .*: expected .* 8 .*--iters'):
+        run.train(cfg, resume=True)
 
 
 @pytest.fixture

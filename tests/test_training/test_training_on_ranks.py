@@ -16,8 +16,7 @@ from mmengine.model import MMDistributedDataParallel
 from mmengine.optim import OptimWrapper
 from mmengine.runner import Runner
 from ranks import run_ranks
-from tiny import tiny_config
-from toy_classifier import ToyClassifier
+from small import ToyClassifier, small
 
 from snnet_mm.costs import cost_table
 from snnet_mm.esta import ImportanceSampler
@@ -42,7 +41,7 @@ def layers_of(state):
 @pytest.fixture
 def cfg(tmp_path):
     """Four iterations with SyncBN; ranks initialise their models differently."""
-    cfg = tiny_config()
+    cfg = small('tiny')
     cfg.work_dir = str(tmp_path)
     cfg.custom_imports.imports.append('rank_hooks')
     cfg.custom_hooks = [dict(type='RankRecorder')]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from mmengine.runner import Runner
-from trained_toys import write_trained
+from small import write_trained
 
 from snnet_mm.models.init_model import init_model
 from snnet_mm.training import run, try_test

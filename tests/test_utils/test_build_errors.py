@@ -3,14 +3,13 @@ from functools import partial
 import pytest
 from mmengine.config import Config
 from mmengine.registry import DATASETS, HOOKS, MODELS
-from tiny import tiny_config
+from small import small
 
 from snnet_mm.models.init_model import init_model
 from snnet_mm.training import run
 from snnet_mm.utils import explain_builds
 
-VIT = dict(type='PlainViT', img_size=32, patch_size=8)
-VIT |= dict(arch=dict(embed_dims=8, depth=2, num_heads=2))
+VIT = small('vit')
 
 
 def failing(error):
@@ -82,7 +81,7 @@ def test_explain_builds_hook():
 
 @pytest.mark.parametrize('build', [partial(init_model, checkpoint=None), run.train])
 def test_models_that_cannot_be_built_name_the_class(build, tmp_path):
-    cfg = tiny_config()
+    cfg = small('tiny')
     cfg.model.decode_head.in_channels = [8, 8]
     cfg.work_dir = str(tmp_path)
     with pytest.raises(ValueError, match='SETRUPHead.*in_channels, int'):

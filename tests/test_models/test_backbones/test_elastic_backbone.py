@@ -10,6 +10,7 @@ from mm_backbones import VIT as CLS_VIT
 from mmengine.config import Config
 from mmengine.model import BaseModel
 from mmengine.registry import MODELS
+from small import small
 from staged_anchors import disturb
 
 from snnet_mm.anchors import BranchView
@@ -18,8 +19,7 @@ from snnet_mm.exports import single_stitch
 from snnet_mm.models import ElasticBackbone
 from snnet_mm.stitching import write_plan
 
-VIT = dict(type='PlainViT', img_size=32, patch_size=8, final_norm=True)
-VIT |= dict(arch=dict(embed_dims=8, depth=4, num_heads=2))
+VIT = small('vit', depth=4, final_norm=True)
 # Plans; with the steps after the embedding up to the maps of blocks 1 and 3. The norm
 # after the last block is step 8.
 CHAINS = {

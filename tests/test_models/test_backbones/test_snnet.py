@@ -1,10 +1,12 @@
 """Routes, maps and gradients of plain anchors stitched one way and two ways."""
 
 from collections import Counter
+from functools import partial
 from itertools import pairwise, product
 
 import pytest
 import torch
+from small import small
 from states import states_on_route
 
 from snnet_mm.models import SNNetv1, SNNetv2
@@ -133,11 +135,7 @@ def test_snnet_gradient_and_forward_reach_route_once(build_snnet):
             assert reached == trained, (stitch, name)
 
 
-def vit(width=8, depth=2, **kwargs):
-    arch = dict(embed_dims=width, depth=depth, num_heads=2)
-    return dict(type='PlainViT', img_size=32, patch_size=8, arch=arch) | kwargs
-
-
+vit = partial(small, 'vit')
 THREE = [vit(depth=depth) for depth in (2, 3, 4)]
 EQUAL = [vit(depth=3)] * 3
 

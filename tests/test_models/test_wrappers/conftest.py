@@ -1,7 +1,7 @@
 import pytest
 import torch
 from mmengine.model import ImgDataPreprocessor
-from toy_classifier import ToyClassifier
+from small import ToyClassifier
 
 
 @pytest.fixture

@@ -352,8 +352,7 @@ def test_an_image_beyond_the_limit_is_named(tmp_path, monkeypatch, task):
     path = tmp_path / IMAGES[task][0]
     Image.new('L', (300, 300)).save(path)
     monkeypatch.setattr(Image, 'MAX_IMAGE_PIXELS', 40 * 60 * 2)
-    message = f'{path} cannot be read: Image size .* exceeds'
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=f'{path} cannot .*exceeds'):
         read_own_data(tmp_path, task)
 
 

@@ -94,6 +94,5 @@ def test_seeded_dataset_and_index_are_pickled():
 
 
 def test_seeded_sampler_refuses_unseeded_dataset():
-    message = "'Draws' .*train_dataloader.dataset"
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match="'Draws' .*train_dataloader.dataset"):
         DATA_SAMPLERS.build(dict(type='SeededSampler', dataset=Draws(), seed=0))

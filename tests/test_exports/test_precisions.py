@@ -136,8 +136,7 @@ def test_int8_file_that_loses_too_much_is_left_out(exporter, tmp_path, spoil, ca
 def test_heads_that_are_no_graphs_are_refused(exporter, tmp_path, monkeypatch):
     lacks = 'snnet_mm.tasks.Segmentation.without_heads'
     monkeypatch.setattr(lacks, lambda *_: 'AHead: it loops')
-    words = r"format=\['mm', 'onnx'\] is invalid.*AHead: it loops"
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ValueError, match='AHead: it loops.*--format'):
         exporter.export_stitch(2, ['mm', 'onnx'])
     assert not [*tmp_path.iterdir()]
 

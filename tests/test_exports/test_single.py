@@ -164,7 +164,5 @@ def test_layers_whose_settings_an_export_would_lose_are_refused(with_layer, buil
 
 def test_layers_whose_weights_an_export_would_lose_are_refused(with_layer, build):
     cfg = with_layer(LossyLayer)
-    with pytest.raises(
-        ValueError, match=r'LossyLayer.*curve\.0\.bias.*stitching_layer'
-    ):
+    with pytest.raises(ValueError, match=r'curve\.0\.bias.*stitching_layer'):
         single_stitch(cfg, build(cfg), 8)

@@ -177,8 +177,7 @@ def test_export_says_which_steps_are_left(
     step = dict(type='FixedCrop', rows=(0, 64), cols=(0, 64))
     cfg.test_dataloader.dataset.pipeline.insert(-1, step)
     exporter = StitchExporter(cfg, short_model(cfg)[1], tmp_path)
-    words = "verify-on='val' is invalid.*run FixedCrop of the test pipeline"
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ValueError, match="verify-on='val' .*FixedCrop"):
         exporter.export_stitch(0, ['onnx'], verify_on='val')
     monkeypatch.setattr(exporter, '_write_all', lambda *_: 1 / 0)
     for formats, said in ((['onnx'], True), (['mm'], False)):

@@ -27,9 +27,7 @@ def test_check_whole_compares_digests(folder):
     weighted = describe_file(folder / 'b') | dict(weights=about)
     os.replace(folder / 'b', folder / 'a')
     for wrong in (about, weighted):
-        with pytest.raises(
-            ValueError, match='sha256=a52d159f.*expected ba7816bf.*anew'
-        ):
+        with pytest.raises(ValueError, match='=a52d159f.* ba7816bf.*anew'):
             check_whole(folder, wrong)
     with pytest.raises(ValueError, match='bundle/b: sha256=None'):
         check_whole(folder, about | dict(name='b'))
@@ -77,6 +75,5 @@ def test_open_onnx_never_falls_back_to_the_cpu(folder):
     write_product(folder / 'm.onnx', 'weights')
     x = np.ones((1, 64), np.float32)
     assert open_onnx(folder / 'm.onnx', 1, 'cpu')(x)[0].tolist() == [[64] * 64]
-    words = "provider='cuda' is invalid.*CUDAExecutionProvider can load: m.onnx runs on"
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ValueError, match="provider='cuda' .*m.onnx runs on"):
         open_onnx(folder / 'm.onnx', 1, 'cuda')

@@ -18,8 +18,7 @@ def test_choose_provider_takes_first_installed(monkeypatch, names, expected):
 def test_choose_provider_never_takes_the_cpu_unasked(monkeypatch):
     installed = ['AzureExecutionProvider', PROVIDERS['cpu']]
     monkeypatch.setattr(onnxruntime, 'get_available_providers', lambda: installed)
-    words = r"provider='tensorrt,cuda' is invalid: expected one of cpu, which"
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ValueError, match="'tensorrt,cuda' .* one of cpu,"):
         choose_provider(('tensorrt', 'cuda'))
     with pytest.raises(ValueError, match=r"provider='gpu' is invalid.*'cuda'"):
         choose_provider('gpu')

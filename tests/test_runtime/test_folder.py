@@ -169,8 +169,7 @@ def test_predict_folder_of_another_request_is_refused(images, tmp_path, task):
     first, second = (dict(bundle='b', stitch=i, precision='fp32') for i in (0, 3))
     assert predict(task, source, out, first) == (10, 0, {})
     before = contents(out)
-    message = r'results with stitch=3, not with stitch=0, or --force .* --out\)'
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=r'--force .* --out\)'):
         predict(task, source, out, second)
     with pytest.raises(ValueError, match="not with bundle='b', stitch=0, precision="):
         predict(task, source, out)

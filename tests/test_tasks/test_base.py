@@ -127,6 +127,5 @@ def test_import_parts_for_missing_mmdet_is_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, 'mmdet.evaluation', None)
     import_parts_for(dict(default_scope='mmseg'))
     assert package not in sys.modules
-    message = r'mmdet\.evaluation'
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=r'mmdet\.evaluation'):
         import_parts_for(dict(default_scope='mmdet'))

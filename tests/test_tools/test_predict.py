@@ -53,9 +53,8 @@ def test_predict_fails_if_all_images_are_skipped(run_here, bundle, images, tmp_p
     args = 'predict.py', bundle, images, '--out', tmp_path / 'out'
     for path in images.glob('*.png'):
         path.write_text('')
-    message = 'source=.* that can be predicted; all 4 were skipped'
     for _ in range(2):
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(ValueError, match='source=.*all 4 were skipped'):
             run_here(*args)
     listed = (tmp_path / 'out/unreadable.txt').read_text().splitlines()
     assert [line.split('\t')[0] for line in listed] == [

@@ -78,14 +78,14 @@ def test_test_config_in_work_directory_stays(files, tmp_path):
     assert 'an option of one run' in (tmp_path / 'elastic_test.py').read_text()
 
 
+PRETRAINED = dict(type='Pretrained', checkpoint='no.pth')
+
+
 @pytest.mark.parametrize(
     ('setting', 'words'),
     [
         (dict(load_from='none.pth'), r'none\.pth .*load_from'),
-        (
-            {'model.backbone.init_cfg': dict(type='Pretrained', checkpoint='no.pth')},
-            r'no\.pth .*init_cfg\.checkpoint',
-        ),
+        ({'model.backbone.init_cfg': PRETRAINED}, r'no\.pth .*init_cfg\.checkpoint'),
         ({'val_evaluator.ann_file': 'none.json'}, 'val_evaluator'),
     ],
 )

@@ -74,12 +74,10 @@ def test_load_weights_only_other_or_missing_base(base, tmp_path, change):
     path = save(tmp_path / 'e.pth', base)
     change(base[1])
     torch.save(dict(state_dict=base[1]), base[0])
-    match = 'net.pth, whose weights'
-    with pytest.raises(ValueError, match=match):
+    with pytest.raises(ValueError, match='net.pth, whose weights'):
         load_weights_only(path)
     base[0].unlink()
-    match = 'net.pth, .*--whole'
-    with pytest.raises(ValueError, match=match):
+    with pytest.raises(ValueError, match='net.pth, .*--whole'):
         load_weights_only(path)
     with guard_checkpoints(), pytest.raises(ValueError, match='--whole.*load_from'):
         load_checkpoint(torch.nn.Linear(1, 1), str(path))

@@ -10,6 +10,7 @@ from snnet_mm.training import run
 from snnet_mm.utils import explain_builds
 
 VIT = small('vit')
+PAIR = dict(type='SNNetv2', anchors=[VIT, VIT])
 
 
 def failing(error):
@@ -23,15 +24,9 @@ def failing_with(error):
 @pytest.mark.parametrize(
     ('settings', 'words'),
     [
-        (
-            dict(type='SNNetv2', stiching_layer=dict(rank=2), anchors=[VIT, VIT]),
-            "mean 'stitching_layer'.*: SNNetv2",
-        ),
+        (dict(PAIR, stiching_layer={}), "mean 'stitching_layer'.*: SNNetv2"),
         (dict(type='SNNetv2'), "SNNetv2.*'anchors'"),
-        (
-            dict(type='SNNetv2', anchors=[VIT | dict(img_sise=8)] * 2),
-            "mean 'img_size'.*: PlainViT",
-        ),
+        (dict(PAIR, anchors=[VIT | dict(img_sise=8)] * 2), "mean 'img_size'.*: PlainV"),
         (dict(type='SNNetV2'), "a model .*mean 'SNNetv2'"),
         (dict(num_outs=5), "^{'num_outs': 5} lacks the type of a model "),
         (failing_with(AssertionError()), 'failing cannot .*: raise error'),
@@ -68,8 +63,7 @@ def test_explain_builds_how_to_drop_settings_of_a_base(part, tmp_path):
 
 def test_explain_builds_setting_passed_on_to_another_part():
     part = dict(type='SeededDataset', of='ToyScenes', nums=3)
-    words = "Toy.*'nums'.*ToyScenes"
-    with pytest.raises(ValueError, match=words), explain_builds():
+    with pytest.raises(ValueError, match="Toy.*'nums'.*ToyScenes"), explain_builds():
         DATASETS.build(part)
 
 

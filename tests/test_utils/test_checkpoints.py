@@ -69,8 +69,7 @@ def test_load_weights_only_runs_no_code(path, form):
         path.write_bytes(pickle.dumps(checkpoint, protocol=4))
     else:
         torch.save(checkpoint, path, _use_new_zipfile_serialization=form == 'zipped')
-    words = f'{path} holds objects'
-    with pytest.raises(UntrustedCheckpointError, match=words):
+    with pytest.raises(UntrustedCheckpointError, match=f'{path} holds objects'):
         load_weights_only(path)
     assert not trace.exists()
 
@@ -87,8 +86,7 @@ def test_load_weights_only_truncated_files_are_refused(path, kept, zipped):
         dict(weight=torch.randn(500)), path, _use_new_zipfile_serialization=zipped
     )
     path.write_bytes(path.read_bytes()[:kept])
-    words = rf'{path} .*\({path.stat().st_size} bytes\)'
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ValueError, match=rf'{path} .*\({path.stat().st_size} bytes\)'):
         load_weights_only(path)
 
 

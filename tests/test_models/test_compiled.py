@@ -3,10 +3,10 @@
 import pytest
 import torch
 from config_models import CONFIGS, read
-from mmengine.registry import MODELS
-from segmentor import segmentor_config
+from narrowing import without_weights
+from segmentor import segmentor_config, write_weights
+from small import disturb
 from torch.utils._pytree import tree_leaves
-from toy import disturb
 
 import snnet_mm as sn
 from snnet_mm.costs import cost_table, measure_latency, measuring_setup
@@ -21,17 +21,6 @@ from snnet_mm.tasks import task_of
 
 pytestmark = pytest.mark.filterwarnings('ignore')  # of torch while it traces
 IMAGE = dict(img_shape=(32, 48), ori_shape=(32, 48), pad_shape=(32, 48))
-
-
-def without_weights(part):
-    """Remove the pretrained weights of a config's parts, in place."""
-    if isinstance(part, dict):
-        part.pop('init_cfg', None)
-        for value in part.values():
-            without_weights(value)
-    elif isinstance(part, list | tuple):
-        for value in part:
-            without_weights(value)
 
 
 def tensors_of(model, *inputs):
@@ -117,7 +106,7 @@ def test_stitches_that_cannot_be_compiled_are_named(model):
 def test_load_compiles(tmp_path):
     pytest.importorskip('mmseg')
     cfg, path = segmentor_config(), tmp_path / 'seg.pth'
-    torch.save(MODELS.build(cfg.model).state_dict(), path)
+    write_weights(cfg, path)
     assert is_compiled(sn.load(cfg, path, device='cpu', compile=True))
     assert not is_compiled(sn.load(cfg, path, device='cpu'))
 

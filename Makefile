@@ -5,7 +5,7 @@ SETUP := @PYTHON="$(PYTHON)" bash tools/setup_env.sh
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo camvid pair test coverage docs pictures ops lint format clean
+.PHONY: help demo camvid pair test upstream coverage docs pictures ops lint format clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
@@ -33,7 +33,12 @@ test:  ## set up .venv with all packages and run pytest, e.g. make test ARGS="-k
 	$(SETUP) test
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-coverage:  ## the same with lines counted: a table, and htmlcov/index.html
+upstream:  ## the same with upstream's mmengine, mmcv, mmseg, ..., in .venv-upstream
+	$(SETUP) upstream
+	@.venv-upstream/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder \
+		$(ARGS)
+
+coverage:  ## make test with lines counted: a table, and htmlcov/index.html
 	$(SETUP) test
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --cov --cov-report=term \
 		--cov-report=html $(ARGS)
@@ -64,6 +69,6 @@ format:  ## fix what ruff can fix, then format
 	@$(BIN)/ruff check --fix-only
 	@$(BIN)/ruff format
 
-clean:  ## remove .venv, caches and build products (keeps .wheels and work_dirs)
-	@rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .coverage* htmlcov
+clean:  ## remove .venv*, caches and build products (keeps .wheels and work_dirs)
+	@rm -rf .venv .venv-upstream build dist *.egg-info .pytest_cache .ruff_cache .coverage* htmlcov
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,28 +1,32 @@
 #!/usr/bin/env bash
 # Makes .venv ready for one purpose, or returns at once if it already is.
 #
-#   tools/setup_env.sh demo   torch, the OpenMMLab packages, timm, onnxruntime, Ray
-#   tools/setup_env.sh test   demo, transformers, pytest, ruff, mypy
-#   tools/setup_env.sh ops    demo, and mmcv's operators compiled
-#   tools/setup_env.sh docs   demo, and mkdocs
-#   tools/setup_env.sh lint   ruff and mypy
+#   tools/setup_env.sh demo      torch, the OpenMMLab packages, timm, onnxruntime, Ray
+#   tools/setup_env.sh test      demo, transformers, pytest, ruff, mypy
+#   tools/setup_env.sh upstream  test with upstream's OpenMMLab, in .venv-upstream
+#   tools/setup_env.sh ops       demo, and mmcv's operators compiled
+#   tools/setup_env.sh docs      demo, and mkdocs
+#   tools/setup_env.sh lint      ruff and mypy
 #
 # Environment: PYTHON          interpreter that .venv is made from (python3)
 #              PIP_FIND_LINKS  folders where pip also looks for wheels, e.g. of mmcv
 #              MAX_JOBS        compilers that run at once when mmcv is built (all cores)
 #
-# A stamp in .venv, written last, names the purpose and a checksum of what decides
-# the content. An interrupted run leaves no stamp, and the next one repairs it.
+# A stamp in the environment, written last, names the purpose and a checksum of what
+# decides the content. An interrupted run leaves no stamp, and the next one repairs it.
 set -euo pipefail
 
 say() { echo "setup_env: $*"; }
 die() { say "$*" >&2; exit 1; }
 
 mode=${1:-}
-[[ $mode =~ ^(demo|test|ops|docs|lint)$ ]] || die 'usage: tools/setup_env.sh demo|test|ops|docs|lint'
+[[ $mode =~ ^(demo|test|upstream|ops|docs|lint)$ ]] ||
+  die 'usage: tools/setup_env.sh demo|test|upstream|ops|docs|lint'
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PYTHON=${PYTHON:-python3}
-py=.venv/bin/python
+venv=.venv
+if [ "$mode" = upstream ]; then venv=.venv-upstream; fi
+py=$venv/bin/python
 pins=requirements/constraints.txt
 free_gb_wanted=8
 
@@ -51,8 +55,8 @@ make_venv() {
   require_supported "$PYTHON" 'choose another with PYTHON=...'
   "$PYTHON" -c 'import venv, ensurepip' 2>/dev/null ||
     die "$PYTHON lacks the venv module (Debian, Ubuntu: apt install python3-venv)"
-  say "making .venv with Python $(version_of "$PYTHON") ..."
-  "$PYTHON" -m venv --clear .venv
+  say "making $venv with Python $(version_of "$PYTHON") ..."
+  "$PYTHON" -m venv --clear "$venv"
   "$py" -m pip install -qq -c "$pins" pip || die 'pip could not update itself'
 }
 
@@ -60,7 +64,7 @@ require_disk() {
   local free_gb
   free_gb=$(df -Pk . | awk 'NR == 2 {print int($4 / 1048576)}')
   [ "$free_gb" -ge "$free_gb_wanted" ] ||
-    die "only $free_gb GB of disk space is free, a new .venv wants $free_gb_wanted GB"
+    die "only $free_gb GB of disk space is free, a new $venv wants $free_gb_wanted GB"
 }
 
 has_ops() { "$py" -c 'import mmcv._ext' 2>/dev/null; }
@@ -112,30 +116,35 @@ checksum=$({ pwd; cat setup.py tools/setup_env.sh requirements/*.txt; } | cksum)
 checksum=${checksum%% *}
 asked=$(version_of "$PYTHON") found=$(version_of "$py")
 if [ -n "$asked" ] && [ -n "$found" ] && [ "$asked" != "$found" ]; then
-  say "using the present .venv with Python $found, not $asked (make clean removes it)"
+  say "using the present $venv with Python $found, not $asked (make clean removes it)"
 fi
-if [ -n "$found" ] && [ -e ".venv/.$mode-$checksum" ]; then exit 0; fi
+if [ -n "$found" ] && [ -e "$venv/.$mode-$checksum" ]; then exit 0; fi
 
 [ "$mode" = lint ] || "$py" -c 'import torch' 2>/dev/null || require_disk
 "$py" -m pip --version &>/dev/null || make_venv
 require_supported "$py" 'make clean removes it'
-find .venv -maxdepth 1 -name '.*-*' ! -name "*-$checksum" -delete
+find "$venv/" -mindepth 1 -maxdepth 1 -name '.*-*' ! -name "*-$checksum" -delete
 
 if [ "$mode" = lint ]; then
   pip_install 'ruff and mypy' ruff mypy
-  touch ".venv/.lint-$checksum"
+  touch "$venv/.lint-$checksum"
   exit
 fi
 pip_install 'torch (about a minute if new)' -r requirements/build.txt
 if [ "$mode" = test ]; then
   pip_install 'the OpenMMLab stack and the test tools' -e '.[all,llama,ray,tests]'
-  check 'onnxruntime, onnxscript, pytest, transformers, xdist'
+elif [ "$mode" = upstream ]; then
+  pip_install "upstream's OpenMMLab packages and the test tools" \
+    -r requirements/upstream.txt -e '.[onnx,llama,ray,tests]'
 else
   pip_install 'the OpenMMLab stack, onnxruntime and Ray' -e '.[mminstall,optional,ray]'
 fi
 if [ "$mode" = ops ]; then install_ops; fi
 if [ "$mode" = docs ]; then pip_install 'mkdocs' -r requirements/docs.txt; fi
+if [[ $mode =~ ^(test|upstream)$ ]]; then
+  check 'onnxruntime, onnxscript, pytest, transformers, xdist'
+fi
 check 'torch, torchvision, timm, mmengine, mmcv, mmseg, mmdet, mmpretrain'
-touch ".venv/.demo-$checksum"
-if [ "$mode" = test ]; then touch ".venv/.lint-$checksum"; fi
-touch ".venv/.$mode-$checksum"
+touch "$venv/.demo-$checksum"
+if [ "$mode" = test ]; then touch "$venv/.lint-$checksum"; fi
+touch "$venv/.$mode-$checksum"

@@ -17,7 +17,6 @@ from torch import nn
 from snnet_mm.tasks import import_parts_for
 from snnet_mm.utils import (
     check,
-    explain_builds,
     load_config,
     load_fitting,
     load_weights_only,
@@ -64,9 +63,8 @@ def init_model(
     cfg = load_config(config)
     import_parts_for(cfg)
     init_default_scope(cfg.get('default_scope') or 'mmengine')
-    with explain_builds(cfg):
-        # One process predicts, so nothing needs synchronising; SyncBN fails on CPUs.
-        model = revert_sync_batchnorm(MODELS.build(model_config(cfg)))
+    # One process predicts, so nothing needs synchronising; SyncBN fails on CPUs.
+    model = revert_sync_batchnorm(MODELS.build(model_config(cfg)))
     stitched = [m for m in model.modules() if isinstance(m, StitchedBackbone)]
     hook = (cfg.get('default_hooks') or {}).get('stitch_statistics') or {}
     own = any(key.endswith('.stitch_mean') for key in weights_of(loaded or {}))

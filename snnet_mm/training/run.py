@@ -3,14 +3,15 @@
 import logging
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from mmengine.config import Config
 from mmengine.dist import is_main_process
-from mmengine.hooks import logger_hook
+from mmengine.evaluator import Evaluator
 from mmengine.logging import MMLogger
+from mmengine.optim import OptimWrapper
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 from torch import nn
@@ -28,10 +29,10 @@ from snnet_mm.utils import (
     closing_process_group,
     configs,
     dicts_in,
-    explain_builds,
     guard_checkpoints,
     launched_rank,
     prepare_cpu_distributed,
+    quiet_terminal,
     work_dir_lock,
 )
 
@@ -51,10 +52,6 @@ from .config import (
 from .schedule_steps import RescheduleHook
 from .trial import try_images
 
-# Files whose messages are shown on the terminal.
-SHOWN = str(Path(__file__).parents[1]), logger_hook.__file__
-# In mm's warnings of every frozen parameter, metric without a prefix, and saving.
-HIDDEN = 'requires_grad=False', 'prefix is not set', 'will be deprecated in future'
 INSTEAD = (
     'a plain network, which tools/make_elastic.py makes elastic after training, or a '
     'single chain, exported by tools/export_stitch.py --format mm'
@@ -231,7 +228,7 @@ def _runner(
     alone = mode == 'train' and launched_rank(cfg.launcher) == 0
     lock = work_dir_lock(cfg.work_dir) if alone else nullcontext()
     _keep_config(cfg, mode)
-    with lock, guard_checkpoints(trust), closing_process_group(), explain_builds(cfg):
+    with lock, guard_checkpoints(trust), closing_process_group():
         kind = cfg.get('runner_type')
         short = not (kind or verbose)
         cls = _ShortLogRunner if short else RUNNERS.get(kind or 'Runner')
@@ -272,23 +269,34 @@ def _runner_of(cls: type[Runner], model: nn.Module) -> type[Runner]:
 
 
 class _ShortLogRunner(Runner):
-    """Shows warnings, progress and this package's messages on the terminal.
+    """Shows warnings alone on the terminal until the run begins, and then all.
 
-    The log file is complete.
+    Warnings of mmengine that no user can act on are hidden, of every frozen parameter,
+    metrics without a prefix, and its own file clients. The log file is complete.
     """
 
     def build_logger(self, *args, **kwargs) -> MMLogger:
         logger = super().build_logger(*args, **kwargs)
-        for handler in logger.handlers:
-            if not isinstance(handler, logging.FileHandler):
-                handler.addFilter(_is_shown)
+        self._begins = ExitStack()
+        self._begins.enter_context(quiet_terminal(logger))
         return logger
 
+    def build_optim_wrapper(self, *args, **kwargs) -> OptimWrapper:
+        with quiet_terminal(self.logger, logging.ERROR):
+            return super().build_optim_wrapper(*args, **kwargs)
 
-def _is_shown(record: logging.LogRecord) -> bool:
-    if record.levelno < logging.WARNING:
-        return record.pathname.startswith(SHOWN)
-    return not any(words in record.getMessage() for words in HIDDEN)
+    def build_evaluator(self, *args, **kwargs) -> Evaluator:
+        with quiet_terminal(self.logger, logging.ERROR):
+            return super().build_evaluator(*args, **kwargs)
+
+    def save_checkpoint(self, *args, **kwargs) -> None:
+        with quiet_terminal(self.logger, logging.ERROR):
+            super().save_checkpoint(*args, **kwargs)
+
+    def call_hook(self, fn_name: str, **kwargs) -> None:
+        if fn_name == 'before_run':
+            self._begins.close()
+        super().call_hook(fn_name, **kwargs)
 
 
 def _keep_config(cfg: Config, mode: str) -> None:

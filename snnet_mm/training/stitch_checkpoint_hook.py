@@ -13,6 +13,7 @@ If an upgrade changes these, tests/test_training/test_stitch_checkpoint_hook.py 
 """
 
 import copy
+import logging
 import os.path as osp
 import re
 from collections.abc import Iterator
@@ -26,7 +27,7 @@ from mmengine.registry import HOOKS
 from mmengine.runner import BaseLoop, Runner
 
 from snnet_mm.models import unwrapped
-from snnet_mm.utils import atomic_path, check, remove_leftovers
+from snnet_mm.utils import atomic_path, check, quiet_terminal, remove_leftovers
 from snnet_mm.utils.checkpoints import check_weights_fit, is_whole_archive, non_finite
 
 
@@ -80,7 +81,8 @@ class StitchCheckpointHook(CheckpointHook):
         local = _is_local(self.out_dir or runner.work_dir)
         if local and self.backend_args is None and self.file_client_args is None:
             self.backend_args = dict(backend='snnet_atomic')
-        super().before_train(runner)
+        with quiet_terminal(runner.logger, logging.ERROR):  # of file clients
+            super().before_train(runner)
         if local and is_main_process():
             remove_leftovers(self.out_dir, self.filename_tmpl.format('*'), 'best_*.pth')
 

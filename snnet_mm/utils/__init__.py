@@ -30,7 +30,6 @@ from .work_dir_lock import work_dir_lock
 # Modules that import torch or mmengine, and the names that they export.
 _LATE = dict(
     checkpoint_guard=('guard_checkpoints',),
-    build_errors=('explain_builds',),
     checkpoints=('UntrustedCheckpointError', 'load_fitting', 'load_weights_only'),
     configs=('dicts_in', 'load_config', 'model_config', 'runner_config'),
     distributed=('closing_process_group', 'launched_rank', 'prepare_cpu_distributed'),

@@ -1,6 +1,7 @@
 """timm networks, with timm as an optional dependency, and licences of weights."""
 
 import importlib
+import logging
 import sys
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
@@ -121,4 +122,4 @@ def licence_of(checkpoint: str | None) -> str | None:
 
 @cache
 def _log_once(message: str) -> None:
-    print_log(message, logger='current')
+    print_log(message, logger='current', level=logging.WARNING)

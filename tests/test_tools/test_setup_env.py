@@ -10,10 +10,12 @@ ROOT = Path(__file__).parents[2]
 
 SUPPORTED = 'supported are 3.10, 3.11 and 3.12; choose another with PYTHON=...'
 DISK = 'only 3 GB of disk space is free, a new .venv wants 8 GB'
+USAGE = 'usage: tools/setup_env.sh demo|test|upstream|ops|docs|lint'
 CASES = [
     ('demo', '3.9', 10**9, f'python is Python 3.9, {SUPPORTED}'),
     ('test', '3.11', 3 * 1024**2, DISK),
-    ('deploy', '3.11', 10**9, 'usage: tools/setup_env.sh demo|test|ops|docs|lint'),
+    ('upstream', '3.11', 3 * 1024**2, DISK.replace('.venv', '.venv-upstream')),
+    ('deploy', '3.11', 10**9, USAGE),
 ]
 
 

@@ -133,17 +133,15 @@ fi
 pip_install 'torch (about a minute if new)' -r requirements/build.txt
 if [ "$mode" = test ]; then
   pip_install 'the OpenMMLab stack and the test tools' -e '.[all,llama,ray,tests]'
+  check 'onnxruntime, onnxscript, pytest, transformers, xdist'
 elif [ "$mode" = upstream ]; then
   pip_install "upstream's OpenMMLab packages and the test tools" \
-    -r requirements/upstream.txt -e '.[onnx,llama,ray,tests]'
+    -r requirements/upstream.txt -e '.[onnx,ray,tests]'
 else
   pip_install 'the OpenMMLab stack, onnxruntime and Ray' -e '.[mminstall,optional,ray]'
 fi
 if [ "$mode" = ops ]; then install_ops; fi
 if [ "$mode" = docs ]; then pip_install 'mkdocs' -r requirements/docs.txt; fi
-if [[ $mode =~ ^(test|upstream)$ ]]; then
-  check 'onnxruntime, onnxscript, pytest, transformers, xdist'
-fi
 check 'torch, torchvision, timm, mmengine, mmcv, mmseg, mmdet, mmpretrain'
 touch "$venv/.demo-$checksum"
 if [ "$mode" = test ]; then touch "$venv/.lint-$checksum"; fi

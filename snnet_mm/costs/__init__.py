@@ -15,4 +15,3 @@ from .sizes import (
     size_of_images,
     window_of,
 )
-from .widths import check_auxiliary_heads

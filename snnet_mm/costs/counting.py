@@ -20,7 +20,7 @@ from snnet_mm.models import (
     unwrapped,
 )
 from snnet_mm.stitching import Cost, StitchTable
-from snnet_mm.utils import isolated_rng
+from snnet_mm.utils import isolated_rng, refusal
 
 from .parts import (
     FEATURES,
@@ -38,8 +38,9 @@ from .parts import (
     run_backbone_parts,
 )
 from .sizes import empty_images
-from .widths import MISFITS, explained, modules_in, reason_of
 
+# Raised by layers, and by necks and heads that count or index their maps.
+MISFITS = RuntimeError, AssertionError, IndexError
 # Counts a copy of a model, whose backbone may be on meta. Takes the copy, the device of
 # its other parts, the input size and the forward to count.
 Count = Callable[[nn.Module, torch.device, tuple[int, int], Forward], T]
@@ -67,7 +68,7 @@ def cost_table(
         input_size: See :func:`empty_images`.
 
     Raises:
-        ValueError: If the model cannot run at this size; names the module that failed.
+        ValueError: If the model cannot run at this size.
     """
     return part_costs(model, input_size)[0]
 
@@ -115,15 +116,19 @@ def _count(
         try:
             return counted(None), None
         except (NotImplementedError, AttributeError, TypeError) as error:
-            *_, (path, part) = [('', model), *modules_in(error)]
-            where = f'{path or "model"}, {type(part).__name__}'
-            reason = f'{reason_of(error)} (in {where})'
+            reason = _reason_of(error)
         features = counted(FEATURES)
     except MISFITS as error:
-        raise explained(error, model, size) from error
+        expected = 'a size the model can run, with in_channels and in_index of neck '
+        expected += f'and heads that fit their maps: {_reason_of(error)}'
+        raise refusal('input_size', size, expected) from error
     words = f'Costs of {type(model).__name__} are those of {FEATURES}. What follows '
     print_log(f'{words}cannot be counted: {reason}', 'current', logging.WARNING)
     return features, FEATURES
+
+
+def _reason_of(error: Exception) -> str:
+    return f'{type(error).__name__}: {error}'.partition('\n')[0]
 
 
 @torch.no_grad()

@@ -13,7 +13,6 @@ from mmengine.runner import Runner
 from torch import Tensor, nn
 
 from snnet_mm.costs import (
-    check_auxiliary_heads,
     check_sizes,
     cost_table,
     size_of_images,
@@ -131,8 +130,6 @@ class StitchSamplingHook(Hook):
             if hasattr(type(module), 'check_space'):
                 module.check_space(space)
         costs = self._count(runner)
-        if costs is not None:
-            check_auxiliary_heads(runner.model, costs.input_size)
         defaults = dict(costs=costs, seed=shared_seed(runner.seed), space=space)
         self.sampler = TASK_UTILS.build(self._sampler_cfg, default_args=defaults)
         if getattr(self.sampler, 'per_rank', False) and get_world_size() > 1:

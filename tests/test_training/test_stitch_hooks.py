@@ -107,17 +107,17 @@ def test_stitch_sampling_hook_costs_are_of_first_image(cfg):
 
 
 def test_stitch_init_hook_checks_parts_before_the_fit(cfg, caplog):
-    """Auxiliary heads, and parts that are asked about the space."""
+    """Heads, and parts that are asked about the space."""
 
     class Picky(torch.nn.Module):
         def check_space(self, space):
             raise ValueError(f'not for {len(space)} stitches')
 
-    cfg.model.auxiliary_head = [dict(cfg.model.decode_head, in_channels=40)]
+    cfg.model.decode_head.in_channels = 40
     cfg.log_level = 'INFO'
     runner = Runner.from_cfg(cfg)
     runner.logger.addHandler(caplog.handler)
-    with pytest.raises(ValueError, match=r'model.auxiliary_head\[0\].in_channels'):
+    with pytest.raises(ValueError, match='in_channels.* RuntimeError: .*40'):
         runner.train()
     assert 'Fitted' not in caplog.text
     runner.model.picky = Picky()

@@ -1,6 +1,6 @@
 """Networks made elastic: stitched to themselves, untouched at the largest budget."""
 
-from .convert import Conversion, convert_model
+from .convert import elastic_config, elastic_model
 from .images import ImageBatches
 from .make_elastic import make_elastic
 from .sensitivity import Sensitivities, StepRecord

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 from mmengine.config import Config
+from torch import Tensor, nn
 
 from snnet_mm.anchors import BranchView
 from snnet_mm.costs import measure_latency, measuring_setup, window_of
@@ -35,9 +36,16 @@ from snnet_mm.utils import (
 from snnet_mm.utils.base_checkpoint import BaseCheckpoint
 from snnet_mm.utils.checkpoints import weights_of
 from snnet_mm.utils.configs import digest_of_settings, write_config
+from snnet_mm.utils.registered_names import check_named
 
 from .budgets import chosen_plans, reachable
-from .convert import Conversion, check_equal, convert_model
+from .convert import (
+    check_equal,
+    elastic_config,
+    elastic_model,
+    give_chains,
+    renames_of,
+)
 from .images import ImageBatches
 from .report import draw_predictions, drawn_budgets, elastic_table, next_commands
 from .sensitivity import TOKENS, Sensitivities, StepRecord
@@ -117,56 +125,61 @@ def make_elastic(
         >>> results = make_elastic('segformer.py', 'segformer.pth', 'work_dirs/elastic')
         >>> model = load('work_dirs/elastic', stitch=3)
     """
-    cfg = load_config(config, cfg_options)
+    check_named(cfg := load_config(config, cfg_options))
     folder = check_writable(work_dir, 'argument: work_dir')
     with guard_checkpoints(), work_dir_lock(folder), quiet_coco():
-        job = _Job(cfg, checkpoint, folder, images, seed, device, say)
+        path, loaded = folder / 'elastic.pth', load_weights_only(checkpoint)
+        other = not path.exists() or not path.samefile(checkpoint)
+        check(other, 'argument: work_dir', folder, f'a folder without {checkpoint}')
+        network = init_model(cfg, checkpoint, device=device, loaded=loaded)
+        try_test(cfg, network)
+        model = elastic_model(network)
+        batches = ImageBatches(cfg, model, images, seed)
+        sample = next(iter(batches.draw(1)))
+        check_equal(network, model, sample)
+        base = BaseCheckpoint(checkpoint, weights_of(loaded), renames_of(network))
+        settings = digest_of_settings(cfg)
+        identity = dict(network=base.digest, settings=settings, seed=seed)
+        job = _Job(model, batches, sample, identity, folder, say)
+        kind, number = type(network.backbone).__name__, len(job.view.skippable)
+        say(f'{kind} with {number} branches: features are equal bit for bit')
         chains = job.choose(budgets, plans, num_images, force)
-        job.fit(chains, num_images, whole)
+        job.fit(chains, num_images)
+        made = elastic_config(cfg, network, chains, job.size)
+        with atomic_path(folder / 'elastic.py') as temporary:
+            write_config(made, temporary)
+        meta = dict(dataset_meta=network.dataset_meta)
+        base.save_added(path, model.state_dict(), meta, whole)
         return job.evaluate()
 
 
 class _Job:
-    """The steps of :func:`make_elastic`, on one model and one reading of its weights.
+    """The steps of :func:`make_elastic`, on one model.
 
-    Attributes:
+    Args:
         model: The elastic model. Each step gives it other chains.
-        base: The given checkpoint, without its weights.
-        tokens: Numbers of tokens of one image after every step.
-        classifies: Whether the task is classification.
+        images: All its images.
+        sample: A batch of them.
+        identity: Digests of the network and of its settings, and the seed.
+        folder: Output folder.
+        say: Called with one line of progress per step.
     """
 
     def __init__(
         self,
-        cfg: Config,
-        checkpoint: str | os.PathLike,
+        model: nn.Module,
+        images: ImageBatches,
+        sample: Tensor,
+        identity: dict,
         folder: Path,
-        images: str | os.PathLike | None,
-        seed: int,
-        device: str | None,
         say: Callable[[str], None],
     ) -> None:
-        self.folder, self.seed, self.say = folder, seed, say
-        loaded = load_weights_only(checkpoint)
-        weights = weights_of(loaded)
-        written = folder / 'elastic.pth'
-        other = not written.exists() or not written.samefile(checkpoint)
-        check(other, 'argument: work_dir', folder, f'a folder without {checkpoint}')
-        network = init_model(cfg, checkpoint, device=device, loaded=loaded)
-        try_test(cfg, network)
-        self.meta = dict(dataset_meta=network.dataset_meta)
-        self.conversion: Conversion = convert_model(cfg, network)
-        self.base = BaseCheckpoint(checkpoint, weights, self.conversion.renames)
-        self.model = self.conversion.build([], network)
-        self.images = ImageBatches(cfg, self.model, images, seed)
-        sample = next(iter(self.images.draw(1)))
-        self.size = window_of(network) or tuple(sample.shape[-2:])
-        check_equal(network, self.model, sample)
-        self.view = self.model.backbone.view
+        self.model, self.images, self.identity = model, images, identity
+        self.folder, self.say = folder, say
+        self.size = window_of(model) or tuple(sample.shape[-2:])
+        self.view = model.backbone.view
         self.tokens = tokens_of(self.view, sample)
-        self.classifies = task_of(network).name == 'classification'
-        kind, number = type(network.backbone).__name__, len(self.view.skippable)
-        say(f'{kind} with {number} branches: features are equal bit for bit')
+        self.classifies = task_of(model).name == 'classification'
 
     def choose(
         self,
@@ -179,7 +192,7 @@ class _Job:
         probes = probe_chains(self.view)
         space = space_of_chains(self.view, plans or probes, key='argument: plans')
         self._check_tokens(space, self._fitted_images(num_images))
-        self.conversion.give_chains(self.model, probes)
+        give_chains(self.model, probes)
         costs = self.costs = StepCosts(self.model, self.size)
         self.records: list[StepRecord | None] = []
         if plans:
@@ -205,12 +218,10 @@ class _Job:
         fitted = self.images.draw(number)
         compared = self.images.draw(self._num_compared(), skip=len(fitted))
         identity = dict(
-            network=self.base.digest,
-            settings=digest_of_settings(self.conversion.cfg),
+            self.identity,
             images=fitted.digest,
             num_images=len(fitted),
             size=list(self.size),
-            seed=self.seed,
         )
         known: list[StepRecord | None] = []
         if path.exists():
@@ -255,10 +266,10 @@ class _Job:
         wanted = self._enough_images(FIT_IMAGES) if number is None else number
         return self.images.draw(wanted)
 
-    def fit(self, chains: Sequence[str], num_images: int | None, whole: bool) -> None:
-        """Fit the chains, and write config and checkpoint."""
+    def fit(self, chains: Sequence[str], num_images: int | None) -> None:
+        """Fit the chains."""
         batches = self._fitted_images(num_images)
-        backbone = self.conversion.give_chains(self.model, chains)
+        backbone = give_chains(self.model, chains)
         for step, order in backbone.unit_orders.items():
             order.index.copy_(torch.tensor(self.records[int(step)].order))
         images = plural(len(batches), 'image')
@@ -274,14 +285,6 @@ class _Job:
         options = dict(folder=self.folder, weigh=weigh, progress=progress)
         fit_in_turn(backbone, batches, **options)
         backbone.stitching_initialized.fill_(True)
-        with atomic_path(self.folder / 'elastic.py') as temporary:
-            write_config(self.conversion.config(chains, self.size), temporary)
-        path, state = self.folder / 'elastic.pth', self.model.state_dict()
-        if whole:
-            with atomic_path(path) as temporary:
-                torch.save(dict(meta=self.meta, state_dict=dict(state)), temporary)
-        else:
-            self.base.save_added(path, state, self.meta)
 
     def _check_tokens(self, space: SkipSpace, batches: ImageBatches) -> None:
         """Warn if the images have few tokens for the widths; raise if others remain."""
@@ -310,15 +313,12 @@ class _Job:
         times = measure_latency(self.model, self.size, check=(), costs=costs).by_stitch
         chains = plural(len(space) - 1, 'chain')
         self.say(f'Testing the network and {chains} in one pass')
-        options = {}
-        if self.conversion.cfg.get('visualizer'):  # loggers may not be installed
-            backends = [dict(type='LocalVisBackend')]
-            options['visualizer.vis_backends'] = backends
+        backends = [dict(type='LocalVisBackend')]  # others may not be installed
         runner = run.test(
             self.folder / 'elastic.py',
             self.model,
             self.folder / 'test',
-            options,
+            {'visualizer.vis_backends': backends},
             costs=costs.measured(measuring_setup(self.model, 1), times),
             out_dir=str(self.folder),
             quiet=True,

@@ -42,7 +42,14 @@ from snnet_mm.utils.configs import innermost, model_config, step_name, write_con
 from snnet_mm.utils.registered_names import check_named
 from snnet_mm.utils.timm_models import origin_of
 
-from .convert import build_model, check_equal, convert_model, imports_of
+from .convert import (
+    build_model,
+    check_equal,
+    elastic_backbone,
+    elastic_model,
+    imports_of,
+    renames_of,
+)
 
 NOISE = 600, 800  # size of the image that pipelines are compared on
 HEADER = """# Two trained models, stitched by tools/stitch_models.py:
@@ -138,8 +145,7 @@ def read_trained(
     scope = cfg.get('default_scope')
     check(scope in known_scopes(), 'default_scope', scope, known_scopes())
     net = init_model(cfg, checkpoint, device='cpu')
-    conversion = convert_model(cfg, net)
-    elastic = conversion.build([], net)
+    elastic = elastic_model(net)
     (anchor,) = elastic.backbone.anchors
     model, size = model_config(cfg), input_size
     if size is None and task_of(net).name == 'classification':
@@ -150,9 +156,10 @@ def read_trained(
     shape = 1, image_channels(elastic), *size
     images = torch.randn(shape, generator=torch.Generator().manual_seed(0))
     check_equal(net, elastic, images)
-    backbone = dict(conversion.backbone, out_indices=elastic.backbone.out_indices)
+    places = elastic.backbone.out_indices
+    backbone = dict(elastic_backbone(cfg, net), out_indices=places)
     flops = whole_model_cost(anchor, size)[0].flops
-    weights = with_prefixes(net.state_dict(), conversion.renames)
+    weights = with_prefixes(net.state_dict(), renames_of(net))
     read = cfg, model, backbone, weights, anchor, size, flops
     facts = _facts(cfg, model, backbone, net)
     return TrainedModel(config, checkpoint, *read, facts, _images_of(cfg, net))

@@ -64,6 +64,7 @@ class BaseCheckpoint:
         path: str | os.PathLike,
         state: Mapping[str, Tensor],
         meta: Mapping[str, Any],
+        whole: bool = False,
     ) -> None:
         """Write what a state dict adds, with a reference by path and digest.
 
@@ -71,6 +72,7 @@ class BaseCheckpoint:
             path: Checkpoint to write, atomically.
             state: State dict of the model that has more weights.
             meta: Other entries of the checkpoint's meta.
+            whole: Whether to write all of the state dict, without a reference.
         """
         path = Path(path)
         record = dict(
@@ -80,5 +82,7 @@ class BaseCheckpoint:
         )
         added = {k: v for k, v in state.items() if k not in self.names}
         content = dict(meta=dict(meta, **{KEY: record}), state_dict=added)
+        if whole:
+            content = dict(meta=meta, state_dict=dict(state))
         with atomic_path(path) as temporary:
             torch.save(content, temporary)

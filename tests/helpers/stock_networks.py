@@ -9,6 +9,7 @@ from mmengine.config import Config
 from mmengine.registry import MODELS
 from narrowing import narrow_config, read_maps, without_weights
 
+from snnet_mm.elastic import elastic_model
 from snnet_mm.stitching import write_plan
 
 RESNET = dict(base_channels=8, stem_channels=8)
@@ -83,9 +84,9 @@ def read_stock(package, stock, data, work_dir):
     return cfg
 
 
-def chains_of(conversion):
+def chains_of(network):
     """Return plans without the first branch, of half the units, and of no branches."""
-    view = MODELS.build(deepcopy(conversion.backbone) | dict(chains=[])).view
+    view = elastic_model(network).backbone.view
     blocks = [None if u.branch is None else u.block for u in view.units]
     first, free = view.skippable[0], view.skippable
     plans = [

@@ -11,8 +11,8 @@ from staged_anchors import disturb
 from stock_networks import CASES, chains_of, read_stock
 from torch.utils._pytree import tree_leaves
 
-from snnet_mm.elastic import convert_model, make_elastic
-from snnet_mm.elastic.convert import check_equal
+from snnet_mm.elastic import elastic_config, elastic_model, make_elastic
+from snnet_mm.elastic.convert import check_equal, renames_of
 from snnet_mm.elastic.sensitivity import PredictionDistance
 from snnet_mm.models import set_stitch
 from snnet_mm.models.init_model import init_model
@@ -49,23 +49,23 @@ def made(request, data, tmp_path_factory):
     meta = dict(dataset_meta=network.dataset_meta)
     state = dict(meta=meta, state_dict=network.state_dict())
     torch.save(state, folder / 'network.pth')
-    conversion = convert_model(cfg, network)
-    options = dict(plans=chains_of(conversion), num_images=2, whole=True)
+    options = dict(plans=chains_of(network), num_images=2, whole=True)
     job = sys.modules[make_elastic.__module__]._Job
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(job, 'evaluate', lambda self: self)
         patch.setattr(job, '_check_tokens', lambda *_: None)  # these are few
         make_elastic(cfg, folder / 'network.pth', folder, device='cpu', **options)
     elastic = init_model(*(folder / f'elastic.{e}' for e in ENDS), 0, 'cpu')
-    models = dict(network=network, elastic=elastic, conversion=conversion)
+    models = dict(network=network, elastic=elastic)
     names = dict(package=package, family=family, folder=folder)
     return SimpleNamespace(**names, **options, **models)
 
 
 @torch.no_grad()
-def test_convert_model_unchanged_at_largest_budget(made, data):
+def test_elastic_model_unchanged_at_largest_budget(made, data):
     """Features in this package, and predictions of an image in the model's own."""
-    assert made.conversion.backbone['anchors'][0]['type'] == made.family
+    cfg = Config.fromfile(made.folder / 'elastic.py')
+    assert cfg.model.backbone.anchors[0]['type'] == made.family
     set_stitch(made.elastic, 0)
     check_equal(made.network, made.elastic, torch.randn(1, 3, 64, 64))
     image = str(data / 'images/validation/0.jpg')
@@ -77,7 +77,7 @@ def test_convert_model_unchanged_at_largest_budget(made, data):
 
 
 @torch.no_grad()
-def test_convert_model_chains_change_features_not_shapes(made):
+def test_elastic_model_chains_change_features_not_shapes(made):
     images = torch.randn(1, 3, 64, 64)
     whole = tree_leaves(made.network.extract_feat(images))
     for stitch in range(1, len(made.plans) + 1):
@@ -100,15 +100,15 @@ def test_prediction_distance_of_stock_models(made):
     assert not all(map(torch.equal, smallest, network))
 
 
-def test_convert_model_keeps_names_of_weights(made):
+def test_elastic_model_keeps_names_of_weights(made):
     """What is added is named after stitching layers and orders of units."""
-    kept = with_prefixes(made.network.state_dict(), made.conversion.renames)
+    kept = with_prefixes(made.network.state_dict(), renames_of(made.network))
     added = made.elastic.state_dict().keys() - {*kept}
     own = 'stitching', 'unit_orders', 'backbone._extra_state'
     assert not [key for key in added if not any(name in key for name in own)]
 
 
-def test_convert_model_other_backbones_raise(tmp_path):
+def test_elastic_model_other_backbones_raise(tmp_path):
     pytest.importorskip('mmseg.models')
     init_default_scope('mmseg')
     elastic = dict(type='ElasticBackbone', anchors=[small('vit')], chains=[])
@@ -119,6 +119,5 @@ def test_convert_model_other_backbones_raise(tmp_path):
         ('Linear', torch.nn.Linear(1, 1)),
     ):
         model.backbone = backbone
-        cfg = Config(dict(model=dict(type='x', backbone=dict(type='y'))))
         with pytest.raises(ValueError, match=f"'{wanted}'.*model.backbone.type"):
-            convert_model(cfg, model)
+            elastic_model(model)

@@ -21,8 +21,7 @@ from states import states_of
 from torch.utils._pytree import tree_leaves
 
 from snnet_mm.costs import cost_table
-from snnet_mm.elastic import stitch_models
-from snnet_mm.elastic.convert import convert_model
+from snnet_mm.elastic import elastic_config, elastic_model, stitch_models
 from snnet_mm.exports import single_stitch
 from snnet_mm.exports.single import save_single
 from snnet_mm.models import set_stitch
@@ -135,11 +134,10 @@ def with_chain(tmp_path_factory):
     text = f'optim_wrapper = dict(paramwise_cfg={rates!r})'
     slow = write(folder, 'slow', 'seg', model, text)
     cfg, network = load_config(slow[0]), with_weights(*slow)
-    conversion, chain = convert_model(cfg, network), ['0:1/9 1:2/0 2:0/0']
-    elastic = conversion.build(chain, network)
+    elastic = elastic_model(network, chain := ['0:1/9 1:2/0 2:0/0'])
     for layer in elastic.backbone.stitching_layers.values():
         torch.nn.init.normal_(layer.weight, std=0.1)
-    cfg, single = single_stitch(conversion.config(chain), elastic, 1)
+    cfg, single = single_stitch(elastic_config(cfg, network, chain), elastic, 1)
     fast = [str(folder / f'chain.{end}') for end in ('py', 'pth')]
     save_single(cfg, single, fast[1])
     faster, _, costs = stitch_models(fast, slow, folder / 'both.py')

@@ -9,7 +9,7 @@ from old_torch import writes_onnx
 from small import write_trained
 from torch.testing import assert_close
 
-from snnet_mm.elastic.convert import convert_model
+from snnet_mm.elastic import elastic_config, elastic_model
 from snnet_mm.exports import StitchExporter
 from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.models.init_model import init_model
@@ -26,8 +26,7 @@ def elastic(tmp_path_factory):
     files = write_trained('seg', tmp_path_factory.mktemp('trained'))
     cfg = Config.fromfile(files[0])
     network = init_model(cfg, files[1], device='cpu').eval()
-    conversion = convert_model(cfg, network)
-    model = conversion.build(CHAINS, network)
+    model = elastic_model(network, CHAINS)
     torch.manual_seed(0)
     backbone = find_stitched_backbone(model)
     for order in backbone.unit_orders.values():
@@ -36,7 +35,7 @@ def elastic(tmp_path_factory):
         torch.nn.init.normal_(parameter, std=0.2)
     backbone.stitching_initialized.fill_(True)
     model.dataset_meta = network.dataset_meta
-    return conversion.config(CHAINS, (64, 64)), network, model.eval()
+    return elastic_config(cfg, network, CHAINS, (64, 64)), network, model
 
 
 @pytest.fixture(scope='module')

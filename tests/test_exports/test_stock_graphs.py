@@ -7,7 +7,7 @@ from old_torch import writes_onnx
 from staged_anchors import disturb
 from stock_networks import CASES, chains_of, read_stock
 
-from snnet_mm.elastic import convert_model
+from snnet_mm.elastic import elastic_config, elastic_model
 from snnet_mm.exports import StitchExporter
 from snnet_mm.exports.comparison import check_parity, predict_loaded
 from snnet_mm.models import find_stitched_backbone, fit_in_turn, set_stitch
@@ -44,11 +44,10 @@ def test_graphs_of_an_elastic_stock_model(package, stock, data, tmp_path):
     network = init_model(cfg, None, device='cpu')
     if package != 'mmdet':  # boxes of random heads would have no area
         disturb(network)
-    conversion = convert_model(cfg, network)
-    chains = chains_of(conversion)[1:2]
-    elastic = conversion.build(chains, network)
+    chains = chains_of(network)[1:2]
+    elastic = elastic_model(network, chains)
     fit_in_turn(find_stitched_backbone(elastic), [torch.randn(4, 3, *SIZE)])
-    cfg = conversion.config(chains, SIZE)
+    cfg = elastic_config(cfg, network, chains, SIZE)
     layers = elastic.backbone.anchors.modules()
     linear = any(isinstance(layer, torch.nn.Linear) for layer in layers)
     precisions = ('fp32', 'int8')[: 1 + linear]

@@ -10,7 +10,7 @@ from mmengine.runner import Runner
 from small import disturb, small, write_trained
 from torch import nn
 
-from snnet_mm.elastic.convert import convert_model
+from snnet_mm.elastic import elastic_config, elastic_model
 from snnet_mm.models import set_stitch
 from snnet_mm.models.init_model import init_model
 from snnet_mm.stitching import StitchTable
@@ -166,11 +166,10 @@ def test_test_augmented_as_mm_does(tmp_path, task):
     (path,) = tmp_path.glob('plain/*/results.json')
     assert StitchTable.read(path)[0].metrics == wanted
     network = init_model(cfg, checkpoint, device='cpu')
-    conversion = convert_model(cfg, network)
-    model = conversion.build(chains := ['1:0/0'], network)
+    model = elastic_model(network, chains := ['1:0/0'])
     meta = dict(dataset_meta=network.dataset_meta)
     torch.save(dict(meta=meta, state_dict=model.state_dict()), tmp_path / 'elastic.pth')
-    given = conversion.config(chains), tmp_path / 'elastic.pth'
+    given = elastic_config(cfg, network, chains), tmp_path / 'elastic.pth'
     table = run.test(*given, tmp_path / 'elastic', tta=True).test_loop.table
     assert table[0].metrics == wanted
     assert [*table] == [0, 1]

@@ -137,6 +137,9 @@ if [ "$mode" = test ]; then
 elif [ "$mode" = upstream ]; then
   pip_install "upstream's OpenMMLab packages and the test tools" \
     -r requirements/upstream.txt -e '.[onnx,ray,tests]'
+  # mmengine 0.10.7 looks there alone for the configs of an installed package.
+  ln -sfn "$PWD/snnet_mm" "$("$py" -c \
+    'import sysconfig; print(sysconfig.get_path("purelib"))')/snnet_mm"
 else
   pip_install 'the OpenMMLab stack, onnxruntime and Ray' -e '.[mminstall,optional,ray]'
 fi

@@ -43,9 +43,9 @@ def guard_checkpoints(trust: bool = False) -> Iterator[None]:
     mmengine (0.10) unpickles files that torch refuses, and on resuming it executes the
     config stored in a checkpoint. Inside this context, :func:`load_weights_only` reads
     files and URLs, through mmengine's ``register_scheme``, and the stored config is
-    dropped. torch restricts all other loading to weights. With ``trust``, mmengine is
-    unchanged, :func:`load_weights_only` unpickles, too, as anchors and teachers load
-    with it, and a warning is logged.
+    dropped. torch restricts all other loading to weights. With ``trust``, mmengine and
+    :func:`load_weights_only`, with which anchors and teachers load, unpickle, and a
+    warning is logged.
     """
     if trust:
         print_log(
@@ -56,22 +56,32 @@ def guard_checkpoints(trust: bool = False) -> Iterator[None]:
         )
         token = trusting.set(True)
         try:
-            yield
+            with _switched_on(OPPOSITE):
+                yield
         finally:
             trusting.reset(token)
         return
-    before = {name: os.environ.pop(name, None) for name in (SWITCH, OPPOSITE)}
-    os.environ[SWITCH] = '1'
     _register(_guarded(load_weights_only), _guarded(load_url))
     _active.append(trust)
     try:
-        yield
+        with _switched_on(SWITCH):
+            yield
     finally:
         _active.pop()
-        del os.environ[SWITCH]
-        os.environ.update({k: v for k, v in before.items() if v is not None})
         if not _active:  # no outer guard
             _register(load_from_local, load_from_http)
+
+
+@contextmanager
+def _switched_on(switch: str) -> Iterator[None]:
+    """Switch torch to load weights alone, or anything, if a caller leaves it open."""
+    before = {name: os.environ.pop(name, None) for name in (SWITCH, OPPOSITE)}
+    os.environ[switch] = '1'
+    try:
+        yield
+    finally:
+        del os.environ[switch]
+        os.environ.update({k: v for k, v in before.items() if v is not None})
 
 
 def _register(local: Callable, http: Callable) -> None:

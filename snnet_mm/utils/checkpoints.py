@@ -71,6 +71,7 @@ def load_weights_only(path: str | os.PathLike) -> dict[str, Any]:
             return dict(state_dict=load_file(path))
         if zipfile.is_zipfile(path) and not is_whole_archive(path):
             raise zipfile.BadZipFile('a bad check sum')
+        allow_plain_types()
         loaded = torch.load(path, map_location='cpu', weights_only=not trusting.get())
     except Exception as error:
         raise _explained(path, error) from error
@@ -189,9 +190,16 @@ def _history_statistic(owner: object, name: str) -> Any:
     return getattr(HistoryBuffer, name)
 
 
-# For all of this process: mmengine 0.10.7 cannot resume its own checkpoints otherwise
-# from torch 2.6 on, which reads weights alone by default.
-torch.serialization.add_safe_globals(_plain_globals())
+def allow_plain_types() -> None:
+    """Let torch read what mmengine writes, in all of this process.
+
+    From torch 2.6 on, mmengine 0.10.7 cannot resume its own checkpoints otherwise. Done
+    anew for every load, as others that allow the same for a while remove it then.
+    """
+    torch.serialization.add_safe_globals(_plain_globals())
+
+
+allow_plain_types()
 
 
 def load_fitting(model: nn.Module, checkpoint: Mapping, name: str) -> None:

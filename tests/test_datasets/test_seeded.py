@@ -5,7 +5,7 @@ from itertools import islice
 import numpy as np
 import pytest
 import torch
-from mmengine.dataset import BaseDataset
+from mmengine.dataset import BaseDataset, InfiniteSampler
 from mmengine.registry import DATA_SAMPLERS, DATASETS
 from mmengine.runner import Runner
 
@@ -47,6 +47,9 @@ def test_seeded_dataset_sample_depends_on_place_alone():
     assert not {s[1:] for s in other} & {s[1:] for s in expected}
 
 
+@pytest.mark.skipif(
+    not hasattr(InfiniteSampler, 'skip'), reason='mmengine 0.10.7 skips no samples'
+)
 @pytest.mark.parametrize('num_workers', [0, 2])
 def test_seeded_sampler_skip_leaves_other_samples(num_workers):
     expected = batches(build_loader())

@@ -4,6 +4,7 @@ from copy import deepcopy
 from functools import partial
 from types import SimpleNamespace
 
+import mmdet
 import numpy as np
 import pytest
 import torch
@@ -60,6 +61,8 @@ DETRS = {
     'detr/detr_r50_8xb2-150e_coco': LAST,
     'dino/dino-4scale_r50_8xb2-12e_coco': QUERIES,
 }
+if mmdet.__version__ == '3.3.0':  # it encodes positions for a width of 256 alone
+    del DETRS['dino/dino-4scale_r50_8xb2-12e_coco']
 # Their code has widths of 256.
 WIDE = {
     'conditional_detr/conditional-detr_r50_8xb2-50e_coco': LAST

@@ -2,6 +2,7 @@ import runpy
 from importlib.metadata import version
 from pathlib import Path
 
+import mmseg
 import torch
 
 from snnet_mm import __version__
@@ -16,7 +17,7 @@ def test_info_prints_versions_and_operators(run_here, monkeypatch):
     found = dict(line.split(maxsplit=1) for line in lines)
     assert found['snnet_mm'] == __version__
     assert found['torch'] == f'torch {version("torch")}'
-    assert found['mmseg'].endswith(f'mmsegmentation {version("onedl-mmsegmentation")}')
+    assert found['mmseg'].endswith(f'mmsegmentation {mmseg.__version__}')
     assert found['gpus'] == 'GPU 0, GPU 1'
 
 

@@ -52,6 +52,14 @@ def test_mmengine_and_published_files_are_read_as_data(path, zipped, load):
     assert info['best'] == 0.25
 
 
+def test_load_weights_only_after_others_allowed_the_same(path):
+    """As the maintained mmengine does for each of its loads."""
+    torch.save(dict(a=HistoryBuffer([1.0], [1])), path)
+    with torch.serialization.safe_globals([HistoryBuffer]):
+        pass
+    assert load_weights_only(path)['a'].current() == 1
+
+
 def test_load_weights_only_reads_arrays_of_numpy_1(path):
     torch.save(dict(a=np.arange(3.0)), path, _use_new_zipfile_serialization=False)
     data = path.read_bytes()

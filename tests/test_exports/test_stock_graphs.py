@@ -46,7 +46,9 @@ def test_graphs_of_an_elastic_stock_model(package, stock, data, tmp_path):
         disturb(network)
     chains = chains_of(network)[1:2]
     elastic = elastic_model(network, chains)
-    fit_in_turn(find_stitched_backbone(elastic), [torch.randn(4, 3, *SIZE)])
+    # PointRend's choice of points may differ where two are nearly as uncertain.
+    images = torch.randn(4, 3, *SIZE, generator=torch.Generator().manual_seed(0))
+    fit_in_turn(find_stitched_backbone(elastic), [images])
     cfg = elastic_config(cfg, network, chains, SIZE)
     layers = elastic.backbone.anchors.modules()
     linear = any(isinstance(layer, torch.nn.Linear) for layer in layers)

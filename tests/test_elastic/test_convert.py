@@ -11,7 +11,7 @@ from staged_anchors import disturb
 from stock_networks import CASES, chains_of, read_stock
 from torch.utils._pytree import tree_leaves
 
-from snnet_mm.elastic import elastic_config, elastic_model, make_elastic
+from snnet_mm.elastic import elastic_model, make_elastic
 from snnet_mm.elastic.convert import check_equal, renames_of
 from snnet_mm.elastic.sensitivity import PredictionDistance
 from snnet_mm.models import set_stitch

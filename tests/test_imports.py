@@ -35,6 +35,7 @@ OUTSIDE['stitching'] = set()
 # Looked up only when a checkpoint of timm is asked for, or a network of mm is run.
 LAZY = {('anchors/pretrained.py', 'timm'), ('utils/torchvision_ops.py', 'mmcv')}
 LAZY |= {('anchors/mm_families.py', 'mmpretrain')}
+LAZY |= {('anchors/timm_internals.py', 'timm')}
 
 
 def imported_names(path, source):

@@ -17,8 +17,9 @@ from .blockwise import (
     run_on_map,
     run_with_grid,
 )
-from .branches import MLP, Attention, BranchKinds
+from .branches import MLP, Attention, BranchKinds, ConvNeXtMLP
 from .position import Grid
+from .windows import Windows
 
 Stages = list[Sequence[nn.Module]]
 Scales = tuple[list[int], list[int]]
@@ -95,6 +96,7 @@ def _mmpretrain_vit_branches(net: nn.Module) -> BranchKinds:
         'mmpretrain.TransformerEncoderLayer': (MMPretrainAttention, FFN),
         'mmpretrain.BEiTTransformerEncoderLayer': (BEiTAttention, BEiTFFN),
         'mmpretrain.DeiT3TransformerEncoderLayer': (DeiT3Attention, DeiT3FFN),
+        'mmpretrain.EVA02EndcoderLayer': (EVA02Attention, EVA02MLP),
     }
 
 
@@ -192,7 +194,7 @@ def _of_patches(embedded: tuple[Tensor, Sequence[int]]) -> TokenState:
 class FFN(MLP):
     """The ``FFN`` of mmcv, which adds its input itself."""
 
-    fc1, act, fc2 = 'ffn.layers.0.0', 'ffn.layers.0.1', 'ffn.layers.1'
+    mlp = 'ffn'
 
     def run(self, x: Tensor, grid: Grid) -> Tensor:
         return self.block.ffn(self.enter(x, grid), identity=x)
@@ -201,7 +203,7 @@ class FFN(MLP):
 class MMSegAttention(Attention):
     """Attention of mmseg's ViT, torch's own."""
 
-    attn, qkv, proj = 'attn.attn', 'in_proj_', 'out_proj'
+    attn, qkv, proj = 'attn.attn', ('in_proj_',), 'out_proj'
 
     def run(self, x: Tensor, grid: Grid) -> Tensor:
         return self.block.attn(self.block.norm1(x), identity=x)
@@ -262,11 +264,11 @@ class SwinAttention(Attention):
     def run(self, x: Tensor, grid: Grid) -> Tensor:
         return self.block.attn(self.block.norm1(x), grid) + x
 
-    def windows(self, grid: Grid) -> tuple[int, int]:
+    def windows(self, grid: Grid) -> Windows:
         attn, side = self.block.attn, self.block.attn.window_size
         # mmpretrain does not shift a single window.
         single = min(grid) == side and not getattr(attn, 'pad_small_map', True)
-        return side, 0 if single else attn.shift_size
+        return Windows((side,) * 2, (0 if single else attn.shift_size,) * 2)
 
 
 class MiTAttention(MMSegAttention):
@@ -286,8 +288,7 @@ class MiTAttention(MMSegAttention):
 class MixFFN(MLP):
     """MLP of MiT, with a depthwise convolution."""
 
-    fc1, act, fc2 = 'ffn.layers.0', 'ffn.layers.2', 'ffn.layers.4'
-    follows = 'ffn.layers.1.weight', 'ffn.layers.1.bias'
+    mlp = 'ffn'
 
     def run(self, x: Tensor, grid: Grid) -> Tensor:
         return self.block.ffn(self.block.norm2(x), grid, identity=x)
@@ -298,29 +299,40 @@ class MixFFN(MLP):
         return super().leave(h.flatten(2).transpose(1, 2), grid)
 
 
-class ConvNeXtMLP(MLP):
-    """A block of mmpretrain's ConvNeXt: one branch, with a convolution before it."""
+class MMConvNeXtMLP(ConvNeXtMLP):
+    """A block of mmpretrain's ConvNeXt."""
 
-    fc1, act, fc2 = 'pointwise_conv1', 'act', 'pointwise_conv2'
-    follows = 'grn.gamma', 'grn.beta'
-    parts = ('depthwise_conv', 'norm', fc1, 'grn', fc2, 'gamma')
-    outputs = ('gamma',)
+    mlp, conv = '', 'depthwise_conv'
+    parts = ('depthwise_conv', 'norm', 'pointwise_conv1', 'grn', 'pointwise_conv2')
+    parts, outputs = (*parts, 'gamma'), ('gamma',)
 
     def run(self, x: Tensor, grid: Grid) -> Tensor:
-        return TokenState.of_map(self.block(map_of(TokenState(x, grid)))).tokens
+        return run_on_map(None, self.block, TokenState(x, grid)).tokens
 
-    def enter(self, x: Tensor, grid: Grid) -> Tensor:
-        x = self.block.depthwise_conv(map_of(TokenState(x, grid)))
+    def normed(self, x: Tensor) -> Tensor:
         x = self.block.norm(x, data_format='channel_first')
         return TokenState.of_map(x).tokens
 
-    def leave(self, h: Tensor, grid: Grid, *follows: Tensor | None) -> Tensor:
-        h, (gamma, beta) = super().leave(h, grid), follows
-        if gamma is None:
-            return h
-        norm = h.norm(p=2, dim=1, keepdim=True)
-        norm = norm / (norm.mean(dim=-1, keepdim=True) + self.block.grn.eps)
-        return gamma * (h * norm) + beta + h
+
+class EVA02Attention(Attention):
+    """Attention of mmpretrain's EVA-02, with rotary positions."""
+
+    def run(self, x: Tensor, grid: Grid) -> Tensor:
+        b = self.block
+        return x + b.drop_path(b.attn(b.norm1(x), grid))
+
+    def rotated(self, x: Tensor, grid: Grid) -> Tensor:
+        number = int(self.heads_of.with_cls_token)
+        patches = self.heads_of.rope(x[:, :, number:], grid)
+        return torch.cat((x[:, :, :number], patches), 2).type_as(x)
+
+
+class EVA02MLP(MLP):
+    """MLP of mmpretrain's EVA-02, which is gated."""
+
+    def run(self, x: Tensor, grid: Grid) -> Tensor:
+        b = self.block
+        return x + b.drop_path(b.mlp(b.norm2(x)))
 
 
 def _scaled(block: nn.Module, x: Tensor, branch: Tensor, gamma: str) -> Tensor:
@@ -402,7 +414,7 @@ for _family in (
         ),
         run=run_on_map,
         output=_convnext_output,
-        branches=lambda net: {'mmpretrain.ConvNeXtBlock': (ConvNeXtMLP,)},
+        branches=lambda net: {'mmpretrain.ConvNeXtBlock': (MMConvNeXtMLP,)},
         has_output_layers=True,
         enter_modules=lambda net, stage: [net.downsample_layers[stage]],
         output_modules=_norms_of_maps,

@@ -28,6 +28,7 @@ from .position import (
 )
 from .pretrained import Weights
 from .vit_block import Block
+from .windows import Windows
 
 # Width, depth and heads.
 ARCHITECTURES = {
@@ -47,8 +48,8 @@ class PlainAttention(Attention):
     def run(self, x: Tensor, grid: Grid) -> Tensor:
         return self.block.attend(x, grid)
 
-    def windows(self, grid: Grid) -> tuple[int, int]:
-        return self.block.window_size, 0
+    def windows(self, grid: Grid) -> Windows | None:
+        return self.block.windows
 
     def bias_of(self, table: Tensor, grid: Grid) -> Tensor:
         module: RelativePositionBias = self.heads_of.rel_pos_bias
@@ -69,7 +70,7 @@ class PlainMLP(MLP):
         return self.block.feed(x)
 
     def fits(self) -> bool:
-        return not self.block.mlp_shortcut and not hasattr(self.block.mlp, 'adapter')
+        return not self.block.mlp_shortcut
 
 
 @MODELS.register_module()
@@ -239,7 +240,7 @@ class PlainViT(TokenAnchor):
         super().fix_input_size(size)
         for block in self.blocks:
             bias = getattr(getattr(block, 'attn', None), 'rel_pos_bias', None)
-            if bias is not None and not block.window_size:
+            if bias is not None and block.windows is None:
                 bias.fix_grid(self.grid)
 
     def _randomise(self) -> None:

@@ -1,7 +1,7 @@
 """Plain ViTs of timm as anchors; see ``docs/how_to/anchors.md``."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import torch
@@ -18,9 +18,10 @@ from snnet_mm.utils.timm_models import (
 
 from .base import TokenAnchor
 from .blockwise import Family, family_of, register_family
-from .branches import MLP, Attention
+from .branches import Branch, BranchKinds
 from .position import Grid, add_positions, grid_of
 from .pretrained import Weights
+from .timm_branches import TimmAttention, TimmMLP
 from .vit_block import DropPath
 
 # Modules of timm's models that follow the backbone features.
@@ -32,35 +33,24 @@ _OWN_KEYS |= {'patch_drop_rate'}
 
 @dataclass(frozen=True)
 class PlainFamily(Family):
-    """Plain ViTs of timm."""
+    """Plain ViTs of timm.
+
+    Attributes:
+        branches: Branches of the classes of blocks that have any.
+    """
+
+    branches: BranchKinds = field(default_factory=dict)
 
 
-# EVA-02, DINOv3, Perception Encoders and ViTs with RoPE are ``Eva``.
-register_family(PlainFamily('TimmAnchor', ('timm.VisionTransformer', 'timm.Eva')))
-
-
-class TimmAttention(Attention):
-    """Attention of timm's ViT."""
-
-    def run(self, x: Tensor, grid: Grid) -> Tensor:
-        b = self.block
-        return x + b.drop_path1(b.ls1(b.attn(b.norm1(x))))
-
-    def fits(self) -> bool:
-        plain = isinstance(getattr(self.heads_of, 'norm', None), nn.Identity)
-        return plain and getattr(self.heads_of, 'gate', None) is None
-
-
-class TimmMLP(MLP):
-    """MLP of timm's ViT."""
-
-    def run(self, x: Tensor, grid: Grid) -> Tensor:
-        b = self.block
-        return x + b.drop_path2(b.ls2(b.mlp(b.norm2(x))))
-
-    def fits(self) -> bool:
-        mlp = self.block.mlp
-        return type(mlp).__name__ == 'Mlp' and isinstance(mlp.norm, nn.Identity)
+_BLOCKS = 'timm.Block', 'timm.EvaBlock'
+register_family(
+    PlainFamily(
+        'TimmAnchor',
+        # EVA-02, DINOv3, Perception Encoders and ViTs with RoPE are ``Eva``.
+        ('timm.VisionTransformer', 'timm.Eva'),
+        dict.fromkeys(_BLOCKS, (TimmAttention, TimmMLP)),
+    )
+)
 
 
 @MODELS.register_module()
@@ -86,7 +76,6 @@ class TimmAnchor(TokenAnchor):
 
     strict_keys = r'vit\.(blocks|patch_embed)\.'
     trunk_path, shared = 'vit', ('rope',)
-    branch_kinds = {'timm.Block': (TimmAttention, TimmMLP)}
     pos_embed_antialias = True
 
     def __init__(
@@ -103,7 +92,7 @@ class TimmAnchor(TokenAnchor):
         given = dict(model_args or {})
         expected = f'a dict without {sorted(_OWN_KEYS)}'
         check(not _OWN_KEYS & given.keys(), 'model_args', given, expected)
-        patch = _patch_size(model, given)
+        family, patch = _read_family(model, given)
         given = dict(dynamic_img_size=True) | given
         if img_size is not None:
             given['img_size'] = tuple(n * patch for n in grid_of(img_size, patch))
@@ -112,6 +101,7 @@ class TimmAnchor(TokenAnchor):
         size = vit.embed_dim, len(vit.blocks), patch
         super().__init__(*size, *prefix, init_cfg=init_cfg, **kwargs)
         self.vit, self.grid = vit, tuple(vit.patch_embed.grid_size)
+        self.branch_kinds = family.branches
         for block, rate in zip(vit.blocks, self.drop_path_rates, strict=True):
             for name in [n for n, _ in block.named_modules() if 'drop_path' in n]:
                 block.set_submodule(name, DropPath(rate))
@@ -151,25 +141,36 @@ class TimmAnchor(TokenAnchor):
         tokens = add_positions(patches, self.positions(grid), *prefix)
         return vit.norm_pre(vit.pos_drop(tokens))
 
+    def rotations(self, i: int, grid: Grid) -> Tensor:
+        """Return the rotary embedding of block i, that of every head if learned."""
+        make = partial(self.rope.get_embed, grid)
+        if self.vit.rope_mixed:
+            return self._kept.get('rope', grid, self.rope.freqs, make)[i]
+        table = next(self.rope.buffers())
+        key = (*grid, table.device, table.dtype)
+        return self._kept.get('rope', key, None, make)
+
     def run_layers(self, i: int, tokens: Tensor, grid: Grid) -> Tensor:
         if self.rope is None:
             return self.vit.blocks[i](tokens)
-        make = partial(self.rope.get_embed, grid)
-        if self.vit.rope_mixed:
-            rope = self._kept.get('rope', grid, self.rope.freqs, make)[i]
-        else:
-            table = next(self.rope.buffers())
-            key = (*grid, table.device, table.dtype)
-            rope = self._kept.get('rope', key, None, make)
-        return self.vit.blocks[i](tokens, rope=rope)
+        return self.vit.blocks[i](tokens, rope=self.rotations(i, grid))
+
+    def branches(self, i: int) -> tuple[Branch, ...]:
+        found = super().branches(i)
+        for branch in found:
+            if isinstance(branch, TimmAttention) and self.rope is not None:
+                branch.rope = partial(self.rotations, i)
+                if self.vit.rope_mixed:  # all blocks share what each head has learned
+                    branch.units = 1
+        return found
 
 
-def _patch_size(model: str, given: dict) -> int:
-    """Return the side of the patches of a model of timm, built on the meta device."""
+def _read_family(model: str, given: dict) -> tuple[PlainFamily, int]:
+    """Return the family and the patch size of a model, built on the meta device."""
     with torch.device('meta'):
         sketch = create_timm_model(model, num_classes=0, **given)
-    family_of(sketch, PlainFamily, 'anchors.model', model)
+    family = family_of(sketch, PlainFamily, 'anchors.model', model)
     height, width = sketch.patch_embed.feat_ratio(as_scalar=False)
     key = 'model, model_args.patch_size'
     check(height == width, key, (height, width), 'square patches')
-    return height
+    return family, height

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, pairwise
 
@@ -20,8 +20,10 @@ from snnet_mm.utils.timm_models import (
 
 from .base import Anchor, TokenState
 from .blockwise import Family, family_of, register_family
+from .branches import BranchKinds
 from .position import Grid
 from .pretrained import Weights
+from .timm_branches import TimmConvNeXtMLP, TimmMLP, TimmSwinAttention
 from .timm_internals import accept_any_size, fix_mask, forget_biases
 
 # Derived buffers that old files contain.
@@ -114,11 +116,22 @@ def _downsampling_apart(stages: list[list[nn.Module]]) -> list[list[nn.Module]]:
 
 @dataclass(frozen=True)
 class StagedFamily(Family):
-    """Networks of timm that a function splits into their stem and blocks."""
+    """Networks of timm that a function splits into their stem and blocks.
+
+    Attributes:
+        split: Returns the parts of a network.
+        branches: Branches of the classes of blocks that have any.
+    """
 
     split: Callable[[nn.Module], NetworkParts]
+    branches: BranchKinds = field(default_factory=dict)
 
 
+# Swin v2 normalises the output of a branch, so its blocks have none.
+_BRANCHES = {
+    'timm.ConvNeXtBlock': (TimmConvNeXtMLP,),
+    'timm.SwinTransformerBlock': (TimmSwinAttention, TimmMLP),
+}
 for _split, *_mirrors in (
     (_convnext, 'timm.ConvNeXt'),
     (_levit, 'timm.Levit'),
@@ -126,7 +139,7 @@ for _split, *_mirrors in (
     (_resnet, 'timm.ResNet'),
     (_swin, 'timm.SwinTransformer', 'timm.SwinTransformerV2'),
 ):
-    register_family(StagedFamily('TimmStageAnchor', tuple(_mirrors), _split))
+    register_family(StagedFamily('TimmStageAnchor', tuple(_mirrors), _split, _BRANCHES))
 
 
 @MODELS.register_module()
@@ -186,6 +199,7 @@ class TimmStageAnchor(Anchor):
         self.lora_targets = [name.removeprefix('mlp.') for name in parts.linear]
         super().__init__(parts.widths or dims, strides, init_cfg=init_cfg, **kwargs)
         self.model, self._settings = model, settings
+        self.branch_kinds = family.branches
         self._layout, self._one_size = parts.layout, parts.one_size
         size = img_size or net.pretrained_cfg['input_size'][1:]
         self.input_size = tuple(to_2tuple(size))
@@ -202,8 +216,24 @@ class TimmStageAnchor(Anchor):
         x = self.stem(images)
         return _of_nhwc(x) if self._layout == 'NHWC' else TokenState.of_map(x)
 
+    def block_path(self, i: int) -> str:
+        return f'blocks.{i}.block' if self.enters(i) else f'blocks.{i}'
+
+    def drop_block(self, i: int) -> None:
+        self.blocks[i] = nn.Identity()
+
+    def enters(self, i: int) -> bool:
+        return holds_downsampling(self.blocks[i])
+
+    def enter(self, state: TokenState, i: int) -> TokenState:
+        return self._run(self.blocks[i].downsample, state, i)
+
     def run_block(self, state: TokenState, i: int) -> TokenState:
-        run = partial(self.maybe_checkpoint, self.blocks[i])
+        return self._run(self.blocks[i], state, i)
+
+    def _run(self, module: nn.Module, state: TokenState, i: int) -> TokenState:
+        """Run a part of block i in the layout of the network."""
+        run = partial(self.maybe_checkpoint, module)
         if self._layout == 'NCHW':
             return TokenState.of_map(run(state.as_map()))
         if self._layout == 'NHWC':

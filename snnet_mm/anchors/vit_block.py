@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .position import DecomposedRelPosBias, Grid, RelativePositionBias
+from .windows import Windows
 
 AttentionBias = RelativePositionBias | DecomposedRelPosBias
 
@@ -107,7 +108,8 @@ class Block(nn.Module):
         adapter: Mapping | None = None,
     ) -> None:
         super().__init__()
-        self.mlp_shortcut, self.window_size = mlp_shortcut, window_size
+        self.mlp_shortcut = mlp_shortcut
+        self.windows = Windows((window_size, window_size)) if window_size else None
         scaled, init = layer_scale_init is not None, layer_scale_init
         self.norm1 = nn.LayerNorm(dim, eps=norm_eps)
         self.attn = Attention(dim, num_heads, qkv_bias, rel_pos_bias)
@@ -126,10 +128,10 @@ class Block(nn.Module):
 
     def attend(self, x: Tensor, grid: Grid, mask: Tensor | None = None) -> Tensor:
         """Run the attention branch, ``x + attention(x)``."""
-        normed, size = self.norm1(x), self.window_size
-        if size:
-            windows = self.attn(to_windows(normed, grid, size), (size, size))
-            branch = from_windows(windows, grid, size)
+        normed, windows = self.norm1(x), self.windows
+        if windows is not None:
+            branch = self.attn(windows.split(normed, grid), windows.size)
+            branch = windows.merge(branch, grid)
         else:
             branch = self.attn(normed, grid, mask)
         return x + self.drop_path(self.ls1(branch))
@@ -141,27 +143,3 @@ class Block(nn.Module):
         if self.mlp_shortcut:
             branch = branch + normed
         return x + self.drop_path(self.ls2(branch))
-
-
-def to_windows(tokens: Tensor, grid: Grid, size: int, shift: int = 0) -> Tensor:
-    """Cut ``(B, L, C)`` into zero-padded windows ``(B * windows, size * size, C)``.
-
-    The padded map is first shifted cyclically, up and to the left.
-    """
-    x = tokens.unflatten(1, grid)
-    x = F.pad(x, (0, 0, 0, -grid[1] % size, 0, -grid[0] % size))
-    if shift:
-        x = x.roll((-shift, -shift), (1, 2))
-    x = x.unflatten(2, (-1, size)).unflatten(1, (-1, size))
-    # (B, rows of windows, rows, columns of windows, columns, C)
-    return x.transpose(2, 3).flatten(3, 4).flatten(0, 2)
-
-
-def from_windows(windows: Tensor, grid: Grid, size: int, shift: int = 0) -> Tensor:
-    """Merge windows into tokens and remove the padding; see :func:`to_windows`."""
-    x = windows.unflatten(1, (size, size))
-    x = x.unflatten(0, (-1, -(-grid[0] // size), -(-grid[1] // size)))
-    x = x.transpose(2, 3).flatten(3, 4).flatten(1, 2)
-    if shift:
-        x = x.roll((shift, shift), (1, 2))
-    return x[:, : grid[0], : grid[1]].flatten(1, 2)

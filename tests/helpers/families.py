@@ -2,6 +2,7 @@
 
 import pytest
 from mm_backbones import PLAIN_CASES, STAGED_CASES
+from staged_anchors import convnext, swin
 
 ARCH = dict(embed_dims=16, depth=2, num_heads=4)
 OWN = [
@@ -10,7 +11,28 @@ OWN = [
     dict(img_size=64, cls_token=False, window_size=3, decomposed_rel_pos=True),
 ]
 SMALL = dict(depth=2, embed_dim=24, num_heads=3)
-TIMM = 'vit_tiny_patch16_224.augreg_in21k', 'deit3_small_patch16_224.fb_in1k'
+# Plain ViTs of timm with every kind of attention and MLP, and their own arguments.
+TIMM = {
+    'vit_tiny_patch16_224.augreg_in21k': {},
+    'deit3_small_patch16_224.fb_in1k': {},
+    'vit_giant_patch14_reg4_dinov2': dict(patch_size=16),
+    'aimv2_large_patch14_224': dict(patch_size=16),
+    'vit_small_patch16_dinov3': {},
+    'vit_small_plus_patch16_dinov3': {},
+    'eva02_small_patch14_224': dict(patch_size=16),
+    'eva02_base_patch14_224': dict(patch_size=16),
+    'eva02_base_patch16_clip_224': {},
+    'vit_pe_core_base_patch16_224': {},
+    'vit_small_patch16_rope_mixed_224': {},
+}
+STAGED = {
+    'swin': swin(),
+    # Windows that fill no map.
+    'swin_padded': swin(img_size=96, model_args=dict(window_size=5)),
+    'swin_v2': swin(model='swinv2_tiny_window8_256'),
+    'convnext': convnext(),
+    'convnext_v2': convnext(model='convnextv2_atto'),
+}
 
 
 def families(quick=None):
@@ -30,6 +52,7 @@ def _families():
             yield kind, dict(type=family, net=net)
     for settings in OWN:
         yield 'PlainViT', dict(type='PlainViT', arch=ARCH, **settings)
-    for model in TIMM:
-        config = dict(type='TimmAnchor', model=model, img_size=32, model_args=SMALL)
-        yield model, config
+    for model, args in TIMM.items():
+        config = dict(type='TimmAnchor', model=model, img_size=32)
+        yield model, dict(config, model_args=SMALL | args)
+    yield from STAGED.items()

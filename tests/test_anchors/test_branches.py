@@ -41,7 +41,7 @@ def test_branch_view_equals_blocks_bit_for_bit(view, request):
     config = request.node.callspec.params['view']
     net = config.get('net', {})
     in_one_piece = config['type'] in ('MMResNet', 'MMVAN')
-    in_one_piece |= 'ViTEVA02' in net.get('type', '')
+    in_one_piece |= 'swinv2' in config.get('model', '')
     in_one_piece |= net.get('use_shared_rel_pos_bias', False)
     assert all((unit.kind == 'block') == in_one_piece for unit in view.units)
     images = torch.randn(2, 3, 64, 64)

@@ -106,7 +106,7 @@ class ChainAnchor(Anchor):
         return (Branch(self.get_submodule(self.block_path(i))),)
 
     def drop_block(self, i: int) -> None:
-        super().drop_block(i)
+        self.net.drop_block(i)
         for step in self._steps[i]:
             if isinstance(step, str):
                 self.layers.pop(step)

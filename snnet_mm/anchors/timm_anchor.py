@@ -37,20 +37,20 @@ class PlainFamily(Family):
 
     Attributes:
         branches: Branches of the classes of blocks that have any.
+        one_size: Whether images must have the size that the network is built for.
     """
 
     branches: BranchKinds = field(default_factory=dict)
+    one_size: bool = False
 
 
-_BLOCKS = 'timm.Block', 'timm.EvaBlock'
-register_family(
-    PlainFamily(
-        'TimmAnchor',
-        # EVA-02, DINOv3, Perception Encoders and ViTs with RoPE are ``Eva``.
-        ('timm.VisionTransformer', 'timm.Eva'),
-        dict.fromkeys(_BLOCKS, (TimmAttention, TimmMLP)),
-    )
-)
+_BRANCHES = dict.fromkeys(('timm.Block', 'timm.EvaBlock'), (TimmAttention, TimmMLP))
+for _mirrors, _one_size in (
+    # EVA-02, DINOv3, Perception Encoders and ViTs with RoPE are ``Eva``.
+    (('timm.VisionTransformer', 'timm.Eva'), False),
+    (('timm.Beit',), True),
+):
+    register_family(PlainFamily('TimmAnchor', _mirrors, _BRANCHES, _one_size))
 
 
 @MODELS.register_module()
@@ -93,7 +93,7 @@ class TimmAnchor(TokenAnchor):
         expected = f'a dict without {sorted(_OWN_KEYS)}'
         check(not _OWN_KEYS & given.keys(), 'model_args', given, expected)
         family, patch = _read_family(model, given)
-        given = dict(dynamic_img_size=True) | given
+        given = given if family.one_size else dict(dynamic_img_size=True) | given
         if img_size is not None:
             given['img_size'] = tuple(n * patch for n in grid_of(img_size, patch))
         vit = create_timm_model(model, num_classes=0, **given)
@@ -101,7 +101,10 @@ class TimmAnchor(TokenAnchor):
         size = vit.embed_dim, len(vit.blocks), patch
         super().__init__(*size, *prefix, init_cfg=init_cfg, **kwargs)
         self.vit, self.grid = vit, tuple(vit.patch_embed.grid_size)
-        self.branch_kinds = family.branches
+        self.branch_kinds, self._one_size = family.branches, family.one_size
+        right = getattr(vit, 'rel_pos_bias', None) is None
+        expected = 'False, as a bias that blocks share belongs to none of them'
+        check(right, 'model_args.use_shared_rel_pos_bias', True, expected)
         for block, rate in zip(vit.blocks, self.drop_path_rates, strict=True):
             for name in [n for n, _ in block.named_modules() if 'drop_path' in n]:
                 block.set_submodule(name, DropPath(rate))
@@ -120,6 +123,10 @@ class TimmAnchor(TokenAnchor):
 
     def adapt_weights(self, weights: Weights) -> Weights:
         weights = {k.removeprefix('vit.'): v for k, v in weights.items()}
+        # BEiT's filter looks for the blocks of all weights.
+        left = {*range(self.depth)} - self.kept_blocks
+        dropped = tuple(f'blocks.{i}.' for i in left)
+        weights = {k: v for k, v in weights.items() if not k.startswith(dropped)}
         weights = convert_timm_weights(self.vit, weights).items()
         return {f'vit.{k}': v for k, v in weights if k.split('.')[0] not in _HEADS}
 
@@ -134,12 +141,23 @@ class TimmAnchor(TokenAnchor):
         """The rotary embedding of the network, if any."""
         return getattr(self.vit, 'rope', None)
 
+    def fix_input_size(self, size: tuple[int, int]) -> None:
+        self._check_grid(grid_of(size, self.patch_size))
+        super().fix_input_size(size)
+
     def embed_patches(self, images: Tensor, grid: Grid) -> Tensor:
+        self._check_grid(grid)
         vit, names = self.vit, ('cls_token', 'dist_token', 'reg_token')
         prefix = (getattr(vit, name, None) for name in names)
-        patches = vit.patch_embed(images).flatten(1, 2)
+        patches = vit.patch_embed(images).flatten(1, -2)
         tokens = add_positions(patches, self.positions(grid), *prefix)
-        return vit.norm_pre(vit.pos_drop(tokens))
+        return getattr(vit, 'norm_pre', nn.Identity())(vit.pos_drop(tokens))
+
+    def _check_grid(self, grid: Grid) -> None:
+        size = tuple(n * self.patch_size for n in grid)
+        right = not self._one_size or tuple(grid) == self.grid
+        expected = f'{self.input_size}, the only size that the network is built for'
+        check(right, 'anchors.img_size', size, expected)
 
     def rotations(self, i: int, grid: Grid) -> Tensor:
         """Return the rotary embedding of block i, that of every head if learned."""

@@ -43,6 +43,19 @@ class NetworkParts:
     linear: tuple[str, ...] = ()
 
 
+class Wrapped(nn.Module):
+    """A module of a network in another layout: returns ``call(block, x)``."""
+
+    def __init__(
+        self, block: nn.Module, call: Callable[[nn.Module, Tensor], Tensor]
+    ) -> None:
+        super().__init__()
+        self.block, self.call = block, call
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.call(self.block, x)
+
+
 def _swin(net: nn.Module) -> NetworkParts:
     accept_any_size(net)
     stages = [downsampling_first(s.downsample, s.blocks) for s in net.layers]
@@ -86,6 +99,101 @@ def _mobilenetv3(net: nn.Module) -> NetworkParts:
         for block in chain(*stages)
     ]
     return NetworkParts(nn.Sequential(stem), stages, widths=widths)
+
+
+def _metaformer(net: nn.Module) -> NetworkParts:
+    stages = []
+    for stage in net.stages:
+        blocks = list(stage.blocks)
+        if not stage.use_nchw:  # attention
+            blocks = [Wrapped(block, _as_tokens) for block in blocks]
+        stages.append(downsampling_first(stage.downsample, blocks))
+    return NetworkParts(net.stem, stages)
+
+
+def _as_tokens(block: nn.Module, x: Tensor) -> Tensor:
+    size = x.shape[2:]
+    return block(x.flatten(2).transpose(1, 2)).transpose(1, 2).unflatten(2, size)
+
+
+def _pvt(net: nn.Module) -> NetworkParts:
+    stages = []
+    for stage in net.stages:
+        *blocks, last = (Wrapped(block, _with_grid) for block in stage.blocks)
+        blocks.append(nn.Sequential(OrderedDict(block=last, norm=stage.norm)))
+        if stage.downsample is not None:
+            downsample = Wrapped(stage.downsample, _from_nhwc)
+            blocks = downsampling_first(downsample, blocks)
+        stages.append(blocks)
+    return NetworkParts(net.patch_embed, stages, layout='NHWC')
+
+
+def _from_nhwc(downsample: nn.Module, x: Tensor) -> Tensor:
+    return downsample(x.permute(0, 3, 1, 2).contiguous())
+
+
+def _with_grid(block: nn.Module, x: Tensor) -> Tensor:
+    x, grid = block(x.flatten(1, 2), x.shape[1:3]), x.shape[1:3]
+    if isinstance(x, tuple):  # of MViT, whose blocks may return a smaller grid
+        x, grid = x
+    return x.unflatten(1, grid)
+
+
+def _mvit(net: nn.Module) -> NetworkParts:
+    right = net.cls_token is None and net.pos_embed is None
+    expected = 'one without cls token and absolute positions, such as mvitv2_tiny'
+    check(right, 'anchors.model', 'a MultiScaleVit with them', expected)
+    stages = [[Wrapped(b, _with_grid) for b in s.blocks] for s in net.stages]
+    widths = [block.dim_out for stage in net.stages for block in stage.blocks]
+    stem = Wrapped(net.patch_embed, _embed_mvit)
+    return NetworkParts(stem, stages, 'NHWC', one_size=True, widths=widths)
+
+
+def _embed_mvit(patch_embed: nn.Module, images: Tensor) -> Tensor:
+    x, grid = patch_embed(images)
+    return x.unflatten(1, grid)
+
+
+def _samvit(net: nn.Module) -> NetworkParts:
+    blocks = [*net.blocks]
+    net.patch_embed.dynamic_img_pad = True
+    net.blocks = net.neck = net.head = None
+    return NetworkParts(Wrapped(net, _embed_samvit), [blocks], layout='NHWC')
+
+
+def _embed_samvit(net: nn.Module, images: Tensor) -> Tensor:
+    from timm.layers import resample_abs_pos_embed_nhwc
+
+    x = net.patch_embed(images)
+    if net.pos_embed is not None:
+        x = x + resample_abs_pos_embed_nhwc(net.pos_embed, x.shape[1:3])
+    return net.norm_pre(net.patch_drop(net.pos_drop(x)))
+
+
+def _hiera(net: nn.Module) -> NetworkParts:
+    ends, blocks = [-1, *net.stage_ends], [*net.blocks]
+    for i, block in enumerate(blocks):
+        # The order in which the previous block left the tokens.
+        strides, size = net.reroll.schedule[max(i - 1, 0)]
+        unroll = type(net.unroll)(size, (1, 1), strides)
+        call = partial(_in_order, unroll, partial(net.reroll, block_idx=i))
+        blocks[i] = Wrapped(block, call)
+    stages = [blocks[a + 1 : b + 1] for a, b in pairwise(ends)]
+    net.blocks = net.head = None
+    stem = Wrapped(net, _embed_hiera)
+    return NetworkParts(stem, stages, layout='NHWC', one_size=True)
+
+
+def _embed_hiera(net: nn.Module, images: Tensor) -> Tensor:
+    tokens = net._pos_embed(net.patch_embed(images))
+    return tokens.unflatten(1, net.tokens_spatial_shape)
+
+
+def _in_order(
+    unroll: nn.Module, reroll: Callable, block: nn.Module, x: Tensor
+) -> Tensor:
+    """Run a block of Hiera, which reads and returns tokens window by window."""
+    return reroll(block(unroll(x.flatten(1, 2))))
 
 
 def downsampling_first(
@@ -134,9 +242,14 @@ _BRANCHES = {
 }
 for _split, *_mirrors in (
     (_convnext, 'timm.ConvNeXt'),
+    (_hiera, 'timm.Hiera'),
     (_levit, 'timm.Levit'),
+    (_metaformer, 'timm.MetaFormer'),
     (_mobilenetv3, 'timm.MobileNetV3'),
+    (_mvit, 'timm.MultiScaleVit'),
+    (_pvt, 'timm.PyramidVisionTransformerV2'),
     (_resnet, 'timm.ResNet'),
+    (_samvit, 'timm.VisionTransformerSAM'),
     (_swin, 'timm.SwinTransformer', 'timm.SwinTransformerV2'),
 ):
     register_family(StagedFamily('TimmStageAnchor', tuple(_mirrors), _split, _BRANCHES))
@@ -208,6 +321,7 @@ class TimmStageAnchor(Anchor):
         self._names = {theirs[i]: name for i, name in own.items()}
         # Names in files whose downsampling layers are joined to the block after them.
         self._joined = {f'blocks.{k}': own[i] for i, k in joined.items()}
+        self._joined |= {k: k for k in own.values() if k.startswith('stem.')}
         self.drop_unused()
         self.freeze()
 

@@ -1,6 +1,7 @@
 """Configs of narrow timm networks with stages."""
 
 import torch
+from timm.models import mvitv2
 from torch.nn.modules.batchnorm import _BatchNorm
 
 
@@ -31,6 +32,35 @@ def levit(widths=(16, 24, 32), depth=(2, 2, 2), **kwargs):
 
 def mobilenet(**kwargs):
     return anchor('mobilenetv3_small_050', {}, **kwargs)
+
+
+def samvit(width=16, **kwargs):
+    args = dict(embed_dim=width, depth=3, num_heads=2, window_size=3)
+    return anchor(
+        'samvit_base_patch16', args | dict(global_attn_indexes=(1,)), **kwargs
+    )
+
+
+def hiera(width=8, stages=(1, 2, 2, 1), **kwargs):
+    return anchor('hiera_tiny_224', dict(embed_dim=width, stages=stages), **kwargs)
+
+
+def pvt(dims=(8, 12, 16, 20), **kwargs):
+    args = dict(embed_dims=dims, depths=(1, 2, 2, 1), num_heads=(1, 2, 4, 5))
+    return anchor('pvt_v2_b0', args, **kwargs)
+
+
+def mvit(**kwargs):
+    return anchor('mvitv2_tiny', {}, **kwargs)
+
+
+# Its function in timm takes no arguments that make it narrow.
+NARROW = mvitv2.MultiScaleVitCfg(depths=(1, 2, 2, 1), embed_dim=8)
+mvitv2.model_cfgs['mvitv2_tiny'] = NARROW
+
+
+def caformer(dims=(8, 12, 32, 64), **kwargs):
+    return anchor('caformer_s18', dict(dims=dims, depths=(1, 2, 2, 1)), **kwargs)
 
 
 # Settings of the head that classifies the last map of each network.

@@ -3,10 +3,21 @@
 from pathlib import Path
 
 import pytest
-import timm
 import torch
 from mmengine.registry import MODELS
-from staged_anchors import convnext, disturb, levit, mobilenet, resnet, swin
+from staged_anchors import (
+    caformer,
+    convnext,
+    disturb,
+    hiera,
+    levit,
+    mobilenet,
+    mvit,
+    pvt,
+    resnet,
+    samvit,
+    swin,
+)
 from states import states_of
 from torch.nn.functional import pad
 from torch.testing import assert_close
@@ -29,7 +40,16 @@ FAMILIES = dict(
     levit=levit(),
     levit_conv=levit(model='levit_conv_192'),
     mobilenet=mobilenet(),
+    samvit=samvit(),
+    hiera=hiera(),
+    hiera_windows=hiera(model='hiera_small_abswin_256'),
+    pvt=pvt(),
+    mvit=mvit(),
+    caformer=caformer(),
+    poolformer=caformer(model='poolformer_s12'),
 )
+# Those of one image size, and those of one stage.
+ONE_SIZE = 'levit', 'hiera', 'mvit'
 
 
 @pytest.fixture(autouse=True)
@@ -39,9 +59,9 @@ def without_gradients():
 
 
 def of_timm(config, **kwargs):
-    sized = config['model'].startswith(('swin', 'levit'))
+    sized = config['model'].startswith(('swin', 'samvit', *ONE_SIZE))
     size = dict(img_size=config['img_size']) if sized else {}
-    return timm.create_model(config['model'], **config['model_args'], **size, **kwargs)
+    return create_timm_model(config['model'], **config['model_args'], **size, **kwargs)
 
 
 def same_weights(config):
@@ -64,18 +84,22 @@ def assert_maps_equal(anchor, images, network, given=None):
 def test_timm_stage_anchor_maps_equal_timm(name):
     """At the size that it is built for, at another, and fixed to that."""
     network, anchor = same_weights(config := FAMILIES[name])
-    assert len(anchor.stages) == (3 if 'levit' in name else 4)
+    assert len(anchor.stages) == dict(levit=3, levit_conv=3, samvit=1).get(name, 4)
     assert anchor.input_size == (config['img_size'],) * 2
     assert_maps_equal(anchor, torch.randn(2, 3, *anchor.input_size), network)
-    if 'levit' in name:
+    if name.startswith(ONE_SIZE):
+        with pytest.raises(ValueError, match=r'\(64, 80\) is invalid.*only size'):
+            anchor(torch.zeros(1, 3, 64, 80))
         return
     images = given = torch.randn(2, 3, 61, 90)
     if 'swin' in config['model']:
         other = of_timm(config, strict_img_size=False).eval()
         other.load_state_dict(network.state_dict())
+        network = other
+    if config['model'].startswith(('swin', 'samvit')):
         # timm wants whole patches here; ours are filled with zeros.
         patch = anchor.block_strides[0]
-        network, given = other, pad(images, (0, -90 % patch, 0, -61 % patch))
+        given = pad(images, (0, -90 % patch, 0, -61 % patch))
     assert_maps_equal(anchor, images, network, given)
     anchor.fix_input_size((61, 90))
     assert_maps_equal(anchor, images, network, given)
@@ -84,15 +108,12 @@ def test_timm_stage_anchor_maps_equal_timm(name):
     assert bool(masks) == ('swin' in config['model'])
 
 
-def test_timm_stage_anchor_levit_has_one_size():
-    """It keeps no bias of old weights."""
+def test_timm_stage_anchor_levit_keeps_no_bias_of_old_weights():
     anchor, again = (MODELS.build(levit()).eval() for _ in range(2))
     images = torch.randn(1, 3, 64, 64)
     anchor(images)
     anchor.load_state_dict(disturb(again).state_dict())
     assert anchor(images)[0].equal(again(images)[0])
-    with pytest.raises(ValueError, match=r'\(64, 80\) is invalid'):
-        anchor(torch.zeros(1, 3, 64, 80))
 
 
 def test_timm_stage_anchor_loads_all_weight_names(tmp_path):

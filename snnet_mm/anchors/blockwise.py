@@ -68,12 +68,14 @@ class NetworkFamily(Family):
         has_output_layers: See :class:`Anchor`.
         enter_modules: Returns the modules before the first block of a stage after the
             first. With ``leave_modules``, it names all modules that ``enter`` runs.
+        first_modules: Returns the modules that ``run`` adds to the first block of a
+            stage.
         leave_modules: Returns the modules after the last block of a stage.
         output_modules: Returns the modules of outputs alone, besides ``norm``.
 
-    Layer-wise decay gives ``enter_modules`` the level of the block after them,
-    ``leave_modules`` that of the block before, ``norm`` and ``output_modules`` the last
-    one, and all other modules that of the embedding.
+    Layer-wise decay gives ``enter_modules`` and ``first_modules`` the level of the
+    first block, ``leave_modules`` that of the last one, ``norm`` and ``output_modules``
+    the last level, and all other modules that of the embedding.
     """
 
     stages: Callable[[nn.Module], list[Modules]]
@@ -89,6 +91,7 @@ class NetworkFamily(Family):
     by_block: bool = False
     has_output_layers: bool = False
     enter_modules: Callable[[nn.Module, int], Modules] | None = None
+    first_modules: Callable[[nn.Module, int], Modules] = lambda net, stage: ()
     leave_modules: Callable[[nn.Module, int], Modules] = lambda net, stage: ()
     output_modules: Callable[[nn.Module], Modules] = lambda net: ()
 
@@ -143,7 +146,7 @@ class BlockwiseAnchor(Anchor):
         lasts = [*(first - 1 for first in self._firsts[1:]), self.depth - 1]
         self.out_indices = tuple(
             place % self.depth if parts.by_block else lasts[place]
-            for place in net.out_indices
+            for place in getattr(net, 'out_indices', range(len(stages)))
         )
         names = {id(m): name for name, m in self.named_modules()}
         blocks = [block for stage in stages for block in stage]
@@ -153,6 +156,7 @@ class BlockwiseAnchor(Anchor):
         for s, (first, last) in enumerate(zip(self._firsts, lasts, strict=True)):
             if parts.enter_modules is not None and s:
                 runs.append((first, parts.enter_modules(net, s)))
+            runs.append((first, parts.first_modules(net, s)))
             runs.append((last, parts.leave_modules(net, s)))
         # Levels of layer decay, by prefix of parameters; those of others are 0.
         self._levels = {

@@ -1,6 +1,6 @@
 """Backbones of mmseg, mmdet and mmpretrain that run block by block."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 
 import torch
@@ -17,7 +17,7 @@ from .blockwise import (
     run_on_map,
     run_with_grid,
 )
-from .branches import MLP, Attention, BranchKinds, ConvNeXtMLP
+from .branches import LAYOUTS, MLP, Attention, BranchKinds, ConvNeXtMLP, Layout
 from .position import Grid
 from .windows import Windows
 
@@ -152,28 +152,135 @@ def _convnext_output(net: nn.Module, state: TokenState, place: int) -> Tensor:
     return norm(x)
 
 
-def _scales_of(embeddings: Sequence[nn.Module]) -> Scales:
-    """Return the scales after the patch embeddings of all stages."""
-    strides = [e.projection.stride[0] for e in embeddings]
-    dims = [e.projection.out_channels for e in embeddings]
-    return dims, [prod(strides[: s + 1]) for s in range(len(dims))]
+def _pyramid(
+    name: str,
+    mirrors: tuple[str, ...],
+    stages: Callable[[nn.Module], Stages],
+    embeddings: Callable[[nn.Module, int], Sequence[nn.Module]],
+    norm: Callable[[nn.Module, int], nn.Module | None],
+    embed: Callable[[nn.Module, int, Tensor], tuple] | None = None,
+    as_map: Callable[[TokenState], Tensor] = map_of,
+    **fields,
+) -> NetworkFamily:
+    """Return the family of networks whose stages embed a map, run blocks and a norm.
+
+    ``embeddings`` and ``norm`` return these modules of a stage; ``embed`` returns
+    tokens and their grid, by default those of the only embedding.
+    """
+    embed = embed or (lambda net, stage, x: embeddings(net, stage)[0](x))
+
+    def scales(net: nn.Module) -> Scales:
+        convs = [
+            [m for m in embeddings(net, s)[0].modules() if isinstance(m, nn.Conv2d)]
+            for s in range(len(stages(net)))
+        ]
+        strides = [prod(conv.stride[0] for conv in each) for each in convs]
+        dims = [each[-1].out_channels for each in convs]
+        return dims, [prod(strides[: s + 1]) for s in range(len(dims))]
+
+    def map_after(net: nn.Module, state: TokenState, stage: int) -> Tensor:
+        layer = norm(net, stage)
+        return as_map(state if layer is None else state.mapped(layer))
+
+    def output(net: nn.Module, state: TokenState, place: int) -> Tensor:
+        indices = getattr(net, 'out_indices', range(len(stages(net))))
+        return map_after(net, state, indices[place])
+
+    return NetworkFamily(
+        name,
+        mirrors,
+        stages=stages,
+        scales=scales,
+        embed=lambda net, images: _of_patches(embed(net, 0, images)),
+        enter=lambda net, state, stage: _of_patches(
+            embed(net, stage, map_after(net, state, stage - 1))
+        ),
+        output=output,
+        has_output_layers=True,
+        enter_modules=embeddings,
+        leave_modules=lambda net, stage: [norm(net, stage)],
+        **fields,
+    )
 
 
-def _mit_map(net: nn.Module, state: TokenState, stage: int) -> Tensor:
-    # Not contiguous, like the network's own.
-    return state.mapped(net.layers[stage][2]).as_map()
+def _of_patches(embedded: tuple) -> TokenState:
+    """Return the state of tokens or a map, and the grid, as embeddings return them."""
+    x, *grid = embedded
+    if x.ndim == 4:
+        return TokenState.of_map(x)
+    return TokenState(x, tuple(grid[0] if len(grid) == 1 else grid))
 
 
-def _van_parts(net: nn.Module, name: str) -> list[nn.Module]:
-    return [getattr(net, f'{name}{stage + 1}') for stage in range(net.num_stages)]
+def _of_stages(name: str) -> Callable[[nn.Module], list[nn.Module]]:
+    """Return the function that lists the parts ``name1``, ``name2``, ... of a net."""
+    return lambda net: [getattr(net, f'{name}{s + 1}') for s in range(net.num_stages)]
 
 
-def _embed_van(net: nn.Module, x: Tensor, stage: int) -> TokenState:
-    return TokenState.of_map(_van_parts(net, 'patch_embed')[stage](x)[0])
+def _embed_pvt(net: nn.Module, stage: int, x: Tensor) -> tuple:
+    patch_embed, *positions = _pvt_embeddings(net, stage)
+    x, grid = patch_embed(x)
+    for add in positions:
+        x = add(x, grid)
+    return x, grid
 
 
-def _van_map(net: nn.Module, state: TokenState, stage: int) -> Tensor:
-    return map_of(state.mapped(_van_parts(net, 'norm')[stage]))
+def _pvt_embeddings(net: nn.Module, stage: int) -> list[nn.Module]:
+    patch_embed, (first, *_), _ = net.layers[stage]
+    return [patch_embed, first] if hasattr(first, 'pos_embed') else [patch_embed]
+
+
+def _pvt_stages(net: nn.Module) -> Stages:
+    return [
+        [block for block in layer[1] if not hasattr(block, 'pos_embed')]
+        for layer in net.layers
+    ]
+
+
+def _pvt_branches(net: nn.Module) -> BranchKinds:
+    mixes = len(net.layers[0][1][-1].ffn.layers) == 6
+    return {'mmdet.PVTEncoderLayer': (MiTAttention, PVTMixFFN if mixes else ConvFFN)}
+
+
+def _twins_stages(net: nn.Module) -> Stages:
+    return list(net.stages if hasattr(net, 'stages') else net.layers)  # of mmseg
+
+
+def _embed_twins(net: nn.Module, stage: int, x: Tensor) -> tuple:
+    x, grid = net.patch_embeds[stage](x)
+    return net.position_encoding_drops[stage](x), grid
+
+
+def _run_twins(net: nn.Module, block: nn.Module, state: TokenState) -> TokenState:
+    state = run_with_grid(net, block, state)
+    for stage, encode in enumerate(net.position_encodings):
+        if block is _twins_stages(net)[stage][0]:
+            return state._replace(tokens=encode(*state))
+    return state
+
+
+def _twins_norm(net: nn.Module, stage: int) -> nn.Module | None:
+    if hasattr(net, 'norm_list'):  # of mmseg
+        return net.norm_list[stage]
+    return getattr(net, f'norm_after_stage{stage}', None)
+
+
+def _embed_vit_sam(net: nn.Module, images: Tensor) -> TokenState:
+    x, grid = net.patch_embed(images)
+    if net.use_abs_pos:
+        table = net.pos_embed.flatten(1, 2)
+        x = net.drop_after_pos(x + _resized_positions(net, table, grid))
+    return TokenState(x, tuple(grid))
+
+
+def _run_on_nhwc(net: nn.Module, block: nn.Module, state: TokenState) -> TokenState:
+    x = block(state.tokens.unflatten(1, state.grid))
+    return state._replace(tokens=x.flatten(1, 2))
+
+
+def _vit_sam_output(net: nn.Module, state: TokenState, place: int) -> Tensor:
+    x = state.as_map()
+    x = net.channel_reduction(x) if net.out_channels > 0 else x
+    return net._format_output(x)
 
 
 def _resized_positions(net: nn.Module, table: Tensor, grid: tuple) -> Tensor:
@@ -183,12 +290,6 @@ def _resized_positions(net: nn.Module, table: Tensor, grid: tuple) -> Tensor:
     others = table.shape[1] - prod(net.patch_resolution)  # rows of no patch
     sizes = net.patch_resolution, grid, net.interpolate_mode, others
     return resize_pos_embed(table, *sizes)
-
-
-def _of_patches(embedded: tuple[Tensor, Sequence[int]]) -> TokenState:
-    """Return the state of tokens and their grid, as patch embeddings return them."""
-    x, grid = embedded
-    return TokenState(x, tuple(grid))
 
 
 class FFN(MLP):
@@ -297,6 +398,21 @@ class MixFFN(MLP):
         h = h.transpose(1, 2).unflatten(2, grid)
         h = F.conv2d(h, *follows, padding='same', groups=h.shape[1])
         return super().leave(h.flatten(2).transpose(1, 2), grid)
+
+
+class ConvFFN(MLP):
+    """MLP of PVT v1, of 1x1 convolutions."""
+
+    mlp, layout = 'ffn', Layout('layers.0', 'layers.3', 'layers.1')
+
+    def run(self, x: Tensor, grid: Grid) -> Tensor:
+        return self.block.ffn(self.block.norm2(x), grid, identity=x)
+
+
+class PVTMixFFN(MixFFN):
+    """MLP of PVT v2, with a depthwise convolution."""
+
+    layout = LAYOUTS['mmseg.MixFFN']
 
 
 class MMConvNeXtMLP(ConvNeXtMLP):
@@ -419,35 +535,64 @@ for _family in (
         enter_modules=lambda net, stage: [net.downsample_layers[stage]],
         output_modules=_norms_of_maps,
     ),
-    NetworkFamily(
+    _pyramid(
         'MMMiT',  # the backbone of SegFormer
         ('mmseg.MixVisionTransformer',),
         stages=lambda net: [layer[1] for layer in net.layers],
-        scales=lambda net: _scales_of([layer[0] for layer in net.layers]),
-        embed=lambda net, images: _of_patches(net.layers[0][0](images)),
-        enter=lambda net, state, stage: _of_patches(
-            net.layers[stage][0](_mit_map(net, state, stage - 1))
-        ),
-        output=lambda net, state, place: _mit_map(net, state, net.out_indices[place]),
+        embeddings=lambda net, stage: [net.layers[stage][0]],
+        norm=lambda net, stage: net.layers[stage][2],
+        as_map=TokenState.as_map,  # not contiguous, like the network's own
         branches=lambda net: {'mmseg.TransformerEncoderLayer': (MiTAttention, MixFFN)},
-        has_output_layers=True,
-        enter_modules=lambda net, stage: [net.layers[stage][0]],
-        leave_modules=lambda net, stage: [net.layers[stage][2]],
     ),
-    NetworkFamily(
+    _pyramid(
         'MMVAN',
         ('mmpretrain.VAN',),
-        stages=lambda net: _van_parts(net, 'blocks'),
-        scales=lambda net: _scales_of(_van_parts(net, 'patch_embed')),
-        embed=lambda net, images: _embed_van(net, images, 0),
-        enter=lambda net, state, stage: _embed_van(
-            net, _van_map(net, state, stage - 1), stage
-        ),
+        stages=_of_stages('blocks'),
+        embeddings=lambda net, stage: [_of_stages('patch_embed')(net)[stage]],
+        norm=lambda net, stage: _of_stages('norm')(net)[stage],
         run=run_on_map,
-        output=lambda net, state, place: _van_map(net, state, net.out_indices[place]),
-        has_output_layers=True,
-        enter_modules=lambda net, stage: [_van_parts(net, 'patch_embed')[stage]],
-        leave_modules=lambda net, stage: [_van_parts(net, 'norm')[stage]],
+    ),
+    _pyramid(
+        'MMMSCAN',  # the backbone of SegNeXt
+        ('mmseg.MSCAN',),
+        stages=_of_stages('block'),
+        embeddings=lambda net, stage: [_of_stages('patch_embed')(net)[stage]],
+        norm=lambda net, stage: _of_stages('norm')(net)[stage],
+        run=lambda net, block, state: state._replace(
+            tokens=block(state.tokens, *state.grid)
+        ),
+    ),
+    _pyramid(
+        'MMPVT',  # v1 and v2
+        ('mmdet.PyramidVisionTransformer',),
+        stages=_pvt_stages,
+        embeddings=_pvt_embeddings,
+        embed=_embed_pvt,
+        norm=lambda net, stage: net.layers[stage][2],
+        branches=_pvt_branches,
+    ),
+    _pyramid(
+        'MMTwins',  # PCPVT and SVT
+        ('mmseg.PCPVT', 'mmpretrain.PCPVT'),
+        stages=_twins_stages,
+        embeddings=lambda net, stage: [net.patch_embeds[stage]],
+        embed=_embed_twins,
+        norm=_twins_norm,
+        run=_run_twins,
+        first_modules=lambda net, stage: [net.position_encodings[stage]],
+    ),
+    NetworkFamily(
+        'MMViTSAM',  # the image encoder of SAM
+        ('mmpretrain.ViTSAM',),
+        stages=lambda net: [net.layers],
+        scales=_vit_scales,
+        embed=_embed_vit_sam,
+        run=_run_on_nhwc,
+        output=_vit_sam_output,
+        output_modules=lambda net: (
+            [net.channel_reduction] if net.out_channels > 0 else []
+        ),
+        by_block=True,
     ),
 ):
     register_family(_family)

@@ -2,7 +2,18 @@
 
 import pytest
 from mm_backbones import PLAIN_CASES, STAGED_CASES
-from staged_anchors import convnext, swin
+from staged_anchors import (
+    caformer,
+    convnext,
+    hiera,
+    levit,
+    mobilenet,
+    mvit,
+    pvt,
+    resnet,
+    samvit,
+    swin,
+)
 
 ARCH = dict(embed_dims=16, depth=2, num_heads=4)
 OWN = [
@@ -24,6 +35,7 @@ TIMM = {
     'eva02_base_patch16_clip_224': {},
     'vit_pe_core_base_patch16_224': {},
     'vit_small_patch16_rope_mixed_224': {},
+    'beit_base_patch16_224': {},
 }
 STAGED = {
     'swin': swin(),
@@ -32,6 +44,14 @@ STAGED = {
     'swin_v2': swin(model='swinv2_tiny_window8_256'),
     'convnext': convnext(),
     'convnext_v2': convnext(model='convnextv2_atto'),
+    'resnet': resnet(),
+    'levit': levit(),
+    'mobilenet': mobilenet(),
+    'samvit': samvit(),
+    'hiera': hiera(),
+    'pvt': pvt(),
+    'mvit': mvit(),
+    'caformer': caformer(),
 }
 
 

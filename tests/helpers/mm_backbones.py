@@ -14,6 +14,15 @@ SWIN_CLS = dict(arch=SWIN_ARCH, img_size=64, window_size=4, pad_small_map=True)
 CONVNEXT = dict(arch=dict(depths=[1, 2, 2, 1], channels=[4, 8, 12, 16]))
 MIT = dict(embed_dims=4, num_layers=[2, 1, 2, 1], num_heads=[1, 2, 1, 2])
 VAN = dict(embed_dims=[4, 8, 12, 16], depths=[2, 1, 1, 1], ffn_ratios=[2] * 4)
+PYRAMID = dict(embed_dims=[4, 8, 12, 16], depths=[2, 1, 2, 1])
+MSCAN = PYRAMID | dict(mlp_ratios=[2] * 4, norm_cfg=dict(type='BN'))
+PVT = dict(embed_dims=4, num_layers=[2, 1, 2, 1], num_heads=[1, 2, 1, 2])
+PVT |= dict(mlp_ratios=[2] * 4, pretrain_img_size=64)
+# In mmseg, parts of the architecture are arguments.
+TWINS = PYRAMID | dict(num_heads=[1, 2, 1, 2], mlp_ratios=[2] * 4)
+TWINS |= dict(patch_sizes=[4, 2, 2, 2], strides=[4, 2, 2, 2], sr_ratios=[4, 2, 2, 1])
+TWINS_CLS = dict(arch=TWINS, out_indices=(0, 1, 2, 3))
+SAM = dict(arch=ARCH | dict(global_attn_indexes=[1]), img_size=64, window_size=3)
 DEEP = dict(depth=50, base_channels=4, stem_channels=4)
 # Family, backbone, settings; blocks and the blocks whose maps are read.
 PLAIN_CASES = [
@@ -51,6 +60,12 @@ PLAIN_CASES = [
         BEIT | dict(use_shared_rel_pos_bias=True, use_rel_pos_bias=False),
         (2,),
     ),
+    ('MMViTSAM', 'mmpretrain.ViTSAM', SAM | dict(out_indices=[1, 2]), (1, 2)),
+    (
+        *('MMViTSAM', 'mmpretrain.ViTSAM'),
+        SAM | dict(out_channels=0, out_type='avg_featmap'),
+        (2,),
+    ),
 ]
 STAGED_CASES = [
     ('MMSwin', 'mmseg.SwinTransformer', SWIN, (1, 3, 6, 7)),
@@ -75,6 +90,21 @@ STAGED_CASES = [
     ),
     ('MMMiT', 'mmseg.MixVisionTransformer', MIT, (1, 2, 4, 5)),
     ('MMVAN', 'mmpretrain.VAN', dict(arch=VAN, out_indices=(0, 1, 2, 3)), (1, 2, 3, 4)),
+    ('MMMSCAN', 'mmseg.MSCAN', MSCAN, (1, 2, 4, 5)),
+    ('MMPVT', 'mmdet.PyramidVisionTransformer', PVT, (1, 2, 4, 5)),
+    ('MMPVT', 'mmdet.PyramidVisionTransformerV2', PVT, (1, 2, 4, 5)),
+    ('MMTwins', 'mmseg.PCPVT', TWINS | dict(norm_after_stage=True), (1, 2, 4, 5)),
+    ('MMTwins', 'mmseg.SVT', TWINS | dict(windiow_sizes=[3] * 4), (1, 2, 4, 5)),
+    (
+        *('MMTwins', 'mmpretrain.PCPVT'),
+        TWINS_CLS | dict(norm_after_stage=[False, False, True, True]),
+        (1, 2, 4, 5),
+    ),
+    (
+        *('MMTwins', 'mmpretrain.SVT'),
+        dict(arch=TWINS | dict(window_sizes=[3] * 4)),
+        (5,),
+    ),
 ]
 
 

@@ -15,6 +15,10 @@ pytest.importorskip('mmpretrain.models')
 pytest.importorskip('mmseg.models')
 
 
+IN_ONE_PIECE = 'MMResNet', 'MMVAN', 'MMMSCAN', 'MMTwins', 'MMViTSAM'
+NARROW_OF_TIMM = 'swin_', 'convnext'
+
+
 @pytest.fixture(autouse=True)
 def without_gradients():
     with torch.no_grad():
@@ -40,8 +44,9 @@ def states_of(view):
 def test_branch_view_equals_blocks_bit_for_bit(view, request):
     config = request.node.callspec.params['view']
     net = config.get('net', {})
-    in_one_piece = config['type'] in ('MMResNet', 'MMVAN')
-    in_one_piece |= 'swinv2' in config.get('model', '')
+    in_one_piece = config['type'] in IN_ONE_PIECE
+    narrow = config.get('model', '').startswith(NARROW_OF_TIMM)
+    in_one_piece |= config['type'] == 'TimmStageAnchor' and not narrow
     in_one_piece |= net.get('use_shared_rel_pos_bias', False)
     assert all((unit.kind == 'block') == in_one_piece for unit in view.units)
     images = torch.randn(2, 3, 64, 64)

@@ -7,7 +7,19 @@ import pytest
 import timm
 import torch
 from mmengine.registry import MODELS
-from staged_anchors import convnext, disturb, levit, mobilenet, resnet, swin
+from staged_anchors import (
+    caformer,
+    convnext,
+    disturb,
+    hiera,
+    levit,
+    mobilenet,
+    mvit,
+    pvt,
+    resnet,
+    samvit,
+    swin,
+)
 from states import states_of
 from torch.utils._pytree import tree_leaves
 
@@ -35,6 +47,11 @@ def of_mm(family, backbone, settings):
     return dict(type=family, net=dict(settings, type=backbone))
 
 
+BEIT = dict(model='beit_base_patch16_224', img_size=64)
+BEIT |= dict(model_args=dict(embed_dim=16, depth=3, num_heads=2))
+ONE_SIZE = 'levit', 'hiera', 'mvit', 'beit'
+
+
 # Config, and levels for layer-wise decay by parts of names.
 FAMILIES = dict(
     plain=(
@@ -50,6 +67,15 @@ FAMILIES = dict(
     convnext=(convnext(), {'stem': 0, 'blocks.1.downsample': 2}),
     levit=(levit(), {'stem': 0, 'blocks.5.': 6}),
     mobilenet=(mobilenet(), {'stem': 0, 'blocks.3.': 4}),
+    samvit=(samvit(out_indices=(0, 2)), {'pos_embed': 0, 'blocks.2.': 3}),
+    hiera=(hiera(out_indices=(2, -1)), {'stem.block.pos_embed': 0, 'blocks.1.': 2}),
+    pvt=(pvt(), {'stem': 0, 'blocks.1.downsample': 2, 'blocks.2.norm': 3}),
+    mvit=(mvit(), {'stem': 0, 'blocks.1.block.shortcut_proj': 2}),
+    caformer=(caformer(), {'stem': 0, 'blocks.3.downsample': 4}),
+    beit=(
+        dict(BEIT, type='TimmAnchor', out_indices=(0, 2)),
+        {'cls_token': 0, 'blocks.1.attn': 2},
+    ),
     chain=(CHAIN, {'pos_embed': 0, 'net.blocks.2.': 3, 'layers.3': 2}),
     mm_vit=(
         of_mm('MMSegViT', 'mmseg.VisionTransformer', mm_backbones.PLAIN),
@@ -75,6 +101,18 @@ FAMILIES = dict(
         of_mm('MMVAN', 'mmpretrain.VAN', dict(arch=mm_backbones.VAN)),
         {'patch_embed1': 0, 'blocks1.1': 2, 'patch_embed2': 3, 'patch_embed4': 5}
         | {'net.norm1': 2, 'net.norm2': 3, 'net.norm3': 4, 'net.norm4': 5},
+    ),
+    mm_pvt=(
+        of_mm('MMPVT', 'mmdet.PyramidVisionTransformer', mm_backbones.PVT),
+        {'layers.0.1.0.': 0, 'layers.1.1.0.': 3, 'layers.1.0.': 3, 'layers.1.1.1': 3},
+    ),
+    mm_twins=(
+        of_mm('MMTwins', 'mmseg.PCPVT', mm_backbones.TWINS),
+        {'patch_embeds.0': 0, 'position_encodings.0': 1, 'position_encodings.2': 4},
+    ),
+    mm_sam=(
+        of_mm('MMViTSAM', 'mmpretrain.ViTSAM', mm_backbones.SAM),
+        {'pos_embed': 0, 'layers.2.ln1': 3, 'channel_reduction': 4},
     ),
 )
 MM_CASES = mm_backbones.PLAIN_CASES + mm_backbones.STAGED_CASES
@@ -281,7 +319,7 @@ def test_anchor_frozen_stages_stay_as_they_are(family):
 @every
 @torch.no_grad()
 def test_anchor_fix_input_size_changes_no_output(family):
-    images = images_for(family, width=64 if family == 'levit' else 96)
+    images = images_for(family, width=64 if family in ONE_SIZE else 96)
     anchor = build(family)
     wanted = tree_leaves(anchor(images))
     anchor.fix_input_size(images.shape[2:])

@@ -178,6 +178,8 @@ def _hiera(net: nn.Module) -> NetworkParts:
         unroll = type(net.unroll)(size, (1, 1), strides)
         call = partial(_in_order, unroll, partial(net.reroll, block_idx=i))
         blocks[i] = Wrapped(block, call)
+        if block.attn.use_mask_unit_attn:  # of five dimensions, which no ONNX fuses
+            block.attn.fused_attn = False
     stages = [blocks[a + 1 : b + 1] for a, b in pairwise(ends)]
     net.blocks = net.head = None
     stem = Wrapped(net, _embed_hiera)

@@ -1,11 +1,18 @@
-"""The table of the README: stock networks, made elastic, as ONNX graphs."""
+"""ONNX graphs of elastic networks: stock models, and all families of anchors."""
+
+from copy import deepcopy
 
 import pytest
 import torch
+from families import families
 from manifests import open_exported
+from mmengine.config import Config
+from mmengine.registry import MODELS, init_default_scope
 from old_torch import writes_onnx
 from staged_anchors import disturb
 from stock_networks import CASES, chains_of, read_stock
+from torch import nn
+from torch.utils._pytree import tree_leaves
 
 from snnet_mm.elastic import elastic_config, elastic_model
 from snnet_mm.exports import StitchExporter
@@ -38,22 +45,19 @@ def cases():
 
 
 @torch.no_grad()
-@pytest.mark.parametrize('package, stock', [*cases()])
-def test_graphs_of_an_elastic_stock_model(package, stock, data, tmp_path):
-    cfg = read_stock(package, stock, data, tmp_path)
-    network = init_model(cfg, None, device='cpu')
-    if package != 'mmdet':  # boxes of random heads would have no area
-        disturb(network)
-    chains = chains_of(network)[1:2]
+def assert_graphs_predict(cfg, network, folder, package):
+    """Assert that graphs of a chain of half of the units equal the elastic network."""
+    plans = chains_of(network)
+    chains = plans[1:2] or plans[:1]
     elastic = elastic_model(network, chains)
     # PointRend's choice of points may differ where two are nearly as uncertain.
     images = torch.randn(4, 3, *SIZE, generator=torch.Generator().manual_seed(0))
     fit_in_turn(find_stitched_backbone(elastic), [images])
     cfg = elastic_config(cfg, network, chains, SIZE)
     layers = elastic.backbone.anchors.modules()
-    linear = any(isinstance(layer, torch.nn.Linear) for layer in layers)
+    linear = any(isinstance(layer, nn.Linear) for layer in layers)
     precisions = ('fp32', 'int8')[: 1 + linear]
-    exporter = StitchExporter(cfg, elastic, tmp_path / 'bundle')
+    exporter = StitchExporter(cfg, elastic, folder / 'bundle', SIZE)
     # It runs half of all hidden units, or a map in place of blocks of one piece.
     (stitch,) = exporter.export_bundle([1], precisions=precisions)['stitches']
     assert [file['precision'] for file in stitch['files']] == [*precisions]
@@ -72,3 +76,38 @@ def test_graphs_of_an_elastic_stock_model(package, stock, data, tmp_path):
                 for pair in zip(as_tuple(got), as_tuple(wanted), strict=True):
                     flat = torch.stack([each.flatten() for each in pair])
                     assert torch.corrcoef(flat)[0, 1] > CORRELATION
+
+
+@pytest.mark.parametrize('package, stock', [*cases()])
+def test_graphs_of_an_elastic_stock_model(package, stock, data, tmp_path):
+    cfg = read_stock(package, stock, data, tmp_path)
+    network = init_model(cfg, None, device='cpu')
+    if package != 'mmdet':  # boxes of random heads would have no area
+        disturb(network)
+    assert_graphs_predict(cfg, network, tmp_path, package)
+
+
+class Pooled(nn.Module):
+    """Means of the last map, or the features that a network returns."""
+
+    def forward(self, outputs):
+        x = tree_leaves(outputs)[-1]
+        return (x.mean((2, 3)) if x.ndim == 4 else x,)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('anchor', families(quick=()))
+def test_graphs_of_an_elastic_anchor(anchor, tmp_path):
+    pytest.importorskip('mmpretrain.models')
+    MODELS.register_module('Pooled', module=Pooled, force=True)
+    with torch.no_grad():
+        net = MODELS.build(deepcopy(anchor)).eval()
+        (width,) = {x.shape[1] for x in Pooled()(net(torch.zeros(1, 3, *SIZE)))}
+    head = dict(type='LinearClsHead', num_classes=5, in_channels=width)
+    model = dict(type='ImageClassifier', backbone=anchor)
+    model |= dict(neck=dict(type='Pooled'), head=head)
+    model['data_preprocessor'] = dict(num_classes=5, mean=[127.5] * 3, std=[64] * 3)
+    cfg = Config(dict(default_scope='mmpretrain', model=model))
+    init_default_scope('mmpretrain')
+    network = disturb(MODELS.build(cfg.model)).eval()
+    assert_graphs_predict(cfg, network, tmp_path, 'mmpretrain')

@@ -16,6 +16,9 @@ RESNET = dict(base_channels=8, stem_channels=8)
 PLAIN = dict(embed_dims=32, num_layers=4, num_heads=2, img_size=(64, 64))
 ARCH = dict(embed_dims=32, num_layers=4, num_heads=2, feedforward_channels=64)
 SWIN = dict(embed_dims=8, depths=(2, 2, 3, 2), num_heads=(1, 2, 2, 4))
+PYRAMID = dict(embed_dims=[8, 12, 16, 32], depths=[1, 2, 2, 1])
+TWINS = PYRAMID | dict(num_heads=[1, 2, 2, 4], mlp_ratios=[2, 2, 2, 2])
+TWINS_CLS = dict(sr_ratios=[4, 2, 2, 1], strides=[4, 2, 2, 2], patch_sizes=[4, 2, 2, 2])
 # What makes the backbones of a family narrow.
 NARROW = dict(
     MMResNet=RESNET,
@@ -23,6 +26,8 @@ NARROW = dict(
     MMSegViT=PLAIN | dict(out_indices=(0, 1, 2, 3)),
     MMSwin=SWIN | dict(window_size=4),
     MMPretrainViT=dict(arch=ARCH, img_size=64),
+    MMTwins=TWINS,
+    MMPVT=dict(embed_dims=8, num_heads=[1, 2, 2, 4]),
     MMConvNeXt=dict(arch=dict(depths=[1, 2, 2, 1], channels=[8, 12, 16, 32])),
     MMVAN=dict(
         arch=dict(
@@ -33,6 +38,7 @@ NARROW = dict(
 NARROW_IN_MMPRETRAIN = NARROW | dict(
     MMResNet=RESNET | dict(expansion=4),
     MMSwin=dict(arch=SWIN, img_size=64, pad_small_map=True),
+    MMTwins=dict(arch=TWINS | TWINS_CLS),
 )
 # Families of the backbones of stock configs.
 CASES = {
@@ -47,12 +53,14 @@ CASES = {
     'mmseg/swin/swin-tiny-patch4-window7-in1k-pre_upernet_8xb2-160k_ade20k-512x512': (
         'MMSwin'
     ),
+    'mmseg/twins/twins_pcpvt-s_fpn_fpnhead_8xb4-80k_ade20k-512x512': 'MMTwins',
     'mmdet/centernet/centernet_r18_8xb16-crop512-140e_coco': 'MMResNet',
     'mmdet/mask_rcnn/mask-rcnn_r50_fpn_1x_coco': 'MMResNet',
     'mmdet/retinanet/retinanet_r50_fpn_1x_coco': 'MMResNet',
     'mmdet/yolact/yolact_r50_1xb8-55e_coco': 'MMResNet',
     'mmdet/swin/mask-rcnn_swin-t-p4-w7_fpn_1x_coco': 'MMSwin',
     'mmdet/swin/retinanet_swin-t-p4-w7_fpn_1x_coco': 'MMSwin',
+    'mmdet/pvt/retinanet_pvtv2-b0_fpn_1x_coco': 'MMPVT',
     'mmpretrain/resnet/resnet50_8xb32_in1k': 'MMResNet',
     'mmpretrain/deit/deit-small_4xb256_in1k': 'MMPretrainViT',
     'mmpretrain/deit/deit-small-distilled_4xb256_in1k': 'MMPretrainViT',
@@ -63,6 +71,7 @@ CASES = {
     'mmpretrain/swin_transformer/swin-tiny_16xb64_in1k': 'MMSwin',
     'mmpretrain/convnext/convnext-tiny_32xb128_in1k': 'MMConvNeXt',
     'mmpretrain/van/van-tiny_8xb128_in1k': 'MMVAN',
+    'mmpretrain/twins/twins-pcpvt-small_8xb128_in1k': 'MMTwins',
 }
 
 

@@ -73,6 +73,7 @@ def _families():
     for settings in OWN:
         yield 'PlainViT', dict(type='PlainViT', arch=ARCH, **settings)
     for model, args in TIMM.items():
-        config = dict(type='TimmAnchor', model=model, img_size=32)
+        size = 64 if model.startswith('beit') else 32  # BEiT accepts no other
+        config = dict(type='TimmAnchor', model=model, img_size=size)
         yield model, dict(config, model_args=SMALL | args)
     yield from STAGED.items()

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import supported
 import torch
 from config_models import RUNS
 from mm_backbones import VAN
@@ -190,6 +191,13 @@ def test_extending_page_task():
 
 
 @torch.no_grad()
+def test_tables_of_backbones_are_those_of_the_registry():
+    for package in ('mmdet', 'mmpretrain', 'mmseg'):
+        pytest.importorskip(f'{package}.models')
+    for page, table in supported.tables().items():
+        assert supported.written(page) == table, 'python tests/helpers/supported.py'
+
+
 def test_anchors_page_backbones_of_mm():
     pytest.importorskip('mmseg.models')
     snippets = blocks('docs/how_to/anchors.md', 'python')

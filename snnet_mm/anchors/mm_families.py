@@ -334,6 +334,8 @@ class DeiT3Attention(MMPretrainAttention):
 class DeiT3FFN(FFN):
     """MLP of DeiT3 in mmpretrain, after the norm of the attention."""
 
+    layout = LAYOUTS['mmcv.FFN']
+
     def enter(self, x: Tensor, grid: Grid) -> Tensor:
         return self.block.ln1(x)
 

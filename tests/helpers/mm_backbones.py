@@ -53,6 +53,7 @@ PLAIN_CASES = [
         VIT | dict(final_norm=False, out_type='avg_featmap', sub_ln=True),
         (2,),
     ),
+    ('MMPretrainViT', 'mmpretrain.ViTEVA02', VIT | dict(out_indices=[2]), (2,)),
     ('MMPretrainViT', 'mmpretrain.DeiT3', VIT | dict(out_indices=[1, 2]), (1, 2)),
     ('MMPretrainViT', 'mmpretrain.BEiTViT', BEIT | dict(out_type='avg_featmap'), (2,)),
     (

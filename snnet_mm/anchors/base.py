@@ -13,7 +13,7 @@ from mmengine.model import BaseModule
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, noop_context_fn
 
-from snnet_mm.utils import check, is_number, is_whole
+from snnet_mm.utils import check, is_number, is_whole, refusal
 
 from .branches import Branch, BranchKinds, owner_of_forward
 from .low_rank import add_lora, add_lora_everywhere, read_lora
@@ -178,8 +178,13 @@ class Anchor(BaseModule, metaclass=ABCMeta):
     def branches(self, i: int) -> tuple[Branch, ...]:
         """Return the residual branches of block i in order; see :class:`BranchView`."""
         block = self.get_submodule(self.block_path(i))
-        kinds = self.branch_kinds.get(owner_of_forward(block), (Branch,))
-        return tuple(kind(block) for kind in kinds)
+        kinds = self.branch_kinds.get(owner := owner_of_forward(block), (Branch,))
+        try:
+            return tuple(kind(block) for kind in kinds)
+        except AttributeError as error:
+            expected = f'branches that fit block {i}, {owner}: {error}'
+            names = [kind.__name__ for kind in kinds]
+            raise refusal('branches of the family', names, expected) from error
 
     def enters(self, i: int) -> bool:
         """Return whether layers between two stages run before block i."""

@@ -1,6 +1,7 @@
 """Networks of others as anchors: their own modules, run block by block."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -126,8 +127,9 @@ class BlockwiseAnchor(Anchor):
         net = MODELS.build(dict(net)) if isinstance(net, dict) else net
         family = family_of(net).name
         check(parts.name == family, 'backbone.type', parts.name, f"type='{family}'")
-        stages, num_prefix = parts.stages(net), parts.num_prefix(net)
-        dims, strides = parts.scales(net)
+        with as_described(family, type(net).__name__):
+            stages, num_prefix = parts.stages(net), parts.num_prefix(net)
+            dims, strides = parts.scales(net)
         super().__init__(
             [d for d, stage in zip(dims, stages, strict=True) for _ in stage],
             [s for s, stage in zip(strides, stages, strict=True) for _ in stage],
@@ -232,6 +234,22 @@ def register_family(family: Family) -> None:
     MIRRORED.update(dict.fromkeys(family.mirrors, family))
 
 
+@contextmanager
+def as_described(name: str, value: str, key: str = 'model.backbone.type') -> Iterator:
+    """Raise a ValueError if the parts of a network are not where its row expects them.
+
+    Args:
+        name: Type of the anchor.
+        value: Name of the network.
+        key: Config key that sets it.
+    """
+    try:
+        yield
+    except AttributeError as error:
+        expected = f"a network with the parts of the row '{name}' of the table of "
+        raise refusal(key, value, f'{expected}families: {error}') from error
+
+
 def family_of(
     net: nn.Module,
     kind: type[Kind] = NetworkFamily,
@@ -256,6 +274,7 @@ def family_of(
         expected = 'an anchor of snnet_mm, or ' if kind is NetworkFamily else ''
         expected += f'a network with the forward of one of {", ".join(known)}; this is '
         expected += owner + (f", for type='{family.name}'" if family else '')
+        expected += '; docs/how_to/extending.md says how to register another'
         raise refusal(key, name or type(net).__name__, expected)
     return family
 

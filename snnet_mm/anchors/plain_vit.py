@@ -26,7 +26,7 @@ from .position import (
     gather_bias,
     grid_of,
 )
-from .pretrained import Weights
+from .pretrained import Weights, check_registers
 from .vit_block import Block
 from .windows import Windows
 
@@ -197,6 +197,7 @@ class PlainViT(TokenAnchor):
         of checkpoint blocks to load, for a network that was cut. Default: all.
         """
         own, weights = self.state_dict(), to_our_names(weights)
+        check_registers(weights, self.num_prefix - self.has_cls, 'num_registers')
         if blocks is not None:
             right = len(blocks) == 2 and blocks[1] - blocks[0] == self.depth
             expected = f'the begin and end of {self.depth} blocks'

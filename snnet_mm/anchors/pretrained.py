@@ -21,6 +21,8 @@ from snnet_mm.utils.timm_models import create_timm_model
 Weights = Mapping[str, Tensor]
 # Named in errors about files that are missing.
 SOURCES = 'downloads: tools/get_weights.py; sources: docs/how_to/anchors.md#weights'
+# Names of registers: of ours and timm, of DINOv2's authors, of DINOv3's.
+REGISTERS = 'reg_token', 'register_tokens', 'storage_tokens'
 
 # Updates and adapters start as no-ops; old files lack the counters of batch norms.
 _OPTIONAL = re.compile(r'\.lora_[AB]$|\.adapter\.|num_batches_tracked$')
@@ -90,6 +92,19 @@ def load_into(
         if names:
             text = f'{checkpoint}: {what} keys {names}'
             print_log(text, logger='current', level=logging.WARNING)
+
+
+def check_registers(weights: Weights, number: int, key: str) -> None:
+    """Raise if weights have another number of registers; weights without may get new.
+
+    Args:
+        weights: Weights with names of ours, timm or the authors.
+        number: Number of registers of the network.
+        key: Config key of that number.
+    """
+    named = [weights[name] for name in REGISTERS if name in weights]
+    found = named[0].shape[1] if named else number
+    check(found == number, key, number, f'{found}, the registers of the weights')
 
 
 def check_shapes(weights: Weights, own: Weights) -> None:

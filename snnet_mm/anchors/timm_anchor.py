@@ -20,7 +20,7 @@ from .base import TokenAnchor
 from .blockwise import Family, family_of, register_family
 from .branches import Branch, BranchKinds
 from .position import Grid, add_positions, grid_of
-from .pretrained import Weights
+from .pretrained import Weights, check_registers
 from .timm_branches import TimmAttention, TimmMLP
 from .vit_block import DropPath
 
@@ -123,6 +123,9 @@ class TimmAnchor(TokenAnchor):
 
     def adapt_weights(self, weights: Weights) -> Weights:
         weights = {k.removeprefix('vit.'): v for k, v in weights.items()}
+        registers = getattr(self.vit, 'reg_token', None)
+        number = 0 if registers is None else registers.shape[1]
+        check_registers(weights, number, 'model, model_args.reg_tokens')
         # BEiT's filter looks for the blocks of all weights.
         left = {*range(self.depth)} - self.kept_blocks
         dropped = tuple(f'blocks.{i}.' for i in left)

@@ -19,7 +19,7 @@ from snnet_mm.utils.timm_models import (
 )
 
 from .base import Anchor, TokenState
-from .blockwise import Family, family_of, register_family
+from .blockwise import Family, as_described, family_of, register_family
 from .branches import BranchKinds
 from .position import Grid
 from .pretrained import Weights
@@ -301,7 +301,8 @@ class TimmStageAnchor(Anchor):
         net = _create(model, **settings)
         theirs = _names_of(net)
         family = family_of(net, StagedFamily, 'anchors.model', model)
-        parts = family.split(net)
+        with as_described(family.name, model, 'anchors.model'):
+            parts = family.split(net)
         joined = _names_of(nn.ModuleList(chain(*parts.stages)))
         if downsampling_blocks:
             parts.stages = _downsampling_apart(parts.stages)

@@ -20,7 +20,14 @@ from mmengine.registry import MODELS
 from staged_anchors import disturb
 from torch.utils._pytree import tree_leaves
 
-from snnet_mm.anchors import family_of
+from snnet_mm.anchors import (
+    BlockwiseAnchor,
+    StagedFamily,
+    TimmStageAnchor,
+    family_of,
+)
+from snnet_mm.anchors.blockwise import MIRRORED
+from snnet_mm.anchors.mm_families import SwinAttention
 
 pytest.importorskip('mmdet.models')
 pytest.importorskip('mmpretrain.models')
@@ -85,7 +92,7 @@ def test_mm_families_without_modules_between_stages_are_refused():
     [
         (
             lambda: family_of(build('mmseg.STDCNet', STDC)),
-            'STDCNet.*mmdet.ResNet.*model.backbone.type',
+            'STDCNet.*mmdet.ResNet.*extending.md.*model.backbone.type',
         ),
         (
             lambda: MODELS.build(
@@ -103,3 +110,19 @@ def test_mm_families_refuse_what_is_not_mirrored(call, message):
     """What is mirrored is named, too."""
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_mm_families_whose_row_names_missing_parts_are_refused(monkeypatch):
+    """Of a network, of a split of timm's, and of a block."""
+    net = build('mmseg.MixVisionTransformer', MIT)
+    row = replace(family_of(net), stages=lambda net: net.blocks)
+    with pytest.raises(ValueError, match="MixVision.*row 'MMMiT'.*attribute 'blocks'"):
+        BlockwiseAnchor(net, row)
+    row = StagedFamily('TimmStageAnchor', ('timm.RegNet',), lambda net: net.stages)
+    monkeypatch.setitem(MIRRORED, 'timm.RegNet', row)
+    with pytest.raises(ValueError, match="regnetx_002.*RegNet' object.*anchors.model"):
+        TimmStageAnchor('regnetx_002')
+    kinds = {'mmseg.TransformerEncoderLayer': (SwinAttention,)}
+    row = replace(family_of(net), branches=lambda net: kinds)
+    with pytest.raises(ValueError, match='SwinAttention.*block 0, mmseg.*`w_msa`'):
+        BlockwiseAnchor(net, row).branches(0)

@@ -162,3 +162,26 @@ def test_timm_anchor_loads_weights_of_timm(save, log, monkeypatch):
     path = save(dict(state_dict=read.state_dict()))
     for prefix in ('', 'vit'):
         assert_same(load(build(), path, prefix=prefix), read.state_dict())
+
+
+@pytest.mark.parametrize(
+    ('name', 'argument'),
+    [(DINOV2, 'reg_tokens'), ('vit_small_patch16_dinov3', 'num_reg_tokens')],
+)
+def test_timm_anchor_with_other_registers_than_its_weights(save, name, argument):
+    path, side = save(anchor_of(name).state_dict()), 16 if 'dinov3' in name else 14
+    args = dict(NARROW, rope_rescale_coords=2) if 'dinov3' in name else NARROW
+    for number in (0, 2):
+        anchor = TimmAnchor(name, img_size=side, model_args={**args, argument: number})
+        with pytest.raises(ValueError, match=f'reg_tokens={number} .*expected 4'):
+            load(anchor, path)
+
+
+def test_plain_vit_with_other_registers_than_its_weights(build_vit, save):
+    path = save(build_vit(num_registers=4).state_dict())
+    for number in (0, 2):
+        with pytest.raises(ValueError, match=f'num_registers={number} .*expected 4'):
+            load(build_vit(num_registers=number), path)
+    whole = load(build_vit(num_registers=4), path)
+    bare = {k: v for k, v in whole.state_dict().items() if k != 'reg_token'}
+    assert load(build_vit(num_registers=2), save(bare)).num_prefix == 3

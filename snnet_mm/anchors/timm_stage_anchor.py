@@ -21,7 +21,7 @@ from snnet_mm.utils.timm_models import (
 from .base import Anchor, TokenState
 from .blockwise import Family, as_described, family_of, register_family
 from .branches import BranchKinds
-from .position import Grid
+from .position import Grid, resize_pos_embed
 from .pretrained import Weights
 from .timm_branches import TimmConvNeXtMLP, TimmMLP, TimmSwinAttention
 from .timm_internals import accept_any_size, fix_mask, forget_biases
@@ -162,11 +162,12 @@ def _samvit(net: nn.Module) -> NetworkParts:
 
 
 def _embed_samvit(net: nn.Module, images: Tensor) -> Tensor:
-    from timm.layers import resample_abs_pos_embed_nhwc
-
     x = net.patch_embed(images)
     if net.pos_embed is not None:
-        x = x + resample_abs_pos_embed_nhwc(net.pos_embed, x.shape[1:3])
+        (*old, _), grid = net.pos_embed.shape[1:], tuple(x.shape[1:3])
+        table = net.pos_embed.flatten(1, 2)
+        table = resize_pos_embed(table, tuple(old), grid, 0, antialias=True)
+        x = x + table.unflatten(1, grid)
     return net.norm_pre(net.patch_drop(net.pos_drop(x)))
 
 

@@ -10,6 +10,7 @@ torchvision_ops.install()
 from .depth_metric import RunningDepthMetric  # noqa: E402
 from .depth_transforms import FixedCrop, RandomGammaColor  # noqa: E402
 from .dpt import (  # noqa: E402
+    DepthAnythingHead,
     DPTDepthEstimator,
     DPTDepthHead,
     LoadDepthMap,

@@ -164,6 +164,49 @@ class DPTDepthHead(DPTHead):
 
 
 @MODELS.register_module()
+class DepthAnythingHead(DPTDepthHead):
+    """The DPT head of Depth Anything, of which the cls tokens are no part.
+
+    Unlike DPT's, its fusion blocks have biases and resize to the next map, whatever the
+    grid; no projection follows them; and depths have the size of the image's patches.
+
+    Args:
+        patch_size: Patch size of the backbone. Default: 14.
+        activation: Output activation: ``'sigmoid'`` times ``max_depth``, as in metric
+            models, or ``'relu'``, as in those of relative depth.
+        **kwargs: See :class:`DPTDepthHead`.
+    """
+
+    def __init__(self, in_channels: int, patch_size: int = 14, **kwargs) -> None:
+        kwargs = dict(readout_type='ignore', norm_cfg=None) | kwargs
+        super().__init__(in_channels, **kwargs)
+        self.patch_size, self.project = patch_size, nn.Identity()
+        for block in self.fusion_blocks:
+            for conv in (m for m in block.modules() if isinstance(m, nn.Conv2d)):
+                if conv.bias is None:
+                    conv.bias = nn.Parameter(torch.zeros(conv.out_channels))
+
+    def forward(self, inputs: Sequence) -> Tensor:
+        """Return depths ``(B, 1, H, W)`` from four maps of equal size, fine first."""
+        pairs = self._transform_inputs(inputs)
+        size = [n * self.patch_size for n in pairs[0][0].shape[2:]]
+        maps = self.reassemble_blocks(pairs)
+        maps = [conv(x) for conv, x in zip(self.convs, maps, strict=True)][::-1]
+        sizes = [x.shape[2:] for x in maps[1:]]
+        sizes.append([2 * n for n in sizes[-1]])
+        x, align = maps[0], dict(mode='bilinear', align_corners=True)
+        for i, block in enumerate(self.fusion_blocks):
+            x = x + block.res_conv_unit1(maps[i]) if i else x
+            x = resize(block.res_conv_unit2(x), sizes[i], **align)
+            x = block.project(x)
+        depth = resize(self.conv_depth[0](x), size, **align)
+        depth = self.conv_depth[2:](depth)
+        if self.activation == 'relu':
+            return depth.relu()
+        return self.max_depth * depth.sigmoid()
+
+
+@MODELS.register_module()
 class DPTDepthEstimator(DepthEstimator):
     """mmseg's depth estimator with flip testing and a working slide mode.
 

@@ -38,9 +38,11 @@ TIMM = {
     'beit_base_patch16_224': {},
 }
 STAGED = {
-    'swin': swin(),
+    'swin': swin(heads=(2, 2, 4, 4)),
     # Windows that fill no map.
-    'swin_padded': swin(img_size=96, model_args=dict(window_size=5)),
+    'swin_padded': swin(
+        heads=(2, 2, 4, 4), img_size=96, model_args=dict(window_size=5)
+    ),
     'swin_v2': swin(model='swinv2_tiny_window8_256'),
     'convnext': convnext(),
     'convnext_v2': convnext(model='convnextv2_atto'),

@@ -54,6 +54,11 @@ PLAIN_CASES = [
         (2,),
     ),
     ('MMPretrainViT', 'mmpretrain.ViTEVA02', VIT | dict(out_indices=[2]), (2,)),
+    (
+        *('MMPretrainViT', 'mmpretrain.VisionTransformer'),
+        VIT | dict(layer_cfgs=dict(ffn_type='swiglu_fused'), layer_scale_init_value=1),
+        (2,),
+    ),
     ('MMPretrainViT', 'mmpretrain.DeiT3', VIT | dict(out_indices=[1, 2]), (1, 2)),
     ('MMPretrainViT', 'mmpretrain.BEiTViT', BEIT | dict(out_type='avg_featmap'), (2,)),
     (

@@ -355,7 +355,7 @@ class ConvNeXtMLP(MLP):
         return self.block.norm(x.flatten(2).transpose(1, 2))
 
     def enter(self, x: Tensor, grid: Grid) -> Tensor:
-        x = x.transpose(1, 2).unflatten(2, grid).contiguous()
+        x = x.transpose(1, 2).unflatten(2, grid)
         return self.normed(getattr(self.block, self.conv)(x))
 
     def leave(self, h: Tensor, grid: Grid, *follows: Tensor | None) -> Tensor:

@@ -68,6 +68,26 @@ def families(quick=None):
             yield pytest.param(config, id=name, marks=[pytest.mark.slow] * slow)
 
 
+# With every kind of attention and MLP that timm and mmpretrain's EVA-02 have.
+KINDS = {
+    'vit_tiny_patch16_224.augreg_in21k',
+    'vit_giant_patch14_reg4_dinov2',
+    'aimv2_large_patch14_224',
+    'vit_small_patch16_dinov3',
+    'vit_small_plus_patch16_dinov3',
+    'eva02_small_patch14_224',
+    'vit_pe_core_base_patch16_224',
+    'mmpretrain.ViTEVA02',
+    *('swin', 'swin_padded', 'convnext', 'convnext_v2'),
+}
+
+
+def of_every_kind():
+    """Return networks of which all branches can be narrow, one of every kind."""
+    listed = [p for p in families() if p.id in KINDS]
+    return [p for p in listed if not p.values[0].get('net', {}).get('sub_ln')]
+
+
 def all_families():
     """Yield names and configs of anchors for every row of the table of families."""
     for family, kind, settings, _ in [*PLAIN_CASES, *STAGED_CASES]:

@@ -5,7 +5,7 @@ from math import prod
 
 import pytest
 import torch
-from families import families
+from families import of_every_kind
 from staged_anchors import disturb
 from timm import layers
 from timm.models.swin_transformer import WindowAttention
@@ -19,26 +19,6 @@ from snnet_mm.stitching import write_plan
 
 pytest.importorskip('mmpretrain.models')
 
-# Of which all branches are narrow.
-NAMES = {
-    'vit_tiny_patch16_224.augreg_in21k',
-    'vit_giant_patch14_reg4_dinov2',
-    'aimv2_large_patch14_224',
-    'vit_small_patch16_dinov3',
-    'vit_small_plus_patch16_dinov3',
-    'eva02_small_patch14_224',
-    'vit_pe_core_base_patch16_224',
-    'swin',
-    'swin_padded',
-    'convnext',
-    'convnext_v2',
-    'mmpretrain.ViTEVA02',
-}
-CASES = [
-    p
-    for p in families()
-    if p.id in NAMES and not p.values[0].get('net', {}).get('sub_ln')
-]
 # How many parts of an input layer have rows of all units.
 PARTS = dict(qkv=3, w12=2)
 OUTPUTS = {'proj', 'fc2', 'w3'}
@@ -129,7 +109,7 @@ def small_network(net):
     return anchor.eval()
 
 
-@pytest.fixture(params=CASES)
+@pytest.fixture(params=of_every_kind())
 def net(request):
     """A network with a chain of about half of all units."""
     torch.manual_seed(0)

@@ -1,10 +1,16 @@
 """Orders of hidden units, against least squares of the units that are left."""
 
+from copy import deepcopy
+
 import pytest
 import torch
+from families import of_every_kind
+from staged_anchors import disturb
 
-from snnet_mm.elastic.orders import RIDGE, rank_units
-from snnet_mm.models import LeastSquares
+from snnet_mm.elastic.orders import RIDGE, channels_of, rank_units
+from snnet_mm.models import ElasticBackbone, LeastSquares
+
+pytest.importorskip('mmpretrain.models')
 
 
 def activations(units, group, tokens=400):
@@ -63,6 +69,42 @@ def test_rank_units_does_not_depend_on_scales_of_channels(group):
     scaled = ranked(h * scale, y, group)
     assert scaled.order == order
     assert scaled.errors == pytest.approx(errors, rel=1e-6)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('config', of_every_kind())
+def test_outlier_channel_drowns_no_other_in_order_or_fit(config):
+    """Of the hidden activations of every branch, summed in single precision."""
+    torch.manual_seed(0)
+    net = disturb(ElasticBackbone([deepcopy(config)], [])).eval()
+    state = net.view.embed(torch.randn(2, 3, 64, 64))
+    for i in range(net.view.depth):
+        branch, after = net.view[i], net.view.run_block(state, i)
+        if branch is not None:
+            number = 800 // state.tokens.shape[1] + 1
+            x = torch.randn(number, *state.tokens.shape[1:])
+            whole = torch.arange(branch.units)
+            h = branch.hidden(x, state.grid, whole, branch.units).flatten(0, 1)
+            y = (branch.run(x, state.grid) - x).flatten(0, 1)
+            assert_same_with_outlier(h, y, branch.group)
+        state = after
+
+
+def assert_same_with_outlier(h, y, group):
+    found, units = [], h.shape[1] // group
+    for factor in (1, 1000):
+        outlier = torch.ones(h.shape[1])
+        outlier[group + 1] = factor
+        fit = LeastSquares(h.shape[1], y.shape[1], ridge=RIDGE, exact=False)
+        fit.update(h * outlier, y)
+        order, _ = rank_units(fit.sums, group)
+        kept = channels_of(torch.tensor(order[: units // 2]), group)
+        weight, bias = fit.x_to_y(kept)
+        found.append((order, (h * outlier)[:, kept] @ weight.T.float() + bias.float()))
+    (order, mapped), (of_outlier, same) = found
+    assert of_outlier == order
+    torch.testing.assert_close(same, mapped, rtol=1e-3, atol=1e-3)
+    assert (mapped - y).square().mean() < 0.9 * (y - y.mean(0)).square().mean()
 
 
 def test_rank_units_singular_sums_give_whole_order():

@@ -99,6 +99,8 @@ class Anchor(BaseModule, metaclass=ABCMeta):
     checkpoint_context = staticmethod(noop_context_fn)
     # Pattern of keys that pretrained weights must match exactly; see load_into.
     strict_keys = ''
+    # Config keys that pretrained weights depend on.
+    weights_key = 'init_cfg.checkpoint'
     # The submodule of a block, and its linear layers, that ``lora`` updates.
     lora_part: str = ''
     lora_targets: Sequence[str] = ()
@@ -221,7 +223,7 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         if options is None:
             super().init_weights()
             return
-        source = options.pop('checkpoint'), 'init_cfg.checkpoint'
+        source = options.pop('checkpoint'), self.weights_key
         prefix = options.pop('prefix', '')
         left = {i + 1 for i in range(self.depth)} - {i + 1 for i in self.kept_blocks}
         left |= set() if self.has_embedding else {0}

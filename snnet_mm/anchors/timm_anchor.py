@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from snnet_mm.utils import check
 from snnet_mm.utils.timm_models import (
+    check_model_args,
     convert_timm_weights,
     create_timm_model,
     log_timm_licence,
@@ -28,7 +29,7 @@ from .vit_block import DropPath
 _HEADS = {'head', 'head_dist', 'head_drop', 'fc_norm', 'attn_pool'}
 # Arguments that the anchor sets itself, and patch dropout, which breaks the grid.
 _OWN_KEYS = {'pretrained', 'num_classes', 'img_size', 'drop_path_rate'}
-_OWN_KEYS |= {'patch_drop_rate'}
+_OWN_KEYS |= {'dynamic_img_size', 'patch_drop_rate'}
 
 
 @dataclass(frozen=True)
@@ -89,11 +90,10 @@ class TimmAnchor(TokenAnchor):
         **kwargs,
     ) -> None:
         init_cfg = timm_init_cfg(model, pretrained, init_cfg)
-        given = dict(model_args or {})
-        expected = f'a dict without {sorted(_OWN_KEYS)}'
-        check(not _OWN_KEYS & given.keys(), 'model_args', given, expected)
+        given = check_model_args(model_args, _OWN_KEYS)
         family, patch = _read_family(model, given)
-        given = given if family.one_size else dict(dynamic_img_size=True) | given
+        if not family.one_size:
+            given['dynamic_img_size'] = True
         if img_size is not None:
             given['img_size'] = tuple(n * patch for n in grid_of(img_size, patch))
         vit = create_timm_model(model, num_classes=0, **given)
@@ -102,6 +102,8 @@ class TimmAnchor(TokenAnchor):
         super().__init__(*size, *prefix, init_cfg=init_cfg, **kwargs)
         self.vit, self.grid = vit, tuple(vit.patch_embed.grid_size)
         self.branch_kinds, self._one_size = family.branches, family.one_size
+        if model_args:
+            self.weights_key += ', model_args'
         right = getattr(vit, 'rel_pos_bias', None) is None
         expected = 'False, as a bias that blocks share belongs to none of them'
         check(right, 'model_args.use_shared_rel_pos_bias', True, expected)
@@ -126,6 +128,9 @@ class TimmAnchor(TokenAnchor):
         registers = getattr(self.vit, 'reg_token', None)
         number = 0 if registers is None else registers.shape[1]
         check_registers(weights, number, 'model, model_args.reg_tokens')
+        right = self.has_cls or 'cls_token' not in weights
+        expected = 'True, as the weights have a cls token'
+        check(right, 'model, model_args.class_token', False, expected)
         # BEiT's filter looks for the blocks of all weights.
         left = {*range(self.depth)} - self.kept_blocks
         dropped = tuple(f'blocks.{i}.' for i in left)

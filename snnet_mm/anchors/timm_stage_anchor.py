@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from snnet_mm.utils import check
 from snnet_mm.utils.timm_models import (
+    check_model_args,
     convert_timm_weights,
     create_timm_model,
     has_fixed_size,
@@ -26,6 +27,8 @@ from .pretrained import Weights
 from .timm_branches import TimmConvNeXtMLP, TimmMLP, TimmSwinAttention
 from .timm_internals import accept_any_size, fix_mask, forget_biases
 
+# Arguments that the anchor sets itself.
+_OWN_KEYS = {'pretrained', 'img_size', 'drop_path_rate', 'features_only'}
 # Derived buffers that old files contain.
 _DERIVED = ('relative_position_index', 'attn_mask', 'attention_bias_idxs')
 
@@ -296,7 +299,8 @@ class TimmStageAnchor(Anchor):
         **kwargs,
     ) -> None:
         init_cfg = timm_init_cfg(model, pretrained, init_cfg)
-        settings = dict(model_args or {}, drop_path_rate=drop_path_rate)
+        settings = check_model_args(model_args, _OWN_KEYS)
+        settings['drop_path_rate'] = drop_path_rate
         if img_size is not None and has_fixed_size(model):
             settings['img_size'] = tuple(to_2tuple(img_size))
         net = _create(model, **settings)
@@ -317,6 +321,8 @@ class TimmStageAnchor(Anchor):
         super().__init__(parts.widths or dims, strides, init_cfg=init_cfg, **kwargs)
         self.model, self._settings = model, settings
         self.branch_kinds = family.branches
+        if model_args:
+            self.weights_key += ', model_args'
         self._layout, self._one_size = parts.layout, parts.one_size
         size = img_size or net.pretrained_cfg['input_size'][1:]
         self.input_size = tuple(to_2tuple(size))

@@ -3,7 +3,7 @@
 import importlib
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import nullcontext, suppress
 from functools import cache
 from pathlib import Path
@@ -31,6 +31,14 @@ def timm_init_cfg(model: str, pretrained: bool, init_cfg: dict | None) -> dict |
         return init_cfg
     check(init_cfg is None, 'init_cfg', init_cfg, 'None with pretrained=True')
     return dict(type='Pretrained', checkpoint=f'timm://{model}')
+
+
+def check_model_args(given: Mapping | None, taken: Collection[str]) -> dict:
+    """Return further arguments of a network; raise if the anchor sets one itself."""
+    right = given is None or isinstance(given, Mapping)
+    right = right and not {*taken} & {*(given or {})}
+    check(right, 'model_args', given, f'a dict without {sorted(taken)}')
+    return dict(given or {})
 
 
 def create_timm_model(name: str, **kwargs) -> nn.Module:

@@ -177,6 +177,24 @@ def test_timm_anchor_with_other_registers_than_its_weights(save, name, argument)
             load(anchor, path)
 
 
+@pytest.mark.parametrize(
+    ('args', 'message'),
+    [
+        (dict(swiglu_mlp=True), r'blocks.0.mlp.fc1.weight has shape \(128, 32\)'),
+        (dict(qk_norm=True), 'lacks vit.blocks.0.attn.q_norm.weight'),
+        (dict(scale_attn_inner=True), 'lacks vit.blocks.0.attn.norm.weight'),
+        (dict(use_post_norm=True), 'has vit.blocks.0.gamma_1'),
+        (dict(class_token=False), 'class_token=False .*expected True'),
+    ],
+)
+def test_timm_anchor_with_other_blocks_than_its_weights(save, args, message):
+    name = 'vit_small_patch16_dinov3'
+    path = save(anchor_of(name).state_dict())
+    anchor = TimmAnchor(name, img_size=32, model_args=NARROW | args)
+    with pytest.raises(ValueError, match=f'{message}.*init_cfg.checkpoint, model_args'):
+        load(anchor, path)
+
+
 def test_plain_vit_with_other_registers_than_its_weights(build_vit, save):
     path = save(build_vit(num_registers=4).state_dict())
     for number in (0, 2):

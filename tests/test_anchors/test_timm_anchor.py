@@ -13,7 +13,12 @@ from narrow_timm import (
 )
 from torch.testing import assert_close
 
-from snnet_mm.anchors import PlainFamily, TimmAnchor, register_family
+from snnet_mm.anchors import (
+    PlainFamily,
+    TimmAnchor,
+    TimmStageAnchor,
+    register_family,
+)
 from snnet_mm.anchors.blockwise import MIRRORED
 from snnet_mm.anchors.vit_block import DropPath
 
@@ -74,6 +79,23 @@ def test_timm_anchor_training_equals_timm(name):
     for key, parameter in anchor.vit.named_parameters():
         assert_close(parameter.grad, wanted[key].grad, rtol=1e-4, atol=1e-5)
     assert not torch.equal(outputs[0], anchor.eval()(images).tokens)
+
+
+@pytest.mark.parametrize('kind', [TimmAnchor, TimmStageAnchor])
+@pytest.mark.parametrize('args', ['swiglu_mlp', ['depth'], dict(img_size=64)])
+def test_timm_anchors_refuse_arguments_of_their_own(kind, args):
+    with pytest.raises(ValueError, match=r"model_args=.*dict without \[.*'img_size'"):
+        kind('not built', model_args=args)
+
+
+@torch.no_grad()
+def test_timm_anchor_runs_no_pooling():
+    name, images = 'vit_small_patch16_dinov3', torch.randn(1, 3, 80, 64)
+    anchor = anchor_of(name)
+    args = dict(NARROW, global_pool='map')
+    pooling = TimmAnchor(name, model_args=args, out_indices=(0, 1, 2)).eval()
+    pooling.load_state_dict(anchor.state_dict())
+    assert_close(pooling(images), anchor(images), rtol=0, atol=0)
 
 
 OWN = f'{__name__}.OwnViT'  # another forward than timm's

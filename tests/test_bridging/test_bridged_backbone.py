@@ -99,8 +99,7 @@ def test_bridged_backbone_norms_with_statistics_of_stitches(kind):
 @pytest.mark.parametrize('frozen_eval', [True, False])
 def test_bridged_backbone_step_moves_adapters_and_statistics(frozen_eval):
     """Weights of anchors stay."""
-    args = RESNET['model_args'] | dict(drop_path_rate=0.5)
-    pair = RESNET | dict(model_args=args), SWIN
+    pair = RESNET | dict(drop_path_rate=0.5), SWIN
     net = build(*pair, stages=[(0, 2)], frozen_eval=frozen_eval).train()
     before = {k: v.clone() for k, v in net.state_dict().items()}
     optimizer = torch.optim.AdamW(net.parameters(), lr=0.1, weight_decay=0.5)

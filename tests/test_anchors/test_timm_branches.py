@@ -13,6 +13,7 @@ from torch import nn
 from torch.testing import assert_close
 from torch.utils._pytree import tree_leaves
 
+from snnet_mm.anchors import TimmAnchor
 from snnet_mm.costs import cost_table
 from snnet_mm.models import ElasticBackbone
 from snnet_mm.stitching import write_plan
@@ -107,6 +108,32 @@ def small_network(net):
         if hasattr(block, f'ls{number}'):
             setattr(block, f'ls{number}', nn.Identity())
     return anchor.eval()
+
+
+EVA, VIT = 'vit_small_patch16_dinov3', 'vit_tiny_patch16_224'
+
+
+@pytest.mark.parametrize(
+    ('model', 'args', 'heads', 'neurons'),
+    [
+        (EVA, {}, True, True),
+        (EVA, dict(qkv_fused=False, qk_norm=True), True, True),
+        (EVA, dict(scale_attn_inner=True), False, True),
+        (EVA, dict(scale_mlp=True, swiglu_mlp=True), True, False),
+        (EVA, dict(attn_type='rope', qkv_fused=False, num_kv_heads=1), False, True),
+        ('vit_small_patch16_rope_mixed_224', {}, False, True),
+        (VIT, dict(qk_norm=True), True, True),
+        (VIT, dict(scale_attn_norm=True, scale_mlp_norm=True), False, False),
+        (VIT, dict(attn_layer='diff'), False, True),
+        (VIT, dict(mlp_layer=layers.GluMlp), True, False),  # other halves
+        (VIT, dict(mlp_layer=layers.SwiGLUPacked), True, True),
+        (VIT, dict(mlp_layer=layers.ConvMlp), True, False),  # of no layout
+    ],
+)
+def test_branches_with_other_modules_run_whole(model, args, heads, neurons):
+    args = dict(embed_dim=24, depth=1, num_heads=3) | args
+    attention, mlp = TimmAnchor(model, img_size=32, model_args=args).branches(0)
+    assert (attention.units > 1, mlp.units > 1) == (heads, neurons)
 
 
 @pytest.fixture(params=of_every_kind())

@@ -12,7 +12,7 @@ from rich import print, print_json
 
 from snnet_mm.utils import ToolParser, check, machine, run_command, write_json
 
-PARTS = ['forward', 'one-pass', 'training']
+PARTS = ['forward', 'widths', 'one-pass', 'training']
 
 
 def parse_args() -> argparse.Namespace:

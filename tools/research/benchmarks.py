@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from statistics import mean, median
 
+import numpy as np
 import timm
 import torch
 from mmengine.config import Config
@@ -17,11 +18,11 @@ from mmengine.structures import PixelData
 from mmseg.structures import SegDataSample
 from torch import Tensor, nn
 
-from snnet_mm.anchors import PlainViT
+from snnet_mm.anchors import BranchView, PlainViT
 from snnet_mm.costs import cost_table
 from snnet_mm.datasets import prepare
-from snnet_mm.models import set_stitch
-from snnet_mm.stitching import Position, Stitch, visiting_order
+from snnet_mm.models import ElasticBackbone, set_stitch
+from snnet_mm.stitching import Position, Stitch, visiting_order, write_plan
 from snnet_mm.training import ResourceConstrainedSampler
 
 CONFIGS = Path(__file__).parents[2] / 'configs'
@@ -104,6 +105,64 @@ def time_anchor(arch: str, name: str, device: str, size: int = 512) -> dict:
         of_timm=times['ours'] / times['timm'],
         with_bias_of_timm=times['ours_with_bias'] / times['timm'],
     )
+
+
+def widths() -> dict:
+    """Chains of about half and a quarter of the FLOPs against their networks.
+
+    Every branch of a chain runs an equal share of its heads or neurons.
+    """
+    networks = (
+        ('TimmAnchor', 'vit_small_patch16_dinov3', 256),
+        ('TimmAnchor', 'vit_small_plus_patch16_dinov3', 256),
+        ('TimmAnchor', 'eva02_small_patch14_224', 224),
+        ('TimmStageAnchor', 'swin_tiny_patch4_window7_224', 224),
+        ('TimmStageAnchor', 'convnext_tiny', 224),
+        ('TimmStageAnchor', 'convnextv2_tiny', 224),
+    )
+    return dict(
+        networks=[time_widths(*net, device) for device in DEVICES for net in networks]
+    )
+
+
+@torch.inference_mode()
+def time_widths(kind: str, model: str, size: int, device: str) -> list[dict]:
+    """Return a row for the network, and one for every chain."""
+    anchor = MODELS.build(dict(type=kind, model=model, img_size=size))
+    view = BranchView(anchor)
+    plans = {
+        write_plan(plan, view.blocks)
+        for share in np.linspace(0, 1, 49)
+        if (plan := _narrowed(view.widths, share)) != view.widths
+    }
+    net = ElasticBackbone([anchor], sorted(plans))
+    table, space = cost_table(net, (size, size)), net.space
+    shares = {i: table[i].flops / table[0].flops for i in table}
+    wanted = [min(shares, key=lambda i: abs(shares[i] - s)) for s in (1, 1 / 2, 1 / 4)]
+    chains = [space.describe(space[i]) for i in wanted[1:]]
+    net = ElasticBackbone([anchor], chains)
+    net, images = net.to(device).eval(), torch.randn(1, 3, size, size, device=device)
+
+    def run(stitch: int) -> None:
+        net.set_stitch(stitch)
+        net(images)
+
+    times = in_turn({i: partial(run, i) for i in range(3)}, rounds=15)
+    return [
+        dict(
+            model=model,
+            device=device,
+            gflops=table[i].flops / 1e9,
+            of_flops=shares[i],
+            ms=ms,
+            of_ms=ms / times[0],
+        )
+        for i, ms in zip(wanted, times.values(), strict=True)
+    ]
+
+
+def _narrowed(widths: tuple[int, ...], share: float) -> tuple[int, ...]:
+    return tuple(max(1, round(share * width)) for width in widths)
 
 
 def one_pass() -> dict:

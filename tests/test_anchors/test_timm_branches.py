@@ -5,7 +5,7 @@ from math import prod
 
 import pytest
 import torch
-from families import of_every_kind
+from families import STAGED, of_every_kind
 from staged_anchors import disturb
 from timm import layers
 from timm.models.swin_transformer import WindowAttention
@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 
 from snnet_mm.anchors import TimmAnchor
 from snnet_mm.costs import cost_table
-from snnet_mm.models import ElasticBackbone
+from snnet_mm.models import ChainAnchor, ElasticBackbone
 from snnet_mm.stitching import write_plan
 
 pytest.importorskip('mmpretrain.models')
@@ -191,3 +191,16 @@ def test_chain_has_flops_of_closed_form(net):
             saved -= flops_by_hand(unit.branch, (units + 1) // 2, *args)
     assert table[0].flops - table[1].flops == saved
     assert saved > table[0].flops / 10
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('name', ['swin', 'swin_padded', 'convnext'])
+def test_chain_of_stages_is_fixed_to_a_size(name):
+    """With blocks that are whole, narrow and without attention or MLP."""
+    whole = STAGED[name]
+    chain = '2:0/8 3:1/0 4:0/9' if 'swin' in name else '1:0 2:9'
+    anchor = disturb(ChainAnchor(deepcopy(whole), chain)).eval()
+    images = torch.randn(2, 3, 72, 96)
+    (before,) = anchor(images)
+    anchor.fix_input_size((72, 96))
+    assert_close(anchor(images), (before,), rtol=1e-5, atol=1e-5)

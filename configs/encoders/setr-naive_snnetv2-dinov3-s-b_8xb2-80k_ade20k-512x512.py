@@ -1,0 +1,23 @@
+# SN-Netv2 with DINOv3-S and DINOv3-B, 134 stitches: SETR-naive on ADE20K. 8 GPUs, batch
+# 16. No paper stitches DINOv3; the settings are ours. Ours: not yet run. For a file in
+# place of timm's gated weights, set the init_cfg of each anchor: README.md.
+_base_ = [
+    '../_base_/models/setr-naive_snnetv2.py',
+    '../_base_/datasets/ade20k_512x512.py',
+    '../_base_/schedules/adamw_poly_80k.py',
+    '../_base_/stitched_runtime.py',
+]
+anchor = dict(type='TimmAnchor', pretrained=True, img_size=512, drop_path_rate=0.1)
+model = dict(
+    data_preprocessor=dict(size=(512, 512)),
+    backbone=dict(
+        anchors=[
+            dict(model='vit_small_patch16_dinov3.lvd1689m', **anchor),
+            dict(model='vit_base_patch16_dinov3.lvd1689m', **anchor),
+        ],
+        out_indices=(11,),
+    ),
+    decode_head=dict(in_channels=768, num_classes=150),
+    test_cfg=dict(mode='slide', crop_size=(512, 512), stride=(341, 341)),
+)
+default_hooks = dict(checkpoint=dict(max_keep_ckpts=2, save_best='mIoU'))

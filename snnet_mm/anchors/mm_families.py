@@ -18,7 +18,7 @@ from .blockwise import (
     run_with_grid,
 )
 from .branches import LAYOUTS, MLP, Attention, BranchKinds, ConvNeXtMLP, Layout
-from .position import Grid
+from .position import DecomposedRelPosBias, Grid
 from .windows import Windows
 
 Stages = list[Sequence[nn.Module]]
@@ -432,6 +432,28 @@ class MMConvNeXtMLP(ConvNeXtMLP):
         return TokenState.of_map(x).tokens
 
 
+class SAMAttention(Attention):
+    """Attention of mmpretrain's SAM, in windows or of all patches."""
+
+    def run(self, x: Tensor, grid: Grid) -> Tensor:
+        normed, windows, size = self.enter(x), self.windows(grid), grid
+        if windows is not None:
+            normed, size = windows.split(normed, grid), windows.size
+        branch = self.block.attn(normed.unflatten(1, size)).flatten(1, 2)
+        return x + (branch if windows is None else windows.merge(branch, grid))
+
+    def windows(self, grid: Grid) -> Windows | None:
+        side = self.block.window_size
+        return Windows((side, side)) if side else None
+
+    def scores(
+        self, grid: Grid, q: Tensor, order: Tensor | None, units: int
+    ) -> Tensor | None:
+        if not self.heads_of.use_rel_pos:
+            return None
+        return DecomposedRelPosBias.forward(self.heads_of, grid, q)
+
+
 class EVA02Attention(Attention):
     """Attention of mmpretrain's EVA-02, with rotary positions."""
 
@@ -591,6 +613,9 @@ for _family in (
         embed=_embed_vit_sam,
         run=_run_on_nhwc,
         output=_vit_sam_output,
+        branches=lambda net: {
+            'mmpretrain.TransformerEncoderLayer': (SAMAttention, FFN)
+        },
         output_modules=lambda net: (
             [net.channel_reduction] if net.out_channels > 0 else []
         ),

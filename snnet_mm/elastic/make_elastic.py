@@ -48,7 +48,7 @@ from .convert import (
 )
 from .images import ImageBatches
 from .report import draw_predictions, drawn_budgets, elastic_table, next_commands
-from .sensitivity import TOKENS, Sensitivities, StepRecord
+from .sensitivity import TOKENS, PredictionDistance, Sensitivities, StepRecord
 from .step_costs import StepCosts, probe_chains
 from .token_weights import RareClassWeights
 
@@ -87,6 +87,10 @@ def make_elastic(
     checkpoint for all tools; ``search.json``, the measured branches, from which an
     interrupted call goes on and later calls choose other budgets; and test results of
     all budgets: ``stitches.json``, ``pareto.png`` and ``predictions.png``.
+
+    A config without ``test_evaluator`` needs no labels at all, and its model no head:
+    budgets are compared by their ``agreement`` with the network, 1 minus the error of
+    the predictions or maps over the variance.
 
     Args:
         config: Config of a segmentation, depth, detection or classification model of
@@ -132,7 +136,8 @@ def make_elastic(
         other = not path.exists() or not path.samefile(checkpoint)
         check(other, 'argument: work_dir', folder, f'a folder without {checkpoint}')
         network = init_model(cfg, checkpoint, device=device, loaded=loaded)
-        try_test(cfg, network)
+        if labelled := cfg.get('test_evaluator') is not None:
+            try_test(cfg, network)
         model = elastic_model(network)
         batches = ImageBatches(cfg, model, images, seed)
         sample = next(iter(batches.draw(1)))
@@ -150,7 +155,7 @@ def make_elastic(
             write_config(made, temporary)
         meta = dict(dataset_meta=network.dataset_meta)
         base.save_added(path, model.state_dict(), meta, whole)
-        return job.evaluate()
+        return job.evaluate() if labelled else job.compare()
 
 
 class _Job:
@@ -272,6 +277,7 @@ class _Job:
         backbone = give_chains(self.model, chains)
         for step, order in backbone.unit_orders.items():
             order.index.copy_(torch.tensor(self.records[int(step)].order))
+        self.num_fitted = len(batches)
         images = plural(len(batches), 'image')
         self.say(f'Fitting {plural(len(chains), "chain")} on {images}')
         clock, weigh = _Clock(), None
@@ -307,11 +313,8 @@ class _Job:
 
     def evaluate(self) -> StitchTable:
         """Measure and test the network and all chains in one pass; report results."""
-        space = self.model.backbone.space
-        costs = self.costs.table(space)
-        self.say('Measuring milliseconds')
-        times = measure_latency(self.model, self.size, check=(), costs=costs).by_stitch
-        chains = plural(len(space) - 1, 'chain')
+        costs = self._measure()
+        chains = plural(len(costs.rows) - 1, 'chain')
         self.say(f'Testing the network and {chains} in one pass')
         backends = [dict(type='LocalVisBackend')]  # others may not be installed
         runner = run.test(
@@ -319,7 +322,7 @@ class _Job:
             self.model,
             self.folder / 'test',
             {'visualizer.vis_backends': backends},
-            costs=costs.measured(measuring_setup(self.model, 1), times),
+            costs=costs,
             out_dir=str(self.folder),
             quiet=True,
         )
@@ -333,6 +336,35 @@ class _Job:
         for command in next_commands(self.folder, results, runner):
             self.say(f'  {command}')
         return results
+
+    @torch.no_grad()
+    def compare(self) -> StitchTable:
+        """Measure chains, and how much their predictions agree with the network's."""
+        costs = self._measure()
+        images = self.images.draw(self._num_compared(), skip=self.num_fitted)
+        self.say(f'Comparing with the network on {plural(len(images), "image")}')
+        backbone, ids = self.model.backbone, self.model.backbone.space.ids
+        predictions = PredictionDistance(self.model, self.costs.scope)
+        errors = dict.fromkeys(ids, 0.0)
+        for batch in images:
+            found = {}
+            for i in ids:
+                backbone.set_stitch(i)
+                found[i] = predictions.read(batch, backbone(batch))
+                error = float(predictions.distance(found[i], found[0]))
+                errors[i] += error * len(batch) / len(images)
+        agreement = {i: dict(agreement=1 - error) for i, error in errors.items()}
+        results = costs.with_metrics(agreement, len(images))
+        results.save(self.folder / 'stitches.json')
+        wide_console().print(elastic_table(results))
+        return results
+
+    def _measure(self) -> StitchTable:
+        """Return the costs of the network and all chains, with milliseconds."""
+        costs = self.costs.table(self.model.backbone.space)
+        self.say('Measuring milliseconds')
+        times = measure_latency(self.model, self.size, check=(), costs=costs).by_stitch
+        return costs.measured(measuring_setup(self.model, 1), times)
 
 
 class _Clock:

@@ -165,7 +165,9 @@ class OtherTask(Task):
 
     heads = ('head', 'decode_head')
     classifies = True
+    higher = ('agreement',)  # of make_elastic without labels
     lower = ('mae', 'mse', 'loss')
+    ranking = ('agreement',)
     saving_keys = ('out_file_path',)  # mmengine's own
 
 
@@ -195,7 +197,7 @@ def map_divergence(found: Tensor, target: Tensor) -> Tensor:
 
 TASKS: list[Task] = []
 OTHER = OtherTask()
-know_metrics(lower=OTHER.lower)
+know_metrics(OTHER.higher, OTHER.lower, OTHER.ranking)
 
 
 def register_task(task: type[T]) -> type[T]:

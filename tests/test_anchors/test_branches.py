@@ -15,7 +15,7 @@ pytest.importorskip('mmpretrain.models')
 pytest.importorskip('mmseg.models')
 
 
-IN_ONE_PIECE = 'MMResNet', 'MMVAN', 'MMMSCAN', 'MMTwins', 'MMViTSAM'
+IN_ONE_PIECE = 'MMResNet', 'MMVAN', 'MMMSCAN', 'MMTwins'
 NARROW_OF_TIMM = 'swin_', 'convnext'
 
 

@@ -3,6 +3,7 @@ import re
 import sys
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import create_autospec
 
@@ -10,9 +11,12 @@ import cv2
 import numpy as np
 import pytest
 import torch
+from mm_backbones import SAM
 from mmengine.config import Config
+from mmengine.registry import MODELS, init_default_scope
 from mmseg.models import EncoderDecoder
 from small import DEPTH, write_trained
+from staged_anchors import disturb
 from torch.utils._pytree import tree_leaves
 
 from snnet_mm.elastic import make_elastic
@@ -317,3 +321,33 @@ def test_make_elastic_model_that_wrapper_trained(trained, quick, tmp_path):
     assert Config.fromfile(tmp_path / 'elastic.py').model.type == 'EncoderDecoder'
     with pytest.raises(ValueError, match="'ElasticBackbone'.*backbone.type"):
         quick(tmp_path / 'elastic.py', tmp_path / 'elastic.pth', tmp_path / 'again')
+
+
+def test_make_elastic_of_an_encoder_needs_no_labels(tmp_path):
+    """SAM with its neck, by the config of the page."""
+    pytest.importorskip('mmpretrain')
+    page = Path(__file__).parents[2] / 'docs/how_to/elastic.md'
+    (code,) = re.findall(r'```python\n(_base_ =.*?)```', page.read_text(), re.DOTALL)
+    (tmp_path / 'sam.py').write_text(code.replace('(1024, 1024)', '(64, 64)'))
+    cfg = Config.fromfile(tmp_path / 'sam.py')
+    cfg.model.backbone.update(SAM, out_channels=8)
+    init_default_scope('mmpretrain')
+    network = disturb(MODELS.build(cfg.model)).eval()
+    torch.save(dict(state_dict=network.state_dict()), tmp_path / 'sam.pth')
+    (tmp_path / 'photos').mkdir()
+    for i in range(12):
+        image = np.random.randint(256, size=(64, 64, 3), dtype=np.uint8)
+        cv2.imwrite(str(tmp_path / f'photos/{i}.png'), image)
+    options = OPTIONS | dict(images=tmp_path / 'photos', plans=['0:1/8', '0:1/4 1:0/8'])
+    results = make_elastic(cfg, tmp_path / 'sam.pth', tmp_path / 'elastic', **options)
+    assert results.metric == 'agreement'
+    scores = [row.metrics['agreement'] for row in results.rows]
+    assert scores[0] == 1
+    assert all(0 < score < 1 for score in scores[1:])
+    assert StitchTable.read(tmp_path / 'elastic/stitches.json').rows == results.rows
+    elastic, images = load(tmp_path / 'elastic'), torch.randn(2, 3, 64, 64)
+    for i in (0, 1):
+        set_stitch(elastic, i)
+        (found,), (wanted,) = elastic(images), network(images)
+        assert found.shape == (2, 8, 4, 4)
+        assert found.equal(wanted) == (i == 0)

@@ -194,7 +194,7 @@ class DepthAnythingHead(DPTDepthHead):
         maps = [conv(x) for conv, x in zip(self.convs, maps, strict=True)][::-1]
         sizes = [x.shape[2:] for x in maps[1:]]
         sizes.append([2 * n for n in sizes[-1]])
-        x, align = maps[0], dict(mode='bilinear', align_corners=True)
+        x, align = maps[0], dict(mode='bilinear', align_corners=True, warning=False)
         for i, block in enumerate(self.fusion_blocks):
             x = x + block.res_conv_unit1(maps[i]) if i else x
             x = resize(block.res_conv_unit2(x), sizes[i], **align)

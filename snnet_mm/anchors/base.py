@@ -354,8 +354,22 @@ class TokenAnchor(Anchor):
         """Return tokens ``(B, L, C)`` of images padded to whole patches."""
 
     @abstractmethod
-    def run_layers(self, i: int, tokens: Tensor, grid: Grid) -> Tensor:
-        """Return tokens ``(B, L, C)`` after block i, without the final norm."""
+    def run_layers(
+        self, i: int, tokens: Tensor, grid: Grid, mask: Tensor | None = None
+    ) -> Tensor:
+        """Return tokens ``(B, L, C)`` after block i, without the final norm.
+
+        ``mask``, bool ``(B, 1, L, L)``, is True where a token (row) attends to another;
+        only where ``takes_masks``.
+        """
+
+    @property
+    @abstractmethod
+    def takes_masks(self) -> bool:
+        """Whether blocks accept masks, and any number of tokens before the patches."""
+
+    def prepend(self, number: int) -> None:
+        """Prepare blocks for more tokens without a position before all others."""
 
     @property
     def input_size(self) -> tuple[int, int]:

@@ -2,12 +2,14 @@
 
 import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import torch
 import torch.nn.functional as F
 from mmengine.logging import print_log
 from torch import Tensor
+
+from snnet_mm.utils import check
 
 from .position import Grid, resize_bias_table, resize_offsets, resize_pos_embed
 from .pretrained import Weights, rename
@@ -165,3 +167,19 @@ def _read_layout(
         f'{name} with {length} entries {fits}; set the image size in pixels of the '
         'checkpoint (config key: init_cfg.img_size)'
     )
+
+
+def cut_blocks(weights: Weights, blocks: Sequence[int], depth: int) -> Weights:
+    """Keep a range of blocks, given by its begin and end, renumbered from 0."""
+    right = len(blocks) == 2 and blocks[1] - blocks[0] == depth
+    expected = f'the begin and end of {depth} blocks'
+    check(right, 'init_cfg.blocks', tuple(blocks), expected)
+    begin, end = blocks
+    cut = {}
+    for key, value in weights.items():
+        found = re.fullmatch(r'blocks\.(\d+)\.(.+)', key)
+        if found is None:
+            cut[key] = value
+        elif begin <= int(found[1]) < end:
+            cut[f'blocks.{int(found[1]) - begin}.{found[2]}'] = value
+    return cut

@@ -1,6 +1,5 @@
 """The plain ViT as an anchor."""
 
-import re
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 
@@ -13,6 +12,7 @@ from snnet_mm.utils import check, is_number, is_whole
 from .base import TokenAnchor
 from .branches import MLP, Attention
 from .checkpoint_filters import (
+    cut_blocks,
     fit_bias_tables,
     fit_offsets,
     fit_pos_embed,
@@ -199,10 +199,7 @@ class PlainViT(TokenAnchor):
         own, weights = self.state_dict(), to_our_names(weights)
         check_registers(weights, self.num_prefix - self.has_cls, 'num_registers')
         if blocks is not None:
-            right = len(blocks) == 2 and blocks[1] - blocks[0] == self.depth
-            expected = f'the begin and end of {self.depth} blocks'
-            check(right, 'init_cfg.blocks', tuple(blocks), expected)
-            weights = _cut(weights, *blocks)
+            weights = cut_blocks(weights, blocks, self.depth)
         if 'norm.weight' not in own:
             # Without final_norm, the norm in the checkpoint is the classifier's.
             weights = {k: v for k, v in weights.items() if not k.startswith('norm.')}
@@ -227,8 +224,14 @@ class PlainViT(TokenAnchor):
         prefix = self.cls_token, self.reg_token
         return add_positions(patches, self.positions(grid), *prefix)
 
-    def run_layers(self, i: int, tokens: Tensor, grid: Grid) -> Tensor:
-        return self.blocks[i](tokens, grid)
+    def run_layers(
+        self, i: int, tokens: Tensor, grid: Grid, mask: Tensor | None = None
+    ) -> Tensor:
+        return self.blocks[i](tokens, grid, mask)
+
+    @property
+    def takes_masks(self) -> bool:
+        return all(block.attn.rel_pos_bias is None for block in self.blocks)
 
     def freeze(self) -> None:
         if self._adapter is not None:
@@ -255,18 +258,6 @@ class PlainViT(TokenAnchor):
                 nn.init.trunc_normal_(parameter, std=0.02)
             elif in_block and name.endswith('bias'):
                 nn.init.zeros_(parameter)
-
-
-def _cut(weights: Weights, begin: int, end: int) -> Weights:
-    """Keep only blocks ``begin`` to ``end - 1`` and renumber them from 0."""
-    cut = {}
-    for key, value in weights.items():
-        found = re.fullmatch(r'blocks\.(\d+)\.(.+)', key)
-        if found is None:
-            cut[key] = value
-        elif begin <= int(found[1]) < end:
-            cut[f'blocks.{int(found[1]) - begin}.{found[2]}'] = value
-    return cut
 
 
 def _read_arch(arch: str | dict) -> tuple[int, int, int, float]:

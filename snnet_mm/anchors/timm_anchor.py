@@ -20,6 +20,7 @@ from snnet_mm.utils.timm_models import (
 from .base import TokenAnchor
 from .blockwise import Family, family_of, register_family
 from .branches import Branch, BranchKinds
+from .checkpoint_filters import cut_blocks
 from .position import Grid, add_positions, grid_of
 from .pretrained import Weights, check_registers
 from .timm_branches import TimmAttention, TimmMLP
@@ -123,17 +124,22 @@ class TimmAnchor(TokenAnchor):
             log_timm_licence(self.vit)
         self.is_init = True
 
-    def adapt_weights(self, weights: Weights) -> Weights:
+    def adapt_weights(
+        self, weights: Weights, blocks: tuple[int, int] | None = None
+    ) -> Weights:
+        """Rename and resample weights as timm does; for ``blocks`` see PlainViT."""
         weights = {k.removeprefix('vit.'): v for k, v in weights.items()}
-        registers = getattr(self.vit, 'reg_token', None)
-        number = 0 if registers is None else registers.shape[1]
-        check_registers(weights, number, 'model, model_args.reg_tokens')
+        if blocks is not None:
+            weights = cut_blocks(weights, blocks, self.depth)
+        registers = self.num_prefix - self.has_cls
+        check_registers(weights, registers, 'model, model_args.reg_tokens')
         right = self.has_cls or 'cls_token' not in weights
         expected = 'True, as the weights have a cls token'
         check(right, 'model, model_args.class_token', False, expected)
-        # BEiT's filter looks for the blocks of all weights.
+        # timm's filters look for the modules of all weights.
         left = {*range(self.depth)} - self.kept_blocks
-        dropped = tuple(f'blocks.{i}.' for i in left)
+        embedding = () if self.has_embedding else ('patch_embed.', 'pos_embed')
+        dropped = *(f'blocks.{i}.' for i in left), *embedding
         weights = {k: v for k, v in weights.items() if not k.startswith(dropped)}
         weights = convert_timm_weights(self.vit, weights).items()
         return {f'vit.{k}': v for k, v in weights if k.split('.')[0] not in _HEADS}
@@ -176,10 +182,21 @@ class TimmAnchor(TokenAnchor):
         key = (*grid, table.device, table.dtype)
         return self._kept.get('rope', key, None, make)
 
-    def run_layers(self, i: int, tokens: Tensor, grid: Grid) -> Tensor:
-        if self.rope is None:
-            return self.vit.blocks[i](tokens)
-        return self.vit.blocks[i](tokens, rope=self.rotations(i, grid))
+    def run_layers(
+        self, i: int, tokens: Tensor, grid: Grid, mask: Tensor | None = None
+    ) -> Tensor:
+        more = {} if self.rope is None else dict(rope=self.rotations(i, grid))
+        more |= {} if mask is None else dict(attn_mask=mask)
+        return self.vit.blocks[i](tokens, **more)
+
+    @property
+    def takes_masks(self) -> bool:
+        return not self._one_size  # as of BEiT's biases
+
+    def prepend(self, number: int) -> None:
+        for module in self.vit.blocks.modules():
+            if hasattr(module, 'num_prefix_tokens'):  # they are not rotated
+                module.num_prefix_tokens += number
 
     def branches(self, i: int) -> tuple[Branch, ...]:
         found = super().branches(i)

@@ -1,6 +1,7 @@
 """EoMT: queries run through the last blocks of a plain ViT, without a decoder."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -10,7 +11,7 @@ from mmengine.logging import MessageHub
 from mmengine.model import BaseModule
 from torch import Tensor, nn
 
-from snnet_mm.anchors import PlainViT
+from snnet_mm.anchors import TokenState
 from snnet_mm.utils import check, is_whole
 
 # Settings of Mask2Former, whose losses sample more points by default.
@@ -77,10 +78,10 @@ class EoMTHead(Mask2FormerHead):
         self.num_queries = num_queries
         self.train_cfg, self.test_cfg = train_cfg, test_cfg
         self.vit = MODELS.build(dict(vit, embedding=False))
-        plain = isinstance(self.vit, PlainViT)
-        plain = plain and all(b.attn.rel_pos_bias is None for b in self.vit.blocks)
-        expected = f'{PlainViT.__name__} without relative positions'
-        check(plain, 'vit.type', vit.get('type'), expected)
+        expected = 'a plain ViT without biases of relative positions'
+        right = getattr(self.vit, 'takes_masks', False)
+        check(right, 'vit.type', vit.get('type'), expected)
+        self.vit.prepend(num_queries)
         dim = self.vit.block_dims[-1]
         self.queries = nn.Embedding(num_queries, dim)
         self.cls_embed = nn.Linear(dim, self.num_classes + 1)
@@ -108,30 +109,34 @@ class EoMTHead(Mask2FormerHead):
 
         Args:
             x: Backbone maps ``(B, C, h, w)``, or pairs of a map and a cls token
-                ``(B, C)``. Only the last is read.
+                ``(B, C)``, of which only the last is read; or the final state, with
+                registers, of a backbone with ``out='end'``.
             batch_data_samples: Unused.
 
         Returns:
             Lists of ``(B, queries, classes + 1)`` and ``(B, queries, 4h, 4w)``.
         """
-        features, *cls = x[-1] if isinstance(x[-1], tuple) else x[-1:]
-        grid = tuple(features.shape[2:])
-        queries = self.queries.weight.expand(features.shape[0], -1, -1)
-        patches = features.flatten(2).transpose(1, 2)
-        tokens = torch.cat([queries, *(c[:, None] for c in cls), patches], 1)
-        found = []
-        for i, block in enumerate(self.vit.blocks):
+        if isinstance(x, TokenState):
+            tokens, grid = x
+        else:
+            features, *cls = x[-1] if isinstance(x[-1], tuple) else x[-1:]
+            patches, grid = TokenState.of_map(features)
+            tokens = torch.cat([*(c[:, None] for c in cls), patches], 1)
+        queries = self.queries.weight.expand(len(tokens), -1, -1)
+        tokens, found = torch.cat([queries, tokens], 1), []
+        for i in range(self.vit.depth):
             mask = None
             if self.training:
                 found.append(self._read(tokens, grid))
                 mask = self._attended(tokens, grid, found[-1][1], i)
-            tokens = self.vit.maybe_checkpoint(block, tokens, grid, mask)
+            run = partial(self.vit.run_layers, i)
+            tokens = self.vit.maybe_checkpoint(run, tokens, grid, mask)
         found.append(self._read(tokens, grid))
         classes, masks = zip(*found, strict=True)
         return list(classes), list(masks)
 
     def _read(self, tokens: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
-        tokens = self.vit.norm(tokens)
+        tokens = self.vit.trunk.norm(tokens)
         queries = tokens[:, : self.num_queries]
         patches = tokens[:, -grid[0] * grid[1] :].transpose(1, 2).unflatten(2, grid)
         masks = self.mask_embed(queries) @ self.upscale(patches).flatten(2)

@@ -134,13 +134,14 @@ def test_eomt_head_half_precision_losses_equal_float32(maps):
     assert_close(losses(torch.float16), wanted, rtol=0, atol=0)
 
 
-TIMM = dict(type='TimmAnchor', model='vit_tiny_patch16_224')
+BEIT = dict(type='TimmAnchor', model='beit_base_patch16_224')
+BEIT |= dict(model_args=dict(depth=2, embed_dim=16, num_heads=2))
 
 
 @pytest.mark.parametrize(
     ('vit', 'queries', 'message'),
     [
-        (TIMM, 9, r"'TimmAnchor'.*vit\.type"),
+        (BEIT, 9, r"'TimmAnchor'.*vit\.type"),
         (VIT | dict(rel_pos_bias=True), 9, r'vit\.type'),
         (VIT, 0, 'num_queries=0 is '),
     ],
@@ -176,3 +177,42 @@ def test_plain_vit_is_cut_into_backbone_and_head(tmp_path):
     last.init_cfg = dict(weights, blocks=(3, 6))
     with pytest.raises(ValueError, match=r'\(3, 6\).*init_cfg\.blocks'):
         last.init_weights()
+
+
+DINOV3 = dict(type='TimmAnchor', model='vit_small_patch16_dinov3', img_size=64)
+DINOV2 = DINOV3 | dict(model='vit_small_patch14_reg4_dinov2', img_size=56)
+WIDTH = dict(embed_dim=16, num_heads=2)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('vit', [DINOV3, DINOV2], ids=lambda vit: vit['model'])
+def test_timm_anchor_is_cut_into_backbone_and_head(vit, tmp_path):
+    """Queries that nothing attends to change no other token, wherever these are."""
+    whole = MODELS.build(dict(vit, model_args=dict(WIDTH, depth=5))).eval()
+    for parameter in whole.parameters():
+        parameter.normal_(std=0.2)
+    path = str(tmp_path / 'whole.pth')
+    torch.save(whole.state_dict(), path)
+    init = dict(type='Pretrained', checkpoint=path)
+    init_default_scope('mmseg')
+    parts = []
+    for blocks in ((0, 3), (3, 5)):
+        args = dict(WIDTH, depth=blocks[1] - blocks[0])
+        parts.append(dict(vit, model_args=args, init_cfg=dict(init, blocks=blocks)))
+    backbone = MODELS.build(dict(parts[0], final_norm=False, out='end')).eval()
+    settings = dict(num_queries=QUERIES, channels=8, num_classes=CLASSES)
+    head = MODELS.build(dict(type='EoMTSegHead', vit=parts[1], **settings)).eval()
+    backbone.init_weights()
+    head.vit.init_weights()
+    state, whole.out = backbone(torch.ones(2, 3, 64, 64)), 'end'
+    length = QUERIES + state.tokens.shape[1]
+    alone = torch.ones(2, 1, length, length, dtype=torch.bool)
+    alone[:, :, QUERIES:, :QUERIES] = False
+    tokens = torch.cat([torch.randn(2, QUERIES, 16), state.tokens], 1)
+    for i in range(2):
+        tokens = head.vit.run_layers(i, tokens, state.grid, alone)
+    wanted = whole(torch.ones(2, 3, 64, 64)).tokens
+    assert_close(head.vit.trunk.norm(tokens[:, QUERIES:]), wanted, rtol=1e-5, atol=1e-5)
+    classes, masks = head(state)
+    assert classes[0].shape == (2, QUERIES, CLASSES + 1)
+    assert masks[0].shape[2:] == tuple(4 * n for n in state.grid)

@@ -121,6 +121,6 @@ def test_vitdet_every_stitch_attends_globally_four_times():
         at = []
         for a, begin, end in stitch.segments:
             anchor = backbone.anchors[a]
-            run = (i for i in range(begin, end) if anchor.blocks[i].window_size == 0)
+            run = (i for i in range(begin, end) if anchor.blocks[i].windows is None)
             at += [i * fast_depth // anchor.depth for i in run]
         assert at == [2, 5, 8, 11], stitch

@@ -20,7 +20,7 @@ from .blockwise import (
     run_on_map,
     run_with_grid,
 )
-from .branch_view import BranchView, Unit
+from .branch_view import BranchView, NetworkStep
 from .branches import Branch
 from .low_rank import LowRankUpdate
 from .plain_vit import PlainViT

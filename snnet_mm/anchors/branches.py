@@ -3,7 +3,7 @@
 A block is one or two residual branches ``x + W h(x)``: attention, whose hidden units
 are heads, and an MLP, whose hidden units are neurons. A *narrow* branch runs some of
 its units, with another output projection ``W``. A family of networks has subclasses of
-:class:`Attention` and :class:`MLP`, which specify where its weights are.
+:class:`AttentionBranch` and :class:`MLP`, which specify where its weights are.
 
 A branch that normalises its hidden activations over all channels cannot be narrow.
 """
@@ -130,7 +130,7 @@ class Branch:
         return value[: len(value) // self.units * units]
 
 
-class Attention(Branch):
+class AttentionBranch(Branch):
     """A branch of self-attention, ``x + attention(norm(x))``; units are heads."""
 
     kind = 'attention'

@@ -17,7 +17,7 @@ from .blockwise import (
     run_on_map,
     run_with_grid,
 )
-from .branches import LAYOUTS, MLP, Attention, BranchKinds, ConvNeXtMLP, Layout
+from .branches import LAYOUTS, MLP, AttentionBranch, BranchKinds, ConvNeXtMLP, Layout
 from .position import DecomposedRelPosBias, Grid
 from .windows import Windows
 
@@ -301,7 +301,7 @@ class FFN(MLP):
         return self.block.ffn(self.enter(x, grid), identity=x)
 
 
-class MMSegAttention(Attention):
+class MMSegAttention(AttentionBranch):
     """Attention of mmseg's ViT, torch's own."""
 
     attn, qkv, proj = 'attn.attn', ('in_proj_',), 'out_proj'
@@ -310,7 +310,7 @@ class MMSegAttention(Attention):
         return self.block.attn(self.block.norm1(x), identity=x)
 
 
-class MMPretrainAttention(Attention):
+class MMPretrainAttention(AttentionBranch):
     """Attention of mmpretrain's ViT."""
 
     outputs = ('attn.gamma1',)
@@ -340,7 +340,7 @@ class DeiT3FFN(FFN):
         return self.block.ln1(x)
 
 
-class BEiTAttention(Attention):
+class BEiTAttention(AttentionBranch):
     """Attention of BEiT in mmseg and mmpretrain, and of mmseg's MAE."""
 
     table = 'relative_position_bias_table'
@@ -359,7 +359,7 @@ class BEiTFFN(FFN):
         return not self.block.ffn.add_identity
 
 
-class SwinAttention(Attention):
+class SwinAttention(AttentionBranch):
     """Attention of Swin in mmseg, mmdet and mmpretrain."""
 
     attn, table = 'attn.w_msa', 'relative_position_bias_table'
@@ -432,7 +432,7 @@ class MMConvNeXtMLP(ConvNeXtMLP):
         return TokenState.of_map(x).tokens
 
 
-class SAMAttention(Attention):
+class SAMAttention(AttentionBranch):
     """Attention of mmpretrain's SAM, in windows or of all patches."""
 
     def run(self, x: Tensor, grid: Grid) -> Tensor:
@@ -454,7 +454,7 @@ class SAMAttention(Attention):
         return DecomposedRelPosBias.forward(self.heads_of, grid, q)
 
 
-class EVA02Attention(Attention):
+class EVA02Attention(AttentionBranch):
     """Attention of mmpretrain's EVA-02, with rotary positions."""
 
     def run(self, x: Tensor, grid: Grid) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from snnet_mm.utils import check, is_number, is_whole
 
 from .base import TokenAnchor
-from .branches import MLP, Attention
+from .branches import MLP, AttentionBranch
 from .checkpoint_filters import (
     cut_blocks,
     fit_bias_tables,
@@ -40,7 +40,7 @@ ARCHITECTURES = {
 }
 
 
-class PlainAttention(Attention):
+class PlainAttention(AttentionBranch):
     """Attention of :class:`PlainViT`."""
 
     table = 'rel_pos_bias.table'

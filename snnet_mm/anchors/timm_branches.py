@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
-from .branches import MLP, Attention, ConvNeXtMLP, owner_of_forward
+from .branches import MLP, AttentionBranch, ConvNeXtMLP, owner_of_forward
 from .position import Grid
 from .timm_internals import attend_in_windows, rotate
 from .windows import Windows
@@ -23,7 +23,7 @@ def _with_branch(block: nn.Module, number: int, x: Tensor, branch: Tensor) -> Te
     return x + getattr(block, f'drop_path{number}')(branch)
 
 
-class TimmAttention(Attention):
+class TimmAttention(AttentionBranch):
     """Attention of timm's plain ViTs.
 
     Attributes:

@@ -1,7 +1,7 @@
 """Networks made elastic: stitched to themselves, untouched at the largest budget."""
 
 from .convert import elastic_config, elastic_model
-from .images import ImageBatches
+from .image_batches import ImageBatches
 from .make_elastic import make_elastic
 from .sensitivity import Sensitivities, StepRecord
 from .stitch_models import stitch_models

@@ -38,7 +38,7 @@ from snnet_mm.utils.checkpoints import weights_of
 from snnet_mm.utils.configs import digest_of_settings, write_config
 from snnet_mm.utils.registered_names import check_named
 
-from .budgets import chosen_plans, reachable
+from .choosing import chosen_plans, reachable
 from .convert import (
     check_equal,
     elastic_config,
@@ -46,7 +46,7 @@ from .convert import (
     give_chains,
     renames_of,
 )
-from .images import ImageBatches
+from .image_batches import ImageBatches
 from .report import draw_predictions, drawn_budgets, elastic_table, next_commands
 from .sensitivity import TOKENS, PredictionDistance, Sensitivities, StepRecord
 from .step_costs import StepCosts, probe_chains
@@ -217,7 +217,7 @@ class _Job:
 
     def _records(self, num_images: int | None) -> list[StepRecord | None]:
         """Return the records of all steps; resume an interrupted measurement."""
-        path, units = self.folder / 'search.json', self.view.units
+        path, steps = self.folder / 'search.json', self.view.steps
         enough = self._enough_images(NUM_IMAGES)
         number = enough if num_images is None else min(enough, num_images)
         fitted = self.images.draw(number)
@@ -232,23 +232,23 @@ class _Job:
         if path.exists():
             what = 'measured branches', 'tools/make_elastic.py'
             known = read_json(path, partial(_known_records, identity), *what)
-        if len(known) == len(units):
+        if len(known) == len(steps):
             self.say(f'Branches are measured already: {path}')
             return known
-        self.say(f'Measuring {len(units)} steps of the network on {len(fitted)} images')
+        self.say(f'Measuring {len(steps)} steps of the network on {len(fitted)} images')
         search = Sensitivities(self.model, [*fitted], [*compared], self.costs.scope)
-        clock, first, depth = _Clock(), len(known), len(units)
+        clock, first, depth = _Clock(), len(known), len(steps)
         for record in search.run(known):
-            unit = units[len(known)]
+            step = steps[len(known)]
             known.append(record)
-            steps = [None if r is None else asdict(r) for r in known]
-            write_json(path, dict(identity=identity, steps=steps))
+            records = [None if r is None else asdict(r) for r in known]
+            write_json(path, dict(identity=identity, steps=records))
             divergence = record.divergence.items() if record else ()
             found = [f'divergence {v:.4f} with {n} units' for n, v in divergence]
             total = _steps_to_run(depth - first)
             left = clock.left(total - _steps_to_run(depth - len(known)), total)
             self.say(
-                f'  {len(known)}/{len(units)}, block {unit.block} {unit.kind}: '
+                f'  {len(known)}/{len(steps)}, block {step.block} {step.kind}: '
                 f'{", ".join(found) or "always runs"}; {left}'
             )
         return known
@@ -304,7 +304,7 @@ class _Job:
         tokens = number * self.tokens[step]
         wanted = -(-TOKENS * unknowns // self.tokens[step])
         words = f'{wanted} or more: the widest fit, in block '
-        words += f'{self.view.units[step].block}, has {unknowns} unknowns, and '
+        words += f'{self.view.steps[step].block}, has {unknowns} unknowns, and '
         words += f'{number} images have {tokens} tokens'
         known = tokens >= unknowns or batches.are_all
         check(known, 'argument: num_images', number, words)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from snnet_mm.models.layers.least_squares import factor_with_ridge
 
-SHARE = 8  # an eighth of the rest is left out at a time
+PORTION = 8  # an eighth of the rest is left out at a time
 RIDGE = 1e-4  # of each variance
 
 
@@ -54,7 +54,7 @@ def rank_units(sums: tuple[Tensor, Tensor, Tensor], group: int = 1) -> UnitRanki
     errors, gone = {units: error}, []
     while len(left) > 1:
         losses = _losses(inverse, weights, group)
-        count = max(1, len(left) // SHARE)
+        count = max(1, len(left) // PORTION)
         ranked = losses.argsort()
         leaving, staying = ranked[:count], ranked[count:].sort().values
         gone = left[leaving].flip(0).tolist() + gone

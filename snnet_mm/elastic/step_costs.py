@@ -21,7 +21,7 @@ from snnet_mm.stitching import (
 
 # Fractions of the units at which costs are measured, from all units but one to a single
 # one: a branch with all its units is not narrow and has other layers.
-SHARES = 1, 1 / 2, 1 / 4, 1 / 8, 0
+COUNTED_SHARES = 1, 1 / 2, 1 / 4, 1 / 8, 0
 ROUNDS = 9  # of latencies
 # The cost of the whole network, and costs by step and number of units.
 Known = tuple[float, dict[int, dict[int, float]]]
@@ -108,7 +108,7 @@ def probe_chains(view: BranchView) -> list[str]:
     """Return plans of chains that together have every part of any plan."""
     plans = [
         tuple(max(1, min(round(share * width), width - 1)) for width in view.widths)
-        for share in SHARES
+        for share in COUNTED_SHARES
     ]
     for turn in (0, 1):  # one gap for every step that can be skipped
         skipped = {i for i in view.skippable if i % 2 == turn}

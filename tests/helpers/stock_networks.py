@@ -96,7 +96,7 @@ def read_stock(package, stock, data, work_dir):
 def chains_of(network):
     """Return plans without the first branch, of half the units, and of no branches."""
     view = elastic_model(network).backbone.view
-    blocks = [None if u.branch is None else u.block for u in view.units]
+    blocks = [None if u.branch is None else u.block for u in view.steps]
     first, free = view.skippable[0], view.skippable
     plans = [
         [0 if i == first else n for i, n in enumerate(view.widths)],

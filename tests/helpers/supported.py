@@ -53,8 +53,8 @@ def supported():
         anchor = MODELS.build(deepcopy(config))
         row = found[config['type'], network_of(config, anchor)]
         view = BranchView(anchor)
-        units = zip(view.units, view.widths, strict=True)
-        row['units'] |= {unit.kind for unit, width in units if width > 1}
+        steps = zip(view.steps, view.widths, strict=True)
+        row['units'] |= {step.kind for step, width in steps if width > 1}
         for i in range(anchor.depth):
             for layer in anchor.get_submodule(anchor.block_path(i)).modules():
                 convolves = isinstance(layer, nn.Conv2d)

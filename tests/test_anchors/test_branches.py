@@ -48,17 +48,17 @@ def test_branch_view_equals_blocks_bit_for_bit(view, request):
     narrow = config.get('model', '').startswith(NARROW_OF_TIMM)
     in_one_piece |= config['type'] == 'TimmStageAnchor' and not narrow
     in_one_piece |= net.get('use_shared_rel_pos_bias', False)
-    assert all((unit.kind == 'block') == in_one_piece for unit in view.units)
+    assert all((step.kind == 'block') == in_one_piece for step in view.steps)
     images = torch.randn(2, 3, 64, 64)
     state, anchor = view.embed(images), view.anchor
     by_block = state
-    for i, unit in enumerate(view.units):
+    for i, step in enumerate(view.steps):
         state = view.run_block(state, i)
         if i in view.ends:
-            by_block = anchor.run_block(by_block, unit.block)
+            by_block = anchor.run_block(by_block, step.block)
             assert torch.equal(state.tokens, by_block.tokens)
             assert state.grid == by_block.grid
-    last = {unit.block: i for i, unit in enumerate(view.units)}
+    last = {step.block: i for i, step in enumerate(view.steps)}
     assert view.ends == tuple(last[block] for block in range(anchor.depth))
 
 

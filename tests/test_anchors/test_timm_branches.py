@@ -95,13 +95,13 @@ def small_network(net):
     """The network of a chain, by the blocks' own forward."""
     anchor, space = deepcopy(net.anchors[0]), net.space
     for name, (step, units) in space.narrow.items():
-        unit = net.view.units[step]
+        own = net.view.steps[step]
         kept = net.unit_orders[str(step)].index[:units]
         layer = net.stitching_layers[name]
-        block = anchor.get_submodule(anchor.block_path(unit.block))
-        path = 'attn' if unit.kind == 'attention' else 'mlp'
-        setattr(block, path, small_part(unit.branch, kept, layer))
-        number = 1 if unit.kind == 'attention' else 2
+        block = anchor.get_submodule(anchor.block_path(own.block))
+        path = 'attn' if own.kind == 'attention' else 'mlp'
+        setattr(block, path, small_part(own.branch, kept, layer))
+        number = 1 if own.kind == 'attention' else 2
         for scale in ('gamma', f'gamma_{number}'):
             if hasattr(block, scale):
                 setattr(block, scale, None)
@@ -143,8 +143,8 @@ def net(request):
     config = request.param
     view = ElasticBackbone([deepcopy(config)], []).view
     plan = tuple((width + 1) // 2 for width in view.widths)
-    widths = zip(view.widths, view.units, strict=True)
-    assert all(width > 1 or unit.kind in ('enter', 'norm') for width, unit in widths)
+    widths = zip(view.widths, view.steps, strict=True)
+    assert all(width > 1 or step.kind in ('enter', 'norm') for width, step in widths)
     net = ElasticBackbone([deepcopy(config)], [write_plan(plan, view.blocks)])
     with torch.no_grad():
         disturb(net)
@@ -182,13 +182,13 @@ def flops_by_hand(branch, units, dim, grid, prefix):
 def test_chain_has_flops_of_closed_form(net):
     table, view = cost_table(net, (64, 64)), net.view
     saved = 0
-    for i, unit in enumerate(view.units):
-        if unit.branch is not None:
+    for i, step in enumerate(view.steps):
+        if step.branch is not None:
             grid = (64 // view.block_strides[i],) * 2
             args = view.block_dims[i], grid, view.num_prefix
-            units = unit.branch.units
-            saved += flops_by_hand(unit.branch, units, *args)
-            saved -= flops_by_hand(unit.branch, (units + 1) // 2, *args)
+            units = step.branch.units
+            saved += flops_by_hand(step.branch, units, *args)
+            saved -= flops_by_hand(step.branch, (units + 1) // 2, *args)
     assert table[0].flops - table[1].flops == saved
     assert saved > table[0].flops / 10
 

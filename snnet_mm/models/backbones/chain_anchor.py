@@ -80,7 +80,7 @@ class ChainAnchor(Anchor):
             else:
                 end = step.block
                 del units[end]
-            self._steps[view.units[end].block].append(step)
+            self._steps[view.steps[end].block].append(step)
         view.cut(units)
 
     def embed(self, images: Tensor) -> TokenState:
@@ -99,7 +99,7 @@ class ChainAnchor(Anchor):
 
     def in_block(self, param_name: str, i: int) -> bool:
         part, _, name = param_name.partition('.')
-        own = part == 'layers' and self.view.units[int(name.split('.')[0])].block == i
+        own = part == 'layers' and self.view.steps[int(name.split('.')[0])].block == i
         return own or super().in_block(param_name, i)
 
     def branches(self, i: int) -> tuple[Branch, ...]:
@@ -132,7 +132,7 @@ class ChainAnchor(Anchor):
         if part == 'net':
             return self.net.layer_depth(name)
         step, *_ = name.split('.')
-        return self.view.units[int(step)].block + 1, self.depth + 2
+        return self.view.steps[int(step)].block + 1, self.depth + 2
 
     def adapt_weights(self, weights: Weights) -> Weights:
         inner = {k for k in weights if k.startswith('net.')}

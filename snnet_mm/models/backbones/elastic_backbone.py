@@ -78,7 +78,7 @@ class ElasticBackbone(StitchedBackbone):
         if name not in self.space.narrow:
             return super().build_layer(name, spec, config)
         step, units = self.space.narrow[name]
-        dim, branch = self.width_at(spec.target), self.view.units[step].branch
+        dim, branch = self.width_at(spec.target), self.view.steps[step].branch
         return NarrowBranch(branch, units, dim, self._orders[step], step)
 
     def gap_layer(self, in_dim: int, out_dim: int) -> nn.Module:
@@ -105,9 +105,9 @@ class ElasticBackbone(StitchedBackbone):
                 weights[f'layers.{end.target.block}.{key}'] = value
             if name in self.space.narrow:
                 step, units = self.space.narrow[name]
-                unit = self.view.units[step]
-                path = f'net.{net.block_path(unit.block)}.'
-                cut = unit.branch.tensors(self._orders[step].index, units)
+                own = self.view.steps[step]
+                path = f'net.{net.block_path(own.block)}.'
+                cut = own.branch.tensors(self._orders[step].index, units)
                 weights |= {path + name: value for name, value in cut.items()}
         return weights
 

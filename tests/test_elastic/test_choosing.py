@@ -3,7 +3,7 @@ import re
 import pytest
 from small import small
 
-from snnet_mm.elastic.budgets import chosen_plans, reachable
+from snnet_mm.elastic.choosing import chosen_plans, reachable
 from snnet_mm.elastic.sensitivity import StepRecord
 from snnet_mm.elastic.step_costs import StepCosts, probe_chains
 from snnet_mm.models import ElasticBackbone

@@ -13,7 +13,7 @@ from .sensitivity import StepRecord, widths_of
 from .step_costs import StepCosts
 
 # Budgets by default, shares of the network's FLOPs.
-SHARES = 0.75, 0.5, 0.33, 0.25
+DEFAULT_SHARES = 0.75, 0.5, 0.33, 0.25
 MIN_GAIN = 0.2  # share of the FLOPs that the cheapest plan saves, unless forced
 
 
@@ -25,8 +25,8 @@ def reachable(
 ) -> list[tuple[Budget, Budget]]:
     """Return the budgets that a plan can meet, each with the cost that it bounds.
 
-    Without any, they are :data:`SHARES` of the network's FLOPs or, if neck and head
-    cost too much for these, of the FLOPs of the branches.
+    Without any, they are :data:`DEFAULT_SHARES` of the network's FLOPs or, if neck and
+    head cost too much for these, of the FLOPs of the branches.
 
     Raises:
         ValueError: If a budget is below the cheapest plan, or not below the network; if
@@ -46,9 +46,10 @@ def reachable(
     expected = f'True, to save less than {MIN_GAIN:.0%} of {of}'
     check(force or least <= (1 - MIN_GAIN) * total, 'argument: force', force, expected)
     if not given:
-        budgets = [Budget(SHARE, share) for share in SHARES]
-        if least > min(SHARES) * total:
-            budgets = [Budget('flops', total - (1 - s) * branches) for s in SHARES]
+        budgets = [Budget(SHARE, share) for share in DEFAULT_SHARES]
+        if least > min(DEFAULT_SHARES) * total:
+            limits = (total - (1 - share) * branches for share in DEFAULT_SHARES)
+            budgets = [Budget('flops', limit) for limit in limits]
     for budget in budgets:
         bound = budget.of([total])
         cost, unit = partial(costs.of, bound.cost), UNITS[bound.cost]

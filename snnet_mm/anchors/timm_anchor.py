@@ -73,7 +73,8 @@ class TimmAnchor(TokenAnchor):
         final_norm: Whether the last block includes timm's final norm, if any, as in
             ``forward_features``. Default: True.
         **kwargs: See :class:`TokenAnchor`. Rotary embeddings, which blocks share, are
-            built even without ``embedding``.
+            built even without ``embedding``. An ``init_cfg`` of type ``'Pretrained'``
+            accepts ``blocks``, as that of :class:`PlainViT` does.
     """
 
     strict_keys = r'vit\.(blocks|patch_embed)\.'

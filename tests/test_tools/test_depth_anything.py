@@ -4,10 +4,12 @@ import re
 
 import pytest
 import torch
-from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 from staged_anchors import disturb
 
+from snnet_mm.costs import cost_table
+from snnet_mm.elastic import convert_model
+from snnet_mm.models import fit_in_turn, set_stitch
 from snnet_mm.utils import load_config, load_weights_only
 
 transformers = pytest.importorskip('transformers')
@@ -84,15 +86,17 @@ def theirs(kind):
     return disturb(transformers.DepthAnythingForDepthEstimation(config)).eval()
 
 
-def ours(activation):
+def narrow():
+    """Return the config with a narrow network."""
     init_default_scope('mmseg')
-    model = load_config(CONFIG).model
+    cfg = load_config(CONFIG)
     size = dict(embed_dim=WIDTH, depth=4, num_heads=2)
-    model.backbone |= dict(img_size=SIDE, model_args=size, out_indices=(0, 1, 2, 3))
-    model.neck.in_channels = [WIDTH] * 4
-    model.decode_head |= dict(in_channels=WIDTH, channels=CHANNELS)
-    model.decode_head |= dict(post_process_channels=NECK, activation=activation)
-    return MODELS.build(Config(model)).eval()
+    cfg.model.pop('init_cfg')
+    backbone, head = cfg.model.backbone, cfg.model.decode_head
+    backbone.update(img_size=SIDE, model_args=size, out_indices=(0, 1, 2, 3))
+    cfg.model.neck.in_channels = [WIDTH] * 4
+    head.update(in_channels=WIDTH, channels=CHANNELS, post_process_channels=NECK)
+    return cfg
 
 
 @torch.no_grad()
@@ -102,12 +106,30 @@ def test_depth_anything_equals_transformers(kind, tmp_path, run_here):
     torch.save(published(reference), tmp_path / 'theirs.pth')
     printed = run_here(TOOL, tmp_path / 'theirs.pth', tmp_path / 'ours.pth')
     assert 'ours.pth' in printed
-    model = ours('sigmoid' if kind == 'metric' else 'relu')
+    config = narrow().model
+    config.decode_head.activation = 'sigmoid' if kind == 'metric' else 'relu'
+    model = MODELS.build(config).eval()
     model.load_state_dict(load_weights_only(tmp_path / 'ours.pth')['state_dict'])
     images = torch.randn(2, 3, SIDE, SIDE)
     wanted, found = reference(images).predicted_depth, model(images)[:, 0]
     assert wanted.std() > 0.01
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+def test_depth_anything_is_made_elastic():
+    cfg, images = narrow(), torch.randn(2, 3, SIDE, 2 * SIDE)
+    network = disturb(MODELS.build(cfg.model)).eval()
+    conversion = convert_model(cfg, network)
+    elastic = conversion.build(['0:1/48 1:0/96 2:2/12'], network).eval()
+    fit_in_turn(elastic.backbone, [images])
+    costs, found = cost_table(elastic, (SIDE, 2 * SIDE)), []
+    for i in (0, 1):
+        set_stitch(elastic, i)
+        found.append(elastic(images))
+    assert found[0].equal(network(images))
+    assert 0 < (found[1] - found[0]).abs().max() < 20
+    assert costs[1].flops < costs[0].flops
 
 
 def test_depth_anything_of_another_file_is_refused(tmp_path, run_here):

@@ -1,10 +1,12 @@
 """Stitched networks with stages: routes, maps, fits, tools and the published costs."""
 
 import json
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
 import torch
+from families import families
 from mmengine.registry import MODELS
 from staged_anchors import ENDS, convnext, disturb, levit, resnet, swin
 from torch.testing import assert_close
@@ -41,6 +43,34 @@ def test_snnetv1_every_staged_stitch_equals_its_blocks(name):
         net.set_stitch(stitch.id)
         *_, wanted = states_on_route(net, stitch, images).values()
         assert net(images).tokens.equal(wanted.tokens)
+
+
+# One of every kind of row; slow tests run the others.
+QUICK = 'mmseg.VisionTransformer', 'mmdet.PyramidVisionTransformer', 'mmseg.PCPVT'
+QUICK += 'mmseg.MSCAN', 'beit_base_patch16_224', 'samvit', 'hiera', 'mvit', 'caformer'
+
+
+@pytest.mark.parametrize('anchor', [*families(QUICK)])
+@torch.no_grad()
+def test_snnetv1_of_every_family_equals_its_blocks(anchor):
+    """At the fast anchor, at a stitch, and with weights of another network."""
+    for package in ('mmdet', 'mmpretrain', 'mmseg'):
+        pytest.importorskip(f'{package}.models')
+    stages = MODELS.build(deepcopy(anchor)).stages
+    several = [s for s, blocks in enumerate(stages) if len(blocks) > 1]
+    pair = [deepcopy(anchor), deepcopy(anchor)]
+    options = dict(out='end') | (dict(stages=several) if len(stages) > 1 else {})
+    net, again = (SNNetv1(deepcopy(pair), **options) for _ in range(2))
+    again.eval().load_state_dict(disturb(net.eval()).state_dict())
+    images, costs = torch.randn(IMAGES), cost_table(net, IMAGES[2:])
+    whole = costs[0].flops
+    for stitch in (net.space[0], net.space[net.space.ids[-1]]):
+        for each in (net, again):
+            each.set_stitch(stitch.id)
+        *_, wanted = states_on_route(net, stitch, images).values()
+        assert net(images).tokens.equal(wanted.tokens)
+        assert again(images).tokens.equal(wanted.tokens)
+        assert (costs[stitch.id].flops > whole) == bool(stitch.layers)
 
 
 @pytest.mark.parametrize('maps_of', ['slowest', 'end'])

@@ -8,7 +8,7 @@ from mmengine.registry import MODELS, init_default_scope
 from staged_anchors import disturb
 
 from snnet_mm.costs import cost_table
-from snnet_mm.elastic import convert_model
+from snnet_mm.elastic import elastic_model
 from snnet_mm.models import fit_in_turn, set_stitch
 from snnet_mm.utils import load_config, load_weights_only
 
@@ -118,10 +118,9 @@ def test_depth_anything_equals_transformers(kind, tmp_path, run_here):
 
 @torch.no_grad()
 def test_depth_anything_is_made_elastic():
-    cfg, images = narrow(), torch.randn(2, 3, SIDE, 2 * SIDE)
-    network = disturb(MODELS.build(cfg.model)).eval()
-    conversion = convert_model(cfg, network)
-    elastic = conversion.build(['0:1/48 1:0/96 2:2/12'], network).eval()
+    images = torch.randn(2, 3, SIDE, 2 * SIDE)
+    network = disturb(MODELS.build(narrow().model)).eval()
+    elastic = elastic_model(network, ['0:1/48 1:0/96 2:2/12'])
     fit_in_turn(elastic.backbone, [images])
     costs, found = cost_table(elastic, (SIDE, 2 * SIDE)), []
     for i in (0, 1):

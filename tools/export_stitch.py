@@ -32,8 +32,8 @@ def parse_args() -> argparse.Namespace:
     what = """mm (config, checkpoint; default for one id), onnx (default for a bundle),
         or both"""
     add('--format', nargs='+', help=what)
-    what = """fp32 (default), int8, or both; int8 quantises the linear layers of the
-        backbone, and of a ViT in the head (EoMT)"""
+    what = """some of fp32 (default), fp16 (for GPUs) and int8, which quantises the
+        linear layers of the backbone, and of a ViT in the head (EoMT)"""
     add('--precision', nargs='+', default=['fp32'], help=what)
     what = """evaluate every file and its stitch in PyTorch on this data, and write the
         metric and milliseconds of both to the manifest"""
@@ -80,7 +80,7 @@ def main() -> None:
     manifest = exporter.export(request)
     report(manifest, args.out, args.tolerance)
     if args.verify_on is None and {*args.precision} != {'fp32'}:
-        print('Files in int8 are not evaluated: add --verify-on val')
+        print('Files in fp16 and int8 are not evaluated: add --verify-on val')
 
 
 def row_of(stitch: dict, file: dict) -> dict[str, str]:

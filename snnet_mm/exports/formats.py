@@ -17,7 +17,7 @@ from .graph import StitchBuild
 from .onnx_files import write_onnx
 from .single import load_checkpoint, save_single
 
-PRECISIONS = ('fp32', 'int8')
+PRECISIONS = ('fp32', 'fp16', 'int8')
 ONNX_PACKAGES = 'onnx', 'onnxruntime', 'onnxscript'  # of the extra ``onnx``
 # Predicts images (B, 3, H, W), in the layout that the manifest specifies for graphs.
 Run = Callable[[Tensor], Predictions]
@@ -95,9 +95,9 @@ class ExportRequest:
         check(known, '--format', tuple(self.formats), FORMATS)
         known = self.precisions and {*self.precisions} <= {*PRECISIONS}
         check(known, '--precision', tuple(self.precisions), PRECISIONS)
-        right = 'mm' not in self.formats or 'int8' not in self.precisions
+        other = [name for name in self.precisions if name != 'fp32']
         expected = 'fp32 for mm, which casts checkpoints when they run (--amp)'
-        check(right, '--precision', 'int8', expected)
+        check('mm' not in self.formats or not other, '--precision', other, expected)
         missing = [name for name in ONNX_PACKAGES if find_spec(name) is None]
         expected = f"mm, or pip install -e '.[onnx]' for {', '.join(missing)}"
         right = 'onnx' not in self.formats or not missing

@@ -23,8 +23,14 @@ from .description import INPUT, output_names
 from .graph import StitchBuild, trace
 
 if TYPE_CHECKING:
+    import onnx
     import onnx_ir
 
+# Operators with sums or powers over many values: in half precision they overflow, or
+# lose small values.
+IN_FP32 = 'LayerNormalization', 'InstanceNormalization', 'Softmax', 'LogSoftmax'
+IN_FP32 += 'ReduceMean', 'ReduceSum', 'ReduceL2', 'Pow', 'Exp', 'Sigmoid'
+SCALINGS = 'Sub', 'Div', 'Mul', 'Add'
 # Operators that take parts of weights.
 PARTS = {'Gather', 'Reshape', 'Slice', 'Split', 'Squeeze', 'Transpose', 'Unsqueeze'}
 
@@ -37,7 +43,11 @@ def write_onnx(build: StitchBuild, path: Path, precision: str) -> None:
     if build.onnx is None:  # torch cannot convert data-dependent shapes twice
         build.onnx = _convert(build)
     model = build.onnx.clone()
-    save_onnx(_to_int8(model, build.model) if precision == 'int8' else model, path)
+    if precision == 'int8':
+        model = _to_int8(model, build.model)
+    elif precision == 'fp16':
+        model = _to_fp16(model)
+    save_onnx(model, path)
 
 
 def save_onnx(model: onnx_ir.Model, path: str | os.PathLike) -> None:
@@ -132,18 +142,62 @@ def _to_int8(model: onnx_ir.Model, network: nn.Module) -> onnx_ir.Model:
     settings = dict(per_channel=True, weight_type=QuantType.QInt8)
     with TemporaryDirectory() as folder:
         path = Path(folder, 'model.onnx')
-        proto = ir.to_proto(model)
-        # The quantiser transposes weights, so their recorded shapes would be wrong.
-        given = proto.graph.value_info
-        shapes = [v for v in given if v.name not in model.graph.initializers]
-        del given[:]
-        given.extend(shapes)
+        proto = _proto_of(model)
         # The exporter has inferred all shapes; without this mark, onnxruntime warns.
         add_pre_process_metadata(proto)
         quantize_dynamic(proto, path, nodes_to_quantize=chosen, **settings)
         quantised = ir.load(path)
     quantised.metadata_props.clear()
     return quantised
+
+
+def _proto_of(model: onnx_ir.Model) -> onnx.ModelProto:
+    """Return a model in onnx's form, without types and shapes of weights.
+
+    The quantiser transposes weights, and the converter to fp16 changes their types.
+    """
+    import onnx_ir as ir
+
+    proto = ir.to_proto(model)
+    given = proto.graph.value_info
+    shapes = [v for v in given if v.name not in model.graph.initializers]
+    del given[:]
+    given.extend(shapes)
+    return proto
+
+
+def _to_fp16(model: onnx_ir.Model) -> onnx_ir.Model:
+    """Compute in half precision, but for inputs, outputs and :data:`IN_FP32`."""
+    import onnx_ir as ir
+    from onnxruntime.transformers import float16
+
+    kept, (value,) = [], model.graph.inputs  # the normalisation of images
+    while len(uses := [*value.consumers()]) == 1 and uses[0].op_type in SCALINGS:
+        (node,) = uses
+        node.name = node.name or node.outputs[0].name
+        kept.append(node.name)
+        (value,) = node.outputs
+    kinds = [*float16.DEFAULT_OP_BLOCK_LIST, *IN_FP32]
+    # The converter would add a cast of equal name for each use in fp32.
+    for value in list(model.graph.initializers.values()):
+        uses = [(node, i) for node, i in value.uses() if node.op_type in kinds]
+        if uses and len(uses) < len(value.uses()):
+            own = ir.Value(name=f'{value.name}.fp32', const_value=value.const_value)
+            own.shape, own.type = value.shape, value.type
+            model.graph.register_initializer(own)
+            for node, i in uses:
+                node.replace_input_with(i, own)
+    settings = dict(keep_io_types=True, node_block_list=kept, op_block_list=kinds)
+    proto = float16.convert_float_to_float16(_proto_of(model), **settings)
+    half = ir.from_proto(proto)
+    converted = False
+    for value in list(half.graph.initializers.values()):
+        if value.dtype == ir.DataType.FLOAT16:  # beside those in fp32 of a bundle
+            name = value.name.removesuffix('.T')
+            value.name = f'{name}.fp16{value.name.removeprefix(name)}'
+            converted = True
+    check(converted, '--precision', 'fp16', 'fp32, as no operator has weights for it')
+    return half
 
 
 def _fold_weights(model: onnx_ir.Model, places: tuple[str, ...]) -> None:

@@ -26,7 +26,9 @@ LATENCIES = 'latencies.json'
 WARM_UP, ROUNDS, MAX_ROUNDS = 1, 5, 15  # calls of each stitch: untimed, timed
 NOISE = 0.05  # relative deviation of steady times
 EQUAL = 0.5  # maximum measured loss, in metric points, of a file that counts as equal
-BITS = dict(fp32=32, int8=8)  # of a weight, by precision
+# Bits of a weight, by precision; CPUs compute fp16 in float32.
+BITS = dict(fp32=32, fp16=16, int8=8)
+BITS_ON_CPU = BITS | dict(fp16=33)
 GraphKey = tuple[str, int]  # precision and stitch id
 
 
@@ -163,7 +165,8 @@ class StitchRuntime:
         column = self.latencies() if cost == 'latency' else self._column(cost)
         scores, higher = self._scores()
         # Of files that are equal in both, the first is on the front.
-        by_bits = sorted(scores, key=lambda key: BITS.get(key[0], 32))
+        bits = BITS_ON_CPU if self.provider == 'cpu' else BITS
+        by_bits = sorted(scores, key=lambda key: bits.get(key[0], 32))
         front = pareto_front(column, {key: scores[key] for key in by_bits}, higher)
         best, cheapest = best_within(front, limit), next(iter(front))
         lowest, (precision, stitch) = UNITS[cost].budget(front[cheapest]), cheapest

@@ -92,16 +92,18 @@ def test_bundle_holds_each_narrow_layer_once(exporter, tmp_path):
     onnx = pytest.importorskip('onnx')
     pytest.importorskip('onnxruntime')
     exporter.out_dir = tmp_path
-    manifest = exporter.export_bundle((1, 2), ['onnx'], ['fp32', 'int8'])
+    manifest = exporter.export_bundle((1, 2), ['onnx'], ['fp32', 'fp16', 'int8'])
     for stitch in manifest['stitches']:
-        fp32, int8 = (file['max_difference'] for file in stitch['files'])
-        assert fp32 < 1e-4 < int8 < 6
+        fp32, fp16, int8 = (file['max_difference'] for file in stitch['files'])
+        assert fp32 < 1e-4 < fp16 < int8 < 6
+        assert fp16 < 0.1
     assert [s['segments'] for s in manifest['stitches']] == [[], []]
     branches = [[n for _, n, _ in s['branches']] for s in manifest['stitches']]
     assert branches == [[0, 0, 1, 96, 0, 0, 0, 128], [0, 0, 1, 64, 0, 0, 0, 96]]
     assert manifest['stitches'][1]['branches'][3] == [1, 64, 128]
     name = 'backbone.net.blocks.1.mlp.fc1.weight'
-    for precision, key in (('fp32', name), ('int8', f'{name}_quantized')):
+    keys = dict(fp32=name, fp16=f'{name}.fp16', int8=f'{name}_quantized')
+    for precision, key in keys.items():
         places = []
         for i in (1, 2):
             path = path_of(tmp_path, f'stitch_{i}_64x64_{precision}.onnx')

@@ -1,4 +1,4 @@
-"""Linear layers in int8."""
+"""Linear layers in int8, graphs in half precision."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from snnet_mm.anchors import PlainViT
 
 ir = pytest.importorskip('onnx_ir')
 onnxruntime = pytest.importorskip('onnxruntime')
-from snnet_mm.exports.onnx_files import _to_int8  # noqa: E402
+from snnet_mm.exports.onnx_files import _to_fp16, _to_int8  # noqa: E402
 
 
 def outputs(model, x, path):
@@ -83,3 +83,34 @@ def test_to_int8_quantises_parts_of_weights_and_gemms(biased, tmp_path):
     assert not {'Split', 'Transpose', 'Slice', 'MatMul'} & {*kinds}
     off = np.abs(outputs(quantised, x, tmp_path / 'int8.onnx') - wanted)
     assert 1e-4 < off.mean() < 0.1 * np.abs(wanted).mean()
+
+
+def test_to_fp16_keeps_norms_and_softmax_in_fp32(tmp_path):
+    """A large channel overflows the squares of a norm, and the sums of a softmax."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2, 6, 8)).astype('f4')
+    x[..., 3] *= 1000
+    weight = rng.normal(size=(8, 8)).astype('f4')
+    text = """(float[2, 6, 8] x) => (float[2, 6, 8] y) {
+        normed = LayerNormalization <axis = -1> (x, one, zero)
+        product = MatMul(normed, weight)
+        y = Softmax <axis = -1> (product)
+    }"""
+    one, zero = np.ones(8, 'f4'), np.zeros(8, 'f4')
+    model = model_of(text, dict(one=one, zero=zero, weight=weight))
+    wanted = outputs(model, x, tmp_path / 'fp32.onnx')
+    half = _to_fp16(model)
+    assert np.abs(outputs(half, x, tmp_path / 'fp16.onnx') - wanted).max() < 1e-2
+    kinds = {value.name: value.dtype for value in half.graph.initializers.values()}
+    assert kinds['weight.fp16'] == ir.DataType.FLOAT16
+    assert kinds['one'] == kinds['zero'] == ir.DataType.FLOAT
+    of = {node.op_type: node for node in half.graph}
+    for name in ('LayerNormalization', 'Softmax'):
+        given = of[name].inputs[0]
+        source = given.producer()
+        cast = source is not None and source.op_type == 'Cast'
+        assert given.is_graph_input() or cast, name
+        if cast:
+            assert source.attributes['to'].value == ir.DataType.FLOAT
+    with pytest.raises(ValueError, match='--precision'):
+        _to_fp16(model_of('(float[2] x) => (float[2] y) { y = Softmax(x) }', {}))

@@ -29,6 +29,7 @@ class Bundle:
     def __init__(self, folder, monkeypatch):
         self.folder, self.opened, self.ran, self.ms = folder, [], [], dict(FP32)
         self.steps = [dict(step='channels', order='RGB')]
+        self.precisions = 'fp32', 'int8'
         monkeypatch.setattr(StitchRuntime, '_open', lambda _, key: self.open(key))
 
     def open(self, key):
@@ -47,7 +48,7 @@ class Bundle:
         lost, stitches = dict(lost), []
         for i, score in scores.items():
             files = []
-            for precision in ('fp32', 'int8'):
+            for precision in self.precisions:
                 found = lost.get((precision, i))
                 if found is not None:
                     loss, interval = found
@@ -211,6 +212,20 @@ def test_budget_in_flops_times_nothing_and_prefers_fewer_bits(measured, monkeypa
     runtime = measured.runtime(LOST)
     assert runtime.set_budget('0.25G') == 2
     assert active(runtime) == ('int8', 2)
+
+
+@pytest.mark.parametrize(('provider', 'best'), [('cpu', 'fp32'), ('cuda', 'fp16')])
+def test_budget_in_flops_prefers_fp16_on_gpus_alone(
+    measured, monkeypatch, provider, best
+):
+    onnxruntime = pytest.importorskip('onnxruntime')
+    installed = [PROVIDERS[provider]]
+    monkeypatch.setattr(onnxruntime, 'get_available_providers', lambda: installed)
+    measured.precisions = 'fp32', 'fp16'
+    lost = {('fp16', 2): (0, [-0.1, 0.1])}
+    runtime = measured.runtime(lost, providers=provider)
+    assert runtime.set_budget('0.25G') == 2
+    assert active(runtime) == (best, 2)
 
 
 def test_stitch_and_precision_are_chosen_at_once(measured):

@@ -7,6 +7,7 @@ import logging
 import os
 import warnings
 from collections.abc import Sequence
+from copy import deepcopy
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -178,17 +179,14 @@ def _to_fp16(model: onnx_ir.Model) -> onnx_ir.Model:
         kept.append(node.name)
         (value,) = node.outputs
     kinds = [*float16.DEFAULT_OP_BLOCK_LIST, *IN_FP32]
-    # The converter would add a cast of equal name for each use in fp32.
-    for value in list(model.graph.initializers.values()):
-        uses = [(node, i) for node, i in value.uses() if node.op_type in kinds]
-        if uses and len(uses) < len(value.uses()):
-            own = ir.Value(name=f'{value.name}.fp32', const_value=value.const_value)
-            own.shape, own.type = value.shape, value.type
-            model.graph.register_initializer(own)
-            for node, i in uses:
-                node.replace_input_with(i, own)
     settings = dict(keep_io_types=True, node_block_list=kept, op_block_list=kinds)
     proto = float16.convert_float_to_float16(_proto_of(model), **settings)
+    # The converter adds the same cast for every use in fp32.
+    nodes: dict[tuple, onnx.NodeProto] = {}
+    for node in proto.graph.node:
+        nodes.setdefault(tuple(node.output), deepcopy(node))
+    proto.graph.ClearField('node')
+    proto.graph.node.extend(nodes.values())
     half = ir.from_proto(proto)
     converted = False
     for value in list(half.graph.initializers.values()):

@@ -122,7 +122,7 @@ class EoMTHead(Mask2FormerHead):
             features, *cls = x[-1] if isinstance(x[-1], tuple) else x[-1:]
             patches, grid = TokenState.of_map(features)
             tokens = torch.cat([*(c[:, None] for c in cls), patches], 1)
-        queries = self.queries.weight.expand(len(tokens), -1, -1)
+        queries = self.queries.weight.expand(tokens.shape[0], -1, -1)
         tokens, found = torch.cat([queries, tokens], 1), []
         for i in range(self.vit.depth):
             mask = None

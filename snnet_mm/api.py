@@ -18,12 +18,12 @@ from torch import nn
 from . import register  # noqa: F401
 from .costs import cost_table, device_name, measure_latency, measuring_setup
 from .elastic import make_elastic
-from .elastic import stitch_models as stitch
 from .exports import StitchExporter
 from .inferencers import inferencer_of, predictions_of
 from .models import compile_stitches, find_stitched_backbone, set_stitch
 from .models.init_model import files_in, init_model
 from .runtime import StitchRuntime as Runtime
+from .stitch_models import stitch_models as stitch
 from .stitching import UNITS, Choice, parse_budget, pick_stitch
 from .stitching import StitchTable as Table
 from .training import run

@@ -25,7 +25,7 @@ def parse_args() -> argparse.Namespace:
 def main() -> None:
     args = parse_args()
 
-    from snnet_mm.elastic import stitch_models
+    from snnet_mm.stitch_models import stitch_models
 
     size = args.shape and parse_size(args.shape, '--shape')
     pair = (args.config_a, args.checkpoint_a), (args.config_b, args.checkpoint_b)

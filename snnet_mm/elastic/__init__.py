@@ -4,4 +4,3 @@ from .convert import elastic_config, elastic_model
 from .image_batches import ImageBatches
 from .make_elastic import make_elastic
 from .sensitivity import Sensitivities, StepRecord
-from .stitch_models import stitch_models

@@ -42,7 +42,7 @@ from snnet_mm.utils.configs import innermost, model_config, step_name, write_con
 from snnet_mm.utils.registered_names import check_named
 from snnet_mm.utils.timm_models import origin_of
 
-from .convert import (
+from .elastic.convert import (
     build_model,
     check_equal,
     elastic_backbone,

@@ -21,10 +21,11 @@ from states import states_of
 from torch.utils._pytree import tree_leaves
 
 from snnet_mm.costs import cost_table
-from snnet_mm.elastic import elastic_config, elastic_model, stitch_models
+from snnet_mm.elastic import elastic_config, elastic_model
 from snnet_mm.exports import single_stitch
 from snnet_mm.exports.single import save_single
 from snnet_mm.models import set_stitch
+from snnet_mm.stitch_models import stitch_models
 from snnet_mm.utils import load_config, model_config
 
 # Config, model, its size when fast and slow, and the number of stitches.

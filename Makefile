@@ -46,7 +46,7 @@ coverage:  ## make test with lines counted: a table, and htmlcov/index.html
 docs:  ## build the pages into build/site; a broken link is an error
 	$(SETUP) docs
 	@rm -rf build/pages && mkdir -p build/pages
-	@git ls-files -z README.md LICENSE CITATION.cff docs configs tools tests requirements \
+	@git ls-files -z README.md CONTRIBUTING.md SECURITY.md LICENSE CITATION.cff docs configs tools tests requirements \
 		'snnet_mm/*.py' | xargs -0 cp --parents -t build/pages
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict -f docs/site/mkdocs.yml
 	@echo 'Pages: build/site/index.html'

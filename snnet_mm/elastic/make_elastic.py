@@ -89,8 +89,8 @@ def make_elastic(
     all budgets: ``stitches.json``, ``pareto.png`` and ``predictions.png``.
 
     A config without ``test_evaluator`` needs no labels at all, and its model no head:
-    budgets are compared by their ``agreement`` with the network, 1 minus the error of
-    the predictions or maps over the variance.
+    budgets are compared by their ``agreement`` with the network, 1 minus the divergence
+    of their predictions or maps from its own; see :class:`PredictionDistance`.
 
     Args:
         config: Config of a segmentation, depth, detection or classification model of

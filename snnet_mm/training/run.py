@@ -214,10 +214,11 @@ def _runner(
     check_file(cfg.get('load_from'), 'config key: load_from')
     if mode == 'train':
         _check_model(cfg.model)
-        compiled = cfg.get('compile') and 'stitch_sampling' in cfg.default_hooks
+        stitched = 'stitch_sampling' in (cfg.get('default_hooks') or {})
         expected = 'False: torch would compile again for every stitch that is trained; '
         expected += 'snnet_mm.load(compile=True) compiles for inference'
-        check(not compiled, 'compile', cfg.get('compile'), expected)
+        compiled = cfg.get('compile')
+        check(not (stitched and compiled), 'compile', compiled, expected)
     check_writable(cfg.work_dir, 'option: --work-dir; config key: work_dir')
     import_parts_for(cfg)
     for key in (f'{phase}_dataloader' for phase in phases):

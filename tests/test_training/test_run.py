@@ -70,6 +70,19 @@ def test_train_scale_lr_scales_with_the_batch(tmp_path):
     assert max(group['lr'] for group in groups) == pytest.approx(rate / 4)
 
 
+def test_train_refuses_to_compile_stitches(cfg, tmp_path):
+    """But not mm's own networks: those fail later here, at a folder that is a file."""
+    stitched = small('tiny')
+    stitched.compile = cfg.compile = True
+    with pytest.raises(ValueError, match='compile=True is invalid.*compile again'):
+        run.train(stitched, tmp_path)
+    (tmp_path / 'file').touch()
+    for hooks in (cfg.default_hooks, None):
+        cfg.default_hooks = hooks
+        with pytest.raises(ValueError, match='cannot be written to'):
+            run.train(cfg, tmp_path / 'file')
+
+
 def test_test_config_in_work_directory_stays(files, tmp_path):
     """As ``elastic.py``, which is in the folder that tests of it write to."""
     path = tmp_path / 'elastic.py'

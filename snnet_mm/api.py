@@ -20,7 +20,12 @@ from .costs import cost_table, device_name, measure_latency, measuring_setup
 from .elastic import make_elastic
 from .exports import StitchExporter
 from .inferencers import inferencer_of, predictions_of
-from .models import compile_stitches, find_stitched_backbone, set_stitch
+from .models import (
+    compile_stitches,
+    find_stitched_backbone,
+    is_compiled,
+    set_stitch,
+)
 from .models.init_model import files_in, init_model
 from .runtime import StitchRuntime as Runtime
 from .stitch_models import stitch_models as stitch
@@ -113,7 +118,8 @@ def measure(
     table = cost_table(model, size)
     if not latency:
         return table
-    times = measure_latency(model, size, check=()).by_stitch
+    timed = None if is_compiled(model) else ()  # others are timed by parts alone
+    times = measure_latency(model, size, check=timed).by_stitch
     return table.measured(measuring_setup(model, 1), times)
 
 

@@ -92,6 +92,16 @@ def test_compiled_stitches_are_timed_whole(model, traced):
     assert ', compiled, ' in str(measuring_setup(model, 1))
 
 
+def test_measure_times_all_compiled_stitches(traced):
+    pytest.importorskip('mmseg')
+    cfg = segmentor_config()
+    cfg.model.backbone.stitch_ids = [0, 1]
+    model = init_model(cfg, None, device='cpu')
+    compile_stitches(model, backend=traced[1])
+    rows = sn.measure(model, (32, 48), latency=True).rows
+    assert [row.id for row in rows if row.latency > 0] == [0, 1]
+
+
 def test_stitches_that_cannot_be_compiled_are_named(model):
     def no_compiler(graph, inputs):
         raise RuntimeError('no C++ compiler')

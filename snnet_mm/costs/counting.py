@@ -36,6 +36,7 @@ from .parts import (
     parts_by_stitch,
     returning,
     run_backbone_parts,
+    unscaled,
 )
 from .sizes import empty_images
 
@@ -144,13 +145,14 @@ def _count_stitches(
 
     def measure(part: Part, run_part: Callable[[], T]) -> T:
         result, flops[part], used = counter.count(run_part)
-        if isinstance(part, Heads):
-            held[part] = used & outside
+        if isinstance(plain := unscaled(part), Heads):
+            held[plain] = used & outside
         return result
 
     def cost(parts: set[Part]) -> Cost:
-        params = sum(numbers[n] for n in set().union(*(held[p] for p in parts)))
-        params += sum(shared.get(part, 0) for part in parts)
+        plain = set(map(unscaled, parts))
+        params = sum(numbers[n] for n in set().union(*(held[p] for p in plain)))
+        params += sum(shared.get(part, 0) for part in plain)
         return Cost(sum(flops[part] for part in parts), params)
 
     with isolated_rng(0), as_shipped(model):

@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from snnet_mm.anchors import BranchView
 from snnet_mm.models import StitchedBackbone, find_stitched_backbone, set_stitch
+from snnet_mm.models.backbones.scaling import scaled_images
 from snnet_mm.stitching import Position, Step, Stitch
 from snnet_mm.tasks import task_of
 
@@ -39,49 +40,89 @@ class Heads:
     end_anchor: int
 
 
+@dataclass(frozen=True)
+class Scaled:
+    """A part that runs on images at a scale other than 1."""
+
+    part: Step | FeatureMap | Heads
+    scale: float
+
+
 # A step of a route, a map, or the neck and heads.
-Part = Step | FeatureMap | Heads
+Part = Step | FeatureMap | Heads | Scaled
 # Takes a part and a callable that runs it, calls it once and returns its result.
 Measure = Callable[[Part, Callable[[], T]], T]
+
+
+def at_scale(part: Part, scale: float) -> Part:
+    """Return a part as it runs on images at a scale."""
+    return part if scale == 1 else Scaled(part, scale)
+
+
+def unscaled(part: Part) -> Part:
+    """Return a part without its scale."""
+    return part.part if isinstance(part, Scaled) else part
+
+
+def scales_of(backbone: StitchedBackbone) -> list[float]:
+    """Return the scales of the stitches of a backbone, the largest first."""
+    return sorted({stitch.scale for stitch in backbone.space}, reverse=True)
 
 
 def run_backbone_parts(
     backbone: StitchedBackbone, images: Tensor, measure: Measure
 ) -> None:
-    """Run every part of a backbone once, in the order of its anchors.
+    """Run every part of a backbone once per scale, in the order of its anchors.
 
     Every anchor runs block by block on images ``(B, 3, H, W)``, so the device and its
     caches are in the same state as in a real forward. Stitching layers and maps run as
     soon as their input exists.
     """
+    for scale in scales_of(backbone):
+        _run_at_scale(backbone, images, scale, measure)
+
+
+def _run_at_scale(
+    backbone: StitchedBackbone, images: Tensor, scale: float, measure: Measure
+) -> None:
+    used = {n for s in backbone.space if s.scale == scale for n in s.layers}
+    used |= backbone.space.layers.keys() if scale == 1 else set()
+
+    def run(part: Part, run_part: Callable[[], T]) -> T:
+        return measure(at_scale(part, scale), run_part)
+
     maps = defaultdict(list)
     for j, a in product(backbone.wanted_maps(), backbone.map_anchors):
         (position, _), *_ = backbone.map_sources[backbone.out_indices[j], a]
         maps[position].append(FeatureMap(j, a))
     for a, anchor in enumerate(backbone.runners):
-        step = partial(anchor.embed, images)
+        small = scaled_images(images, scale, backbone.anchors[a])
+        step = partial(anchor.embed, small)
         for i in range(-1, anchor.depth):
-            state = measure(Position(a, i), step)
+            state = run(Position(a, i), step)
             for name, spec in backbone.space.layers.items():
-                if spec.source == Position(a, i):
+                if spec.source == Position(a, i) and name in used:
                     layer = backbone.stitching_layers[name]
-                    measure(name, partial(layer.map_state, state))
+                    run(name, partial(layer.map_state, state))
             for part in maps[a, i]:
                 output = state, backbone.with_cls, part.place
-                measure(part, partial(anchor.to_output, *output))
+                run(part, partial(anchor.to_output, *output))
             step = partial(anchor.run_block, state, i + 1)
 
 
 def ends(model: nn.Module, images: Tensor) -> Iterator[tuple[Heads, object]]:
-    """Yield the rest of a model and the output of its backbone, per end anchor.
+    """Yield the rest of a model and its backbone's output, per end anchor and scale.
 
     Parts that depend on the stitch follow the end anchor.
     """
     backbone = find_stitched_backbone(model)
     ids = {backbone.space[i].end_anchor: i for i in backbone.space.anchor_ids}
     for a in _end_anchors(model):
-        set_stitch(model, ids.get(a, backbone.space.anchor_ids[0]))
-        yield Heads(a), backbone(images)
+        for scale in scales_of(backbone):
+            scaled = (s.id for s in backbone.space if s.scale == scale != 1)
+            first = ids.get(a, backbone.space.anchor_ids[0])
+            set_stitch(model, next(scaled, first))
+            yield at_scale(Heads(a), scale), backbone(images)
 
 
 @contextmanager
@@ -102,7 +143,7 @@ def parts_by_stitch(model: nn.Module) -> dict[int, set[Part]]:
         parts[stitch.id] = parts_of(backbone, stitch)
         if heads:
             end = stitch.end_anchor if stitch.end_anchor in heads else heads[0]
-            parts[stitch.id].add(Heads(end))
+            parts[stitch.id].add(at_scale(Heads(end), stitch.scale))
     return parts
 
 
@@ -113,7 +154,7 @@ def parts_of(backbone: StitchedBackbone, stitch: Stitch) -> set[Part]:
         _, layer = backbone.map_source(stitch, backbone.out_indices[j])
         parts.add(FeatureMap(j, backbone.map_anchor(stitch)))
         parts |= set() if layer is None else {layer}
-    return parts
+    return {at_scale(part, stitch.scale) for part in parts}
 
 
 def parameters_by_part(backbone: StitchedBackbone) -> dict[Part, list[nn.Parameter]]:

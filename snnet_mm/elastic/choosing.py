@@ -1,7 +1,7 @@
-"""Plans for budgets: a knapsack of the cost and the sensitivity of each branch."""
+"""Chains for budgets: a knapsack of costs and sensitivities at each image scale."""
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from snnet_mm.anchors import BranchView
 from snnet_mm.runtime.budgets import SHARE, UNITS, Budget
@@ -15,30 +15,42 @@ from .step_costs import StepCosts
 # Budgets by default, shares of the network's FLOPs.
 DEFAULT_SHARES = 0.75, 0.5, 0.33, 0.25
 MIN_GAIN = 0.2  # share of the FLOPs that the cheapest plan saves, unless forced
+SCALES = 1, 0.85, 0.7, 0.6, 0.5  # of the sides of images, by default
+CANDIDATES = 3  # chains per budget that are fitted and judged
+Costs = Mapping[float, StepCosts]  # by scale
+
+
+class Candidate(NamedTuple):
+    """A chain for a budget: its scale, its plan and the divergence to expect."""
+
+    scale: float
+    plan: Plan
+    harm: float
 
 
 def reachable(
-    costs: StepCosts,
+    costs: Costs,
     budgets: Sequence[Budget],
     say: Callable[[str], None],
     force: bool = False,
 ) -> list[tuple[Budget, Budget]]:
-    """Return the budgets that a plan can meet, each with the cost that it bounds.
+    """Return the budgets that a chain can meet, each with the cost that it bounds.
 
     Without any, they are :data:`DEFAULT_SHARES` of the network's FLOPs or, if neck and
     head cost too much for these, of the FLOPs of the branches.
 
     Raises:
-        ValueError: If a budget is below the cheapest plan, or not below the network; if
-            no plan saves :data:`MIN_GAIN` of the FLOPs, unless ``force``.
+        ValueError: If a budget is below the cheapest chain, or not below the network;
+            if no chain saves :data:`MIN_GAIN` of the FLOPs, unless ``force``.
     """
-    view, given, found = costs.view, bool(budgets), []
+    own, given, found = costs[1], bool(budgets), []
+    view = own.view
     whole = view.widths
-    total = costs.of('flops', whole)
-    least = costs.of('flops', _cheapest(costs, 'flops'))
+    total = own.of('flops', whole)
+    least, _ = _cheapest(costs, 'flops')
     steps = (i for i in range(view.depth) if len(_units(view, i)) > 1)
-    branches = sum(costs.step('flops', i, whole[i]) for i in steps)
-    of = f'all FLOPs of {costs.scope}' if costs.scope else 'all FLOPs'
+    branches = sum(own.step('flops', i, whole[i]) for i in steps)
+    of = f'all FLOPs of {own.scope}' if own.scope else 'all FLOPs'
     say(
         f'Branches are {branches / total:.0%} of {of}: the smallest budget is '
         f'{least / total:.0%}'
@@ -52,15 +64,14 @@ def reachable(
             budgets = [Budget('flops', limit) for limit in limits]
     for budget in budgets:
         bound = budget.of([total])
-        cost, unit = partial(costs.of, bound.cost), UNITS[bound.cost]
-        cheapest = _cheapest(costs, bound.cost)
-        expected = f'below {unit.budget(cost(whole))}, the cost of the network'
-        check(bound.limit < cost(whole), 'argument: budgets', str(budget), expected)
-        if cost(cheapest) <= bound.limit:
+        unit, most = UNITS[bound.cost], own.of(bound.cost, whole)
+        lowest, cheapest = _cheapest(costs, bound.cost)
+        expected = f'below {unit.budget(most)}, the cost of the network'
+        check(bound.limit < most, 'argument: budgets', str(budget), expected)
+        if lowest <= bound.limit:
             found.append((budget, bound))
             continue
-        expected = f'at least {unit.budget(cost(cheapest))}, the cheapest plan: '
-        expected += costs.write(cheapest)
+        expected = f'at least {unit.budget(lowest)}, the cheapest plan: {cheapest}'
         check(not given, 'argument: budgets', str(budget), expected)
         say(f'  {unit.budget(bound.limit)}: below the cheapest plan, left out')
     tried = [str(budget) for budget in budgets]
@@ -68,31 +79,51 @@ def reachable(
     return found
 
 
-def chosen_plans(
+def candidates_for(
+    budgets: Sequence[tuple[Budget, Budget]],
     records: Sequence[StepRecord | None],
-    costs: StepCosts,
-    bounds: Sequence[tuple[Budget, Budget]],
+    scale_harms: Mapping[float, float],
+    costs: Costs,
     say: Callable[[str], None],
-) -> list[Plan]:
-    """Return the plan of least harm within each budget of :func:`reachable`."""
-    plans, whole = [], costs.of('flops', costs.view.widths)
-    for budget, bound in bounds:
-        cost, unit = partial(costs.of, bound.cost), UNITS[bound.cost]
-        options = [_options(r, costs, bound.cost, i) for i, r in enumerate(records)]
-        # What every plan costs beside its steps, such as the head.
-        base = cost(costs.view.widths) - sum(map(_whole_cost, options))
-        plan = choose_plan(options, bound.limit - base, costs.space.read)
-        share, harm = costs.of('flops', plan) / whole, harm_of(options, plan)
-        found = f'{unit.budget(cost(plan))} ({share:.0%} of the FLOPs)'
-        say(f'  {budget}: {found}, divergence {harm:.4f}: {costs.write(plan)}')
-        plans.append(plan)
-    return plans
+) -> list[list[Candidate]]:
+    """Return the chains of least expected divergence within each budget.
+
+    There is at most one per scale, the one of least harm there; its divergence is that
+    of the whole network at the scale plus the harms of its branches.
+
+    Args:
+        budgets: Budgets of :func:`reachable`.
+        records: Measurements of all steps.
+        scale_harms: Divergence of the whole network at every scale.
+        costs: Costs at every scale.
+        say: Called with a line per budget.
+    """
+    found = []
+    for budget, bound in budgets:
+        candidates = []
+        for scale, own in costs.items():
+            options = [_options(r, own, bound.cost, i) for i, r in enumerate(records)]
+            # What every plan costs beside its steps, such as the head.
+            base = own.of(bound.cost, own.view.widths) - sum(map(_whole_cost, options))
+            plan = choose_plan(options, bound.limit - base, own.space.read)
+            if plan is not None:
+                harm = scale_harms[scale] + harm_of(options, plan)
+                candidates.append(Candidate(scale, plan, harm))
+        candidates.sort(key=lambda candidate: candidate.harm)
+        found.append(candidates[:CANDIDATES])
+        expected = (f'{c.harm:.4f} at {c.scale:g}x' for c in found[-1])
+        say(f'  {budget}: expected divergence {", ".join(expected)}')
+    return found
 
 
-def _cheapest(costs: StepCosts, cost: str) -> Plan:
-    """Return the cheapest plan of a network."""
-    options = [_options(None, costs, cost, i) for i in range(costs.view.depth)]
-    return cheapest_plan(options, costs.space.read)
+def _cheapest(costs: Costs, cost: str) -> tuple[float, str]:
+    """Return the cost of the cheapest chain, and its text."""
+    found = []
+    for own in costs.values():
+        options = [_options(None, own, cost, i) for i in range(own.view.depth)]
+        plan = cheapest_plan(options, own.space.read)
+        found.append((own.of(cost, plan), own.write(plan)))
+    return min(found)
 
 
 def _whole_cost(options: Sequence[Option]) -> float:

@@ -17,7 +17,7 @@ from snnet_mm.models import (
     StitchedBackbone,
     unwrapped,
 )
-from snnet_mm.tasks import parts_for
+from snnet_mm.tasks import parts_for, task_of
 from snnet_mm.training.config import layer_decay
 from snnet_mm.utils import check, model_config, refusal
 from snnet_mm.utils.timm_models import origin_of
@@ -36,9 +36,10 @@ def elastic_model(network: nn.Module, chains: Sequence[str] = ()) -> nn.Module:
         ValueError: If the backbone is missing, stitched or unsupported; the message
             lists the alternatives.
     """
-    backbone, outputs = _backbone_of(network), {}
+    backbone, outputs = _backbone_of(network), _full_maps(network)
     if isinstance(backbone, Anchor):
-        anchor, outputs = backbone, {k: getattr(backbone, k) for k in OUTPUTS}
+        anchor = backbone
+        outputs |= {k: getattr(backbone, k) for k in OUTPUTS}
     else:
         anchor = MODELS.build(dict(type=family_of(backbone).name, net=backbone))
     model = copy(network)
@@ -51,7 +52,7 @@ def elastic_model(network: nn.Module, chains: Sequence[str] = ()) -> nn.Module:
 def give_chains(model: nn.Module, chains: Sequence[str]) -> ElasticBackbone:
     """Give an elastic model other chains; its network stays the same module."""
     before = model.backbone
-    outputs = {name: getattr(before, name) for name in OUTPUTS}
+    outputs = {name: getattr(before, name) for name in (*OUTPUTS, 'full_maps')}
     model.backbone = ElasticBackbone([*before.anchors], chains, **outputs)
     model.backbone.to(next(before.parameters()).device).eval()
     return model.backbone
@@ -71,9 +72,16 @@ def elastic_backbone(cfg: Config, network: nn.Module) -> dict:
     if isinstance(backbone, Anchor):
         # The anchor keeps them: gaps of a ChainAnchor end at the maps that it returns.
         outputs = {k: config[k] for k in OUTPUTS if k in config}
-        return dict(type=ElasticBackbone.__name__, anchors=[config], **outputs)
-    anchor = dict(type=family_of(backbone).name, net=dict(config, init_cfg=None))
-    return dict(type=ElasticBackbone.__name__, anchors=[anchor])
+    else:
+        config = dict(type=family_of(backbone).name, net=dict(config, init_cfg=None))
+        outputs = {}
+    outputs |= _full_maps(network)
+    return dict(type=ElasticBackbone.__name__, anchors=[config], **outputs)
+
+
+def _full_maps(network: nn.Module) -> dict:
+    """Return the setting of a backbone whose heads resize their predictions."""
+    return {} if task_of(network).full_maps else dict(full_maps=False)
 
 
 def elastic_config(

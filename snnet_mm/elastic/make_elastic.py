@@ -16,8 +16,15 @@ from snnet_mm.costs import measure_latency, measuring_setup, window_of
 from snnet_mm.evaluation import wide_console
 from snnet_mm.models import fit_in_turn
 from snnet_mm.models.backbones.elastic_backbone import space_of_chains
+from snnet_mm.models.backbones.scaling import scaled_size
 from snnet_mm.models.init_model import init_model
-from snnet_mm.stitching import SkipSpace, StitchTable, parse_budget
+from snnet_mm.stitching import (
+    UNITS,
+    SkipSpace,
+    StitchTable,
+    parse_budget,
+    write_plan,
+)
 from snnet_mm.tasks import task_of
 from snnet_mm.training import run, try_test
 from snnet_mm.utils import (
@@ -25,6 +32,7 @@ from snnet_mm.utils import (
     check,
     check_writable,
     guard_checkpoints,
+    is_number,
     load_config,
     load_weights_only,
     plural,
@@ -38,7 +46,7 @@ from snnet_mm.utils.checkpoints import weights_of
 from snnet_mm.utils.configs import digest_of_settings, write_config
 from snnet_mm.utils.registered_names import check_named
 
-from .choosing import chosen_plans, reachable
+from .choosing import SCALES, Candidate, candidates_for, reachable
 from .convert import (
     check_equal,
     elastic_config,
@@ -49,7 +57,7 @@ from .convert import (
 from .image_batches import ImageBatches
 from .report import draw_predictions, drawn_budgets, elastic_table, next_commands
 from .sensitivity import TOKENS, PredictionDistance, Sensitivities, StepRecord
-from .step_costs import StepCosts, probe_chains
+from .step_costs import StepCosts, probe_chains, table_of
 from .token_weights import RareClassWeights
 
 # Images on which steps are measured and, as accuracy gains by more, chains are fitted;
@@ -67,6 +75,7 @@ def make_elastic(
     images: str | os.PathLike | None = None,
     budgets: str | Sequence[str] | None = None,
     plans: Sequence[str] = (),
+    sizes: Sequence[float] | None = None,
     num_images: int | None = None,
     whole: bool = False,
     force: bool = False,
@@ -80,8 +89,11 @@ def make_elastic(
     Each budget is a chain of the backbone's residual branches, attention and MLPs: some
     run whole, some with a part of their heads or neurons, some not at all. Output
     projections of narrow branches, and affine maps in place of skipped ones, are fitted
-    by least squares on unlabelled images. Widths are chosen by how much each branch
-    alone changes the predictions. Stitch 0 of the result equals the model bit for bit.
+    by least squares on unlabelled images. A chain may also run on smaller images, and
+    the model resizes them. Widths and sizes are chosen by how much each alone changes
+    the predictions; the best chains of several sizes are fitted, and the one whose
+    predictions on other images diverge least is kept. Stitch 0 of the result equals the
+    model bit for bit.
 
     The files in ``work_dir`` are ``elastic.py`` and ``elastic.pth``, the config and
     checkpoint for all tools; ``search.json``, the measured branches, from which an
@@ -103,8 +115,11 @@ def make_elastic(
             and 25 % of the network or, if neck and head cost more than that, of the
             branches.
         plans: Plans of the chains instead of budgets, such as ``'0:3/768 1:0/768'``:
-            heads and neurons of every block that does not run whole. Plans that
-            only skip branches need no measurement.
+            heads and neurons of every block that does not run whole, after ``'0.7x: '``
+            for smaller images. Plans that only skip branches need no measurement.
+        sizes: Factors of the height and width of images among which chains choose.
+            Default: 1, 0.85, 0.7, 0.6 and 0.5, as far as the network runs at these;
+            ``(1,)`` for chains at full size only.
         num_images: Number of images that maps are fitted on. Default: 200, or 500 for
             classifiers, whose images have one cls token and few patches. Choosing
             widths uses fewer: enough for ten tokens per channel of the widest output
@@ -148,8 +163,8 @@ def make_elastic(
         job = _Job(model, batches, sample, identity, folder, say)
         kind, number = type(network.backbone).__name__, len(job.view.skippable)
         say(f'{kind} with {number} branches: features are equal bit for bit')
-        chains = job.choose(budgets, plans, num_images, force)
-        job.fit(chains, num_images)
+        candidates = job.choose(budgets, plans, sizes, num_images, force)
+        chains = job.fit(candidates, num_images)
         made = elastic_config(cfg, network, chains, job.size)
         with atomic_path(folder / 'elastic.py') as temporary:
             write_config(made, temporary)
@@ -190,33 +205,55 @@ class _Job:
         self,
         budgets: str | Sequence[str] | None,
         plans: Sequence[str],
+        sizes: Sequence[float] | None,
         num_images: int | None,
         force: bool = False,
-    ) -> list[str]:
-        """Return the plans of the chains, in order of decreasing FLOPs."""
-        probes = probe_chains(self.view)
-        space = space_of_chains(self.view, plans or probes, key='argument: plans')
+    ) -> list[list[Candidate]]:
+        """Return the chains that may serve each budget, or the given plans."""
+        space = space_of_chains(
+            self.view, plans or probe_chains(self.view), key='argument: plans'
+        )
         self._check_tokens(space, self._fitted_images(num_images))
-        give_chains(self.model, probes)
-        costs = self.costs = StepCosts(self.model, self.size)
+        given = {stitch.scale for stitch in space} if plans else sizes
+        self.costs = self._costs(given)
         self.records: list[StepRecord | None] = []
         if plans:
-            found = [plan for i, plan in space.plans.items() if i]
             if space.narrow:
-                self.records = self._records(num_images)
-        else:
-            given = budgets.split(',') if isinstance(budgets, str) else budgets
-            listed = given is None or isinstance(given, Sequence)
-            check(listed, 'argument: budgets', budgets, "budgets such as '50%,25%'")
-            parsed = [parse_budget(text, 'argument: budgets') for text in given or ()]
-            bounds = reachable(costs, parsed, self.say, force)
-            self.records = self._records(num_images)
-            found = chosen_plans(self.records, costs, bounds, self.say)
-        ordered = sorted(dict.fromkeys(found), key=lambda p: -costs.of('flops', p))
-        return [costs.write(plan) for plan in ordered]
+                self._measure_branches(num_images)
+            chains = [stitch for stitch in space if stitch.id]
+            return [[Candidate(c.scale, space.plans[c.id], 0)] for c in chains]
+        given = budgets.split(',') if isinstance(budgets, str) else budgets
+        listed = given is None or isinstance(given, Sequence)
+        check(listed, 'argument: budgets', budgets, "budgets such as '50%,25%'")
+        parsed = [parse_budget(text, 'argument: budgets') for text in given or ()]
+        bounds = reachable(self.costs, parsed, self.say, force)
+        self._measure_branches(num_images)
+        measured = self.records, self.scale_harms, self.costs
+        return candidates_for(bounds, *measured, self.say)
 
-    def _records(self, num_images: int | None) -> list[StepRecord | None]:
-        """Return the records of all steps; resume an interrupted measurement."""
+    def _costs(self, sizes: Sequence[float] | None) -> dict[float, StepCosts]:
+        """Count costs at all scales of which the network is able, always at 1."""
+        costs, seen = {}, set()
+        given = sizes is not None
+        key, expected = 'argument: sizes', 'factors above 0 and up to 1, such as 0.7'
+        right = not given or all(is_number(x) and 0 < x <= 1 for x in sizes)
+        check(right, key, sizes, expected)
+        for scale in sorted({1, *(sizes if given else SCALES)}, reverse=True):
+            size = scaled_size(self.size, scale, self.view.anchor)
+            if size in seen:
+                continue
+            seen.add(size)
+            give_chains(self.model, probe_chains(self.view, scale))
+            try:
+                costs[scale] = StepCosts(self.model, self.size, scale)
+            except ValueError:
+                if given or scale == 1:
+                    raise
+                self.say(f'  {scale:g}x: the network does not take images of this size')
+        return costs
+
+    def _measure_branches(self, num_images: int | None) -> None:
+        """Measure all steps and scales; go on after an interruption."""
         path, steps = self.folder / 'search.json', self.view.steps
         enough = self._enough_images(NUM_IMAGES)
         number = enough if num_images is None else min(enough, num_images)
@@ -228,21 +265,34 @@ class _Job:
             num_images=len(fitted),
             size=list(self.size),
         )
-        known: list[StepRecord | None] = []
+        known, self.records = {}, []
         if path.exists():
             what = 'measured branches', 'tools/make_elastic.py'
-            known = read_json(path, partial(_known_records, identity), *what)
+            known = read_json(path, partial(_known, identity), *what)
+        self.records, harms = known.get('steps', []), known.get('scales', {})
+        self.scale_harms = {1: 0.0} | {float(scale): v for scale, v in harms.items()}
+
+        def save() -> None:
+            records = [None if r is None else asdict(r) for r in self.records]
+            harms = self.scale_harms
+            write_json(path, dict(identity=identity, steps=records, scales=harms))
+
+        for scale in self.costs.keys() - self.scale_harms.keys():
+            give_chains(self.model, [write_plan((), (), scale)])
+            (_, self.scale_harms[scale]) = self._divergences(compared)
+            save()
+        give_chains(self.model, probe_chains(self.view))
+        known = self.records
         if len(known) == len(steps):
             self.say(f'Branches are measured already: {path}')
-            return known
+            return
         self.say(f'Measuring {len(steps)} steps of the network on {len(fitted)} images')
-        search = Sensitivities(self.model, [*fitted], [*compared], self.costs.scope)
+        search = Sensitivities(self.model, [*fitted], [*compared], self.costs[1].scope)
         clock, first, depth = _Clock(), len(known), len(steps)
         for record in search.run(known):
             step = steps[len(known)]
             known.append(record)
-            records = [None if r is None else asdict(r) for r in known]
-            write_json(path, dict(identity=identity, steps=records))
+            save()
             divergence = record.divergence.items() if record else ()
             found = [f'divergence {v:.4f} with {n} units' for n, v in divergence]
             total = _steps_to_run(depth - first)
@@ -251,7 +301,21 @@ class _Job:
                 f'  {len(known)}/{len(steps)}, block {step.block} {step.kind}: '
                 f'{", ".join(found) or "always runs"}; {left}'
             )
-        return known
+
+    @torch.no_grad()
+    def _divergences(self, images: ImageBatches) -> list[float]:
+        """Return the mean divergence of every stitch's predictions from stitch 0's."""
+        backbone, ids = self.model.backbone, self.model.backbone.space.ids
+        predictions = PredictionDistance(self.model, self.costs[1].scope)
+        errors = dict.fromkeys(ids, 0.0)
+        for batch in images:
+            found = {}
+            for i in ids:
+                backbone.set_stitch(i)
+                found[i] = predictions.read(batch, backbone(batch))
+                error = float(predictions.distance(found[i], found[0]))
+                errors[i] += error * len(batch) / len(images)
+        return [*errors.values()]
 
     def _num_compared(self) -> int:
         """Return the number of images whose predictions are compared."""
@@ -271,8 +335,39 @@ class _Job:
         wanted = self._enough_images(FIT_IMAGES) if number is None else number
         return self.images.draw(wanted)
 
-    def fit(self, chains: Sequence[str], num_images: int | None) -> None:
-        """Fit the chains."""
+    def fit(
+        self, candidates: Sequence[Sequence[Candidate]], num_images: int | None
+    ) -> list[str]:
+        """Fit all candidates and keep the best of each budget; return these chains.
+
+        The best is that of least divergence on images that it was not fitted on. Chains
+        are in order of decreasing FLOPs.
+        """
+        ordered = sorted(
+            {(c.scale, c.plan) for listed in candidates for c in listed},
+            key=lambda c: -self.costs[c[0]].of('flops', c[1]),
+        )
+        chains = {c: self.costs[c[0]].write(c[1]) for c in ordered}
+        self._fit([*chains.values()], num_images)
+        others = self.images.draw(self._num_compared(), skip=self.num_fitted)
+        _, *judged = self._divergences(others)
+        judged, kept = dict(zip(ordered, judged, strict=True)), set()
+        network = self.costs[1].of('flops', self.view.widths)
+        for listed in candidates:
+            best = min((c[:2] for c in listed), key=judged.get)
+            kept.add(best)
+            flops = self.costs[best[0]].of('flops', best[1])
+            told = (
+                f'{UNITS["flops"].budget(flops)} ({flops / network:.0%} of the FLOPs)'
+            )
+            found = ', '.join(f'{judged[c[:2]]:.4f} at {c.scale:g}x' for c in listed)
+            self.say(f'  {told}, divergence {found}: {chains[best]}')
+        fitted, left = self.model.backbone, [c for c in ordered if c in kept]
+        backbone = give_chains(self.model, [chains[c] for c in left])
+        backbone.take_chains(fitted, [1 + ordered.index(c) for c in left])
+        return [chains[c] for c in left]
+
+    def _fit(self, chains: Sequence[str], num_images: int | None) -> None:
         batches = self._fitted_images(num_images)
         backbone = give_chains(self.model, chains)
         for step, order in backbone.unit_orders.items():
@@ -281,7 +376,8 @@ class _Job:
         images = plural(len(batches), 'image')
         self.say(f'Fitting {plural(len(chains), "chain")} on {images}')
         clock, weigh = _Clock(), None
-        if task_of(self.model).name == 'segmentation' and self.costs.scope is None:
+        scope = self.costs[1].scope
+        if task_of(self.model).name == 'segmentation' and scope is None:
             weigh = RareClassWeights(self.model, batches)
 
         def progress(done: int, total: int) -> None:
@@ -341,19 +437,12 @@ class _Job:
     def compare(self) -> StitchTable:
         """Measure chains, and how much their predictions agree with the network's."""
         costs = self._measure()
-        images = self.images.draw(self._num_compared(), skip=self.num_fitted)
+        number = self._num_compared()  # others than those that judged
+        images = self.images.draw(number, skip=self.num_fitted + number)
         self.say(f'Comparing with the network on {plural(len(images), "image")}')
-        backbone, ids = self.model.backbone, self.model.backbone.space.ids
-        predictions = PredictionDistance(self.model, self.costs.scope)
-        errors = dict.fromkeys(ids, 0.0)
-        for batch in images:
-            found = {}
-            for i in ids:
-                backbone.set_stitch(i)
-                found[i] = predictions.read(batch, backbone(batch))
-                error = float(predictions.distance(found[i], found[0]))
-                errors[i] += error * len(batch) / len(images)
-        agreement = {i: dict(agreement=1 - error) for i, error in errors.items()}
+        ids = self.model.backbone.space.ids
+        errors = zip(ids, self._divergences(images), strict=True)
+        agreement = {i: dict(agreement=1 - error) for i, error in errors}
         results = costs.with_metrics(agreement, len(images))
         results.save(self.folder / 'stitches.json')
         wide_console().print(elastic_table(results))
@@ -361,7 +450,7 @@ class _Job:
 
     def _measure(self) -> StitchTable:
         """Return the costs of the network and all chains, with milliseconds."""
-        costs = self.costs.table(self.model.backbone.space)
+        costs = table_of(self.costs, self.model.backbone.space)
         self.say('Measuring milliseconds')
         times = measure_latency(self.model, self.size, check=(), costs=costs).by_stitch
         return costs.measured(measuring_setup(self.model, 1), times)
@@ -394,8 +483,9 @@ def tokens_of(view: BranchView, images: torch.Tensor) -> list[int]:
     return numbers
 
 
-def _known_records(identity: dict, data: dict) -> list[StepRecord | None]:
+def _known(identity: dict, data: dict) -> dict:
     """Return the records of a measurement with the same identity, otherwise none."""
     if data['identity'] != identity:
-        return []
-    return [None if d is None else StepRecord.read(d) for d in data['steps']]
+        return {}
+    steps = [None if d is None else StepRecord.read(d) for d in data['steps']]
+    return dict(data, steps=steps)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.utils._pytree import tree_leaves
 
 from snnet_mm.anchors import TokenState
@@ -90,7 +91,7 @@ class PredictionDistance:
     def distance(self, found: Sequence[Tensor], target: Sequence[Tensor]) -> Tensor:
         """Return the mean divergence of predictions from the network's, the target."""
         pairs = zip(found, target, strict=True)
-        return sum(self._divergence(a, b) for a, b in pairs) / len(target)
+        return sum(self._divergence(_as_large(a, b), b) for a, b in pairs) / len(target)
 
 
 class Sensitivities:
@@ -229,6 +230,13 @@ class Sensitivities:
                 for j, i in enumerate(self.read)
             )
         return self.predictions.read(self.compared[n], output)
+
+
+def _as_large(found: Tensor, target: Tensor) -> Tensor:
+    """Return a map ``(B, C, h, w)`` resized to the size of another one."""
+    if found.shape == target.shape:
+        return found
+    return F.interpolate(found, target.shape[2:], mode='bilinear')
 
 
 def widths_of(units: int) -> list[int]:

@@ -43,12 +43,14 @@ class Stitch:
         kind: ``'anchor'``, ``'FS'``, ``'SF'``, ``'FSF'``, ``'SFS'`` or ``'skip'``.
         segments: The route.
         layers: Names of the stitching layers between the segments, one per joint.
+        scale: Factor of the sides of its images; see :class:`SkipSpace`.
     """
 
     id: int
     kind: str
     segments: tuple[Segment, ...]
     layers: tuple[str, ...] = ()
+    scale: float = 1.0
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:

@@ -26,13 +26,14 @@ class SkipSpace(StitchingSpace):
         skippable: Steps that may be skipped; by default all that have a block.
         ids: See :class:`StitchingSpace`.
         key: Config key or option of the chains, for messages.
+        scales: Factors of the sides of the images that chains run on. Default: 1.
 
     Attributes:
         read: Steps whose maps are read.
         narrow: Step and hidden units of every narrow branch, by stitching layer.
 
     Raises:
-        ValueError: If a plan is the whole network, or skips what cannot be skipped.
+        ValueError: If a chain is the whole network, or skips what cannot be skipped.
 
     Examples:
         >>> space = SkipSpace((4, 64, 4, 64), [(4, 32, 0, 0)], (0, 0, 1, 1), read=[1])
@@ -51,6 +52,7 @@ class SkipSpace(StitchingSpace):
         skippable: Collection[int] | None = None,
         ids: Collection[int] | None = None,
         key: str = 'backbone.chains',
+        scales: Sequence[float] | None = None,
     ) -> None:
         self.widths, self.blocks, depth = tuple(widths), tuple(blocks), len(widths)
         # The step after which the map of a block is taken; a norm belongs to it.
@@ -66,11 +68,12 @@ class SkipSpace(StitchingSpace):
         substitutes: dict[Position, list[tuple[Position, str]]] = {
             Position(0, step): [] for step in sorted(self.read)
         }
-        for n, chain in enumerate(chains, start=1):
+        scales = [1.0] * len(chains) if scales is None else scales
+        for n, (chain, scale) in enumerate(zip(chains, scales, strict=True), start=1):
             plan, place = tuple(chain), f'{key}[{n - 1}]'
             text = write_plan(plan, self.blocks)
-            expected = 'a plan with fewer units than the network'
-            check(plan != self.widths, place, text, expected)
+            expected = 'a plan with fewer units than the network, or a scale'
+            check(plan != self.widths or scale != 1, place, text, expected)
             lost = sorted(self.blocks[i] for i in fixed if not plan[i])
             expected = f'units in all of blocks {lost}, which change width or stride'
             check(not lost, place, text, expected)
@@ -90,7 +93,8 @@ class SkipSpace(StitchingSpace):
                     substitutes[target].append((Position(0, run[-1]), name))
             segments.append(Segment(0, begin, depth))
             self.plans[n] = plan
-            stitches.append(Stitch(n, 'skip', tuple(segments), tuple(names)))
+            route = tuple(segments), tuple(names)
+            stitches.append(Stitch(n, 'skip', *route, scale))
         super().__init__((depth,), stitches, layers, ids, substitutes)
         used = {name for stitch in self for name in stitch.layers}
         self.layers = {name: layers[name] for name in layers if name in used}
@@ -98,8 +102,10 @@ class SkipSpace(StitchingSpace):
 
     @property
     def fingerprint(self) -> str:
-        """Hash of the network's steps and of the plans by stitch id."""
-        return fingerprint_of((self.widths, [self.plans[i] for i in self.ids]))
+        """Hash of the network's steps, and of plans and scales by stitch id."""
+        scales = [stitch.scale for stitch in self if stitch.scale != 1]
+        plans = [self.plans[i] for i in self.ids]
+        return fingerprint_of((self.widths, plans, *scales))
 
     def serves(self, stitch: Stitch, place: Position, layer: str | None) -> bool:
         return stitch.runs(place) if layer is None else layer in stitch.layers
@@ -119,7 +125,12 @@ class SkipSpace(StitchingSpace):
         """Return the plan of a chain as text, or ``'network'``."""
         if stitch.kind == ANCHOR_KIND:
             return 'network'
-        return write_plan(self.plans[stitch.id], self.blocks)
+        return self.write(self.plans[stitch.id], stitch.scale)
+
+    def write(self, plan: Plan, scale: float = 1) -> str:
+        """Return a plan at a scale as text; see :func:`write_plan`."""
+        whole = plan == self.widths and scale != 1
+        return write_plan(() if whole else plan, () if whole else self.blocks, scale)
 
 
 def changes_of(

@@ -178,7 +178,7 @@ def write_space_record(space: StitchingSpace) -> str:
         version=RECORD_VERSION,
         fingerprint=space.fingerprint,
         depths=space.depths,
-        stitches={s.id: (s.segments, s.layers) for s in space},
+        stitches={s.id: _recorded(s) for s in space},
     )
     return json.dumps(record, separators=(',', ':'))
 
@@ -206,20 +206,27 @@ def check_space_record(
         f'({space.fingerprint})'
     )
     for stitch in space:
-        wanted = [[list(segment) for segment in stitch.segments], list(stitch.layers)]
+        wanted = _recorded(stitch)
         held = known.get(str(stitch.id))
         if held != wanted and (held is not None or stitch.kind != ANCHOR_KIND):
             raise ValueError(
                 f'{both}. Stitch {stitch.id} is {held or "unknown"} in the weights, '
-                f'{wanted} in the model: segments [anchor, begin, end] and stitching '
-                f'layers ({OPTIONS}). To start from the anchors in these weights, give '
-                "each an init_cfg with a prefix such as 'backbone.anchors.0.'"
+                f'{wanted} in the model: segments [anchor, begin, end], stitching '
+                f'layers and scale, if any ({OPTIONS}). To start from the anchors in '
+                'these weights, give each an init_cfg with a prefix such as '
+                "'backbone.anchors.0.'"
             )
     if exact and fingerprint != space.fingerprint:
         raise ValueError(
             f'{both}; a training goes on with the stitches it began '
             f'with ({OPTIONS}, resume)'
         )
+
+
+def _recorded(stitch: Stitch) -> list:
+    """Return what a record holds of a stitch; its scale only if it is not 1."""
+    scale = [] if stitch.scale == 1 else [stitch.scale]
+    return [[*map(list, stitch.segments)], [*stitch.layers], *scale]
 
 
 def _ranges(ids: Sequence[int]) -> str:

@@ -41,6 +41,7 @@ class Task:
         one_class: Class names of heads in ``heads`` with one output for all classes.
         classifies: Whether images or pixels are classified.
         unsized: Whether the backbone must not resize its images.
+        full_maps: Whether heads need maps as large as those of unscaled images.
         higher, lower: Lower-case names of metrics that are better when higher or lower.
         ranking: Metrics that rank stitches by default; the first available one is used.
         saving_keys: Attributes of metrics with the path where predictions are saved.
@@ -58,6 +59,7 @@ class Task:
     one_class: tuple[str, ...] = ()
     classifies = False
     unsized = False
+    full_maps = True
     higher: tuple[str, ...] = ()
     lower: tuple[str, ...] = ()
     ranking: tuple[str, ...] = ()

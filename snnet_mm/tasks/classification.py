@@ -24,6 +24,7 @@ class Classification(Task):
     classes = 'BaseClassifier', 'BaseRetriever', 'Accuracy', 'UniversalVisualizer'
     heads = ('head',)
     classifies = True
+    full_maps = False
     higher = (
         'top1', 'top5', 'acc1', 'acc5', 'accuracy', 'precision', 'recall', 'f1-score',
         'map',

@@ -14,6 +14,7 @@ class DenseTask(Task):
 
     scope = 'mmseg'
     saving_keys = ('output_dir',)
+    full_maps = False  # logits are resized to the images
     compiled = 'encode_decode'
     inferencer = 'mmseg.apis', 'MMSegInferencer'
 

@@ -3,7 +3,7 @@ import re
 import pytest
 from small import small
 
-from snnet_mm.elastic.choosing import chosen_plans, reachable
+from snnet_mm.elastic.choosing import candidates_for, reachable
 from snnet_mm.elastic.sensitivity import StepRecord
 from snnet_mm.elastic.step_costs import StepCosts, probe_chains
 from snnet_mm.models import ElasticBackbone
@@ -40,8 +40,10 @@ def costs(milliseconds):
 def choose(costs, *budgets):
     lines = []
     parsed = [parse_budget(text) for text in budgets]
-    bounds = reachable(costs, parsed, lines.append)
-    return chosen_plans(RECORDS, costs, bounds, lines.append), lines[1:]
+    by_scale = {1: costs}
+    bounds = reachable(by_scale, parsed, lines.append)
+    found = candidates_for(bounds, RECORDS, {1: 0}, by_scale, lines.append)
+    return [listed for (listed,) in found], lines[1:]
 
 
 @pytest.mark.parametrize('share', [0.7, 0.8])
@@ -49,22 +51,39 @@ def choose(costs, *budgets):
     'cost, unit, symbol',
     [('flops', 1e9, 'G'), ('params', 1e6, 'M'), ('latency', 1, 'ms')],
 )
-def test_chosen_plans_spend_budgets_of_every_cost(costs, share, cost, unit, symbol):
+def test_candidates_spend_budgets_of_every_cost(costs, share, cost, unit, symbol):
     limit = share * costs.of(cost, WIDTHS)
-    (plan,), (line,) = choose(costs, f'{limit / unit:.12f}{symbol}')
+    ((_, plan, found),), (line,) = choose(costs, f'{limit / unit:.12f}{symbol}')
     assert 0.9 * limit < costs.of(cost, plan) <= limit
     pairs = zip(RECORDS[:4], plan, WIDTHS, strict=False)
     harm = sum(0 if n == width else r.harm(n) for r, n, width in pairs)
-    assert line.endswith(f'divergence {harm:.4f}: {costs.write(plan)}')
+    assert found == pytest.approx(harm)
+    assert line.endswith(f'divergence {harm:.4f} at 1x')
+
+
+def test_candidates_of_several_scales_are_ordered_by_expected_divergence(costs):
+    """Smaller images allow wider branches, and cost the divergence of their size."""
+    probes = probe_chains(costs.view, 0.5)
+    by_scale = {1: costs, 0.5: StepCosts(ElasticBackbone([VIT], probes), (32, 32), 0.5)}
+    budget = parse_budget('30%'), Budget('flops', 0.3 * costs.of('flops', WIDTHS))
+    for harm in (0.01, 10):
+        harms = {1: 0.0, 0.5: harm}
+        (found,) = candidates_for([budget], RECORDS, harms, by_scale, print)
+        assert [c.scale for c in found] == ([0.5, 1] if harm < 1 else [1, 0.5])
+        assert [c.harm for c in found] == sorted(c.harm for c in found)
+        by = {c.scale: c for c in found}
+        assert sum(by[0.5].plan) > sum(by[1].plan)
+        for scale, plan, _ in found:
+            assert by_scale[scale].of('flops', plan) <= budget[1].limit
 
 
 def test_reachable_default_is_shares_of_network():
     costs = costs_of(64)
     total = costs.of('flops', costs.view.widths)
-    assert reachable(costs, [], print) == [
+    assert reachable({1: costs}, [], print) == [
         (Budget('share', share), Budget('flops', share * total)) for share in SHARES
     ]
-    assert reachable(costs, [parse_budget('40%')], print) == [
+    assert reachable({1: costs}, [parse_budget('40%')], print) == [
         (Budget('share', 0.4), Budget('flops', 0.4 * total))
     ]
 
@@ -72,7 +91,7 @@ def test_reachable_default_is_shares_of_network():
 def test_reachable_beside_costly_head(costs):
     """Budgets by default are shares of the branches."""
     lines = []
-    found = [bound.limit for _, bound in reachable(costs, [], lines.append)]
+    found = [bound.limit for _, bound in reachable({1: costs}, [], lines.append)]
     branches = sum(costs.step('flops', i, WIDTHS[i]) for i in range(4))
     total = costs.of('flops', WIDTHS)
     wanted = [total - (1 - share) * branches for share in SHARES]
@@ -109,10 +128,10 @@ def test_reachable_little_gain_is_refused_before_measuring(costs, budgets):
         return Beside(costs, (share * whole - least) / (1 - share))
 
     with pytest.raises(ValueError, match='force=False .* less than 20% of all FLOPs'):
-        reachable(beside(0.81), parsed, lines.append)
+        reachable({1: beside(0.81)}, parsed, lines.append)
     assert lines[-1].endswith('the smallest budget is 81%')
-    assert reachable(beside(0.79), [], lines.append)
-    assert reachable(beside(0.81), [], lines.append, force=True)
+    assert reachable({1: beside(0.79)}, [], lines.append)
+    assert reachable({1: beside(0.81)}, [], lines.append, force=True)
 
 
 def test_reachable_too_low_budget_names_cheapest_plan(costs):
@@ -120,7 +139,7 @@ def test_reachable_too_low_budget_names_cheapest_plan(costs):
         choose(costs, '50%', '1%')
     words = r'at least (\S+), the cheapest plan: (0:\S+ 1:\S+) '
     budget, wanted = re.search(words, str(error.value)).groups()
-    (plan,), _ = choose(costs, budget)
+    ((_, plan, _),), _ = choose(costs, budget)
     assert costs.write(plan) == wanted
 
 

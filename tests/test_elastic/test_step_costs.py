@@ -8,7 +8,7 @@ from families import families
 from small import small
 
 from snnet_mm.costs import cost_table
-from snnet_mm.elastic.step_costs import StepCosts, probe_chains
+from snnet_mm.elastic.step_costs import StepCosts, probe_chains, table_of
 from snnet_mm.models import ElasticBackbone
 
 SIZE = 64, 64
@@ -48,7 +48,28 @@ def test_step_costs_flops_and_parameters_are_exact(config):
     costs, build = costs_of(config)
     plans = random_plans(costs.view, 4)
     backbone = build([costs.write(plan) for plan in plans])
-    assert costs.table(backbone.space) == cost_table(backbone, SIZE)
+    assert table_of({1: costs}, backbone.space) == cost_table(backbone, SIZE)
+
+
+@pytest.mark.parametrize('full_maps', [False, True])
+def test_step_costs_at_scales_are_exact(full_maps):
+    """A chain of smaller images costs what it counts, on images of full size."""
+    kwargs, costs = dict(full_maps=full_maps), {}
+    for scale in (1, 0.5):
+        net = ElasticBackbone([deepcopy(VIT)], [], **kwargs)
+        net = ElasticBackbone(
+            [net.view.anchor], probe_chains(net.view, scale), **kwargs
+        )
+        costs[scale] = StepCosts(net, SIZE, scale)
+    plans = (1, 32, 0, 5, 1), (2, 32, 2, 32, 1)
+    chains = [costs[0.5].write(plan) for plan in plans] + [costs[1].write(plans[0])]
+    assert chains == ['0.5x: 0:1/32 1:0/5', '0.5x', '0:1/32 1:0/5']
+    backbone = ElasticBackbone([deepcopy(VIT)], chains, **kwargs)
+    found = cost_table(backbone, SIZE)
+    assert found == table_of(costs, backbone.space)
+    whole = ElasticBackbone([deepcopy(VIT)], ['0:1/32'], **kwargs)
+    assert found[2].flops == cost_table(whole, (32, 32))[0].flops
+    assert found[2].params == found[0].params
 
 
 def test_step_costs_gaps_end_at_read_blocks():

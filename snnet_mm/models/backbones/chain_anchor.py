@@ -11,6 +11,7 @@ from snnet_mm.stitching import Step
 
 from ..layers.narrow_branch import NarrowBranch
 from .elastic_backbone import space_of_chains
+from .scaling import maps_at, scaled_images, scaled_size
 
 
 @MODELS.register_module()
@@ -27,6 +28,7 @@ class ChainAnchor(Anchor):
         chain: Its plan; see :class:`ElasticBackbone`. An empty one runs everything.
         stitching_layer: Config of the maps of gaps, without widths.
         out_indices, with_cls, out: See :class:`Anchor`. Default: the network's.
+        full_maps: See :class:`ElasticBackbone`.
         kept_blocks, embedding, init_cfg: See :class:`Anchor`.
     """
 
@@ -38,6 +40,7 @@ class ChainAnchor(Anchor):
         out_indices: Sequence[int] | None = None,
         with_cls: bool | None = None,
         out: str | None = None,
+        full_maps: bool = True,
         kept_blocks: Collection[int] | None = None,
         embedding: bool = True,
         init_cfg: dict | None = None,
@@ -49,7 +52,7 @@ class ChainAnchor(Anchor):
         kept = dict(kept_blocks=kept_blocks, embedding=embedding, init_cfg=init_cfg)
         sizes = net.block_dims, net.block_strides, net.num_prefix, net.has_cls
         super().__init__(*sizes, **outputs, **kept)
-        self.net, self.view = net, BranchView(net)
+        self.net, self.view, self.full_maps = net, BranchView(net), full_maps
         self.outputs_prefix = net.outputs_prefix
         self.has_output_layers = net.has_output_layers
         # By the last step that a layer stands for.
@@ -64,6 +67,7 @@ class ChainAnchor(Anchor):
         view, read = self.view, self.out_indices if self.out == 'maps' else ()
         space = space_of_chains(view, [chain] if chain else [], read, key='chain')
         *_, stitch = space
+        self.scale = stitch.scale
         _, *steps = stitch.steps  # without the embedding
         units = dict.fromkeys(range(view.depth), 0)
         for step in steps:
@@ -83,8 +87,15 @@ class ChainAnchor(Anchor):
             self._steps[view.steps[end].block].append(step)
         view.cut(units)
 
+    def forward(self, images: Tensor) -> tuple[BackboneMap, ...] | TokenState:
+        output = super().forward(images)
+        if self.scale == 1 or self.out == 'end' or not self.full_maps:
+            return output
+        size = tuple(images.shape[-2:])
+        return maps_at(size, scaled_size(size, self.scale, self.net), output)
+
     def embed(self, images: Tensor) -> TokenState:
-        return self.net.embed(images)
+        return self.net.embed(scaled_images(images, self.scale, self.net))
 
     def run_block(self, state: TokenState, i: int) -> TokenState:
         for step in self._steps[i]:
@@ -125,7 +136,7 @@ class ChainAnchor(Anchor):
         return self.net.input_size
 
     def fix_input_size(self, size: tuple[int, int]) -> None:
-        self.net.fix_input_size(size)
+        self.net.fix_input_size(scaled_size(size, self.scale, self.net))
 
     def layer_depth(self, param_name: str) -> tuple[int, int]:
         part, _, name = param_name.partition('.')

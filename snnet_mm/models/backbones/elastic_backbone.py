@@ -5,11 +5,12 @@ from collections.abc import Collection, Mapping, Sequence
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from snnet_mm.anchors import Anchor, BranchView
+from snnet_mm.anchors import Anchor, BackboneMap, BranchView, TokenState
 from snnet_mm.stitching import SkipSpace, Stitch, StitchingLayerSpec, read_plan
 from snnet_mm.utils import check
 
 from ..layers.narrow_branch import NarrowBranch, UnitOrder
+from .scaling import maps_at, scaled_images
 from .stitched_backbone import StitchedBackbone, build_anchors
 
 
@@ -25,9 +26,14 @@ class ElasticBackbone(StitchedBackbone):
     Args:
         anchors: The network or its config, in a list of one.
         chains: Plans of the chains in order of decreasing cost, such as ``'0:3/768
-            1:0/768'``: the heads and neurons of every block that is not whole.
+            1:0/768'``: the heads and neurons of every block that is not whole. A chain
+            such as ``'0.7x: 0:3/768'`` runs on images with 0.7 of the height and width,
+            rounded to whole patches; ``'0.7x'`` is the whole network there.
         out_indices: Blocks whose maps are returned. Default: the network's own.
         stitch_ids: Stitches to keep besides the network. Default: all.
+        full_maps: Whether maps of scaled images are resized to the size that the images
+            themselves give, as heads need that compute pixels from the positions of
+            cells. Heads of mmseg and mmpretrain do not: they resize their logits.
         out, **kwargs: See :class:`StitchedBackbone`.
 
     Examples:
@@ -48,6 +54,7 @@ class ElasticBackbone(StitchedBackbone):
         out: str = 'maps',
         out_indices: Sequence[int] | None = None,
         stitch_ids: Collection[int] | None = None,
+        full_maps: bool = True,
         **kwargs,
     ) -> None:
         anchors = build_anchors(anchors)
@@ -65,12 +72,21 @@ class ElasticBackbone(StitchedBackbone):
         super().__init__(
             anchors, space, self._gap, out=out, out_indices=out_indices, **kwargs
         )
+        self.full_maps = full_maps
         named = {str(step): order for step, order in self._orders.items()}
         self.unit_orders = nn.ModuleDict(named)
 
     @property
     def runners(self) -> Sequence[BranchView]:
         return (self.view,)
+
+    def forward(self, images: Tensor) -> tuple[BackboneMap | None, ...] | TokenState:
+        scale = self.active_stitch.scale
+        scaled = scaled_images(images, scale, self.view.anchor)
+        output = super().forward(scaled)
+        if scale == 1 or self.out == 'end' or not self.full_maps:
+            return output
+        return maps_at(images.shape[-2:], scaled.shape[-2:], output)
 
     def build_layer(
         self, name: str, spec: StitchingLayerSpec, config: dict
@@ -81,6 +97,18 @@ class ElasticBackbone(StitchedBackbone):
         dim, branch = self.width_at(spec.target), self.view.steps[step].branch
         return NarrowBranch(branch, units, dim, self._orders[step], step)
 
+    def take_chains(self, other: 'ElasticBackbone', ids: Sequence[int]) -> None:
+        """Copy the layers of some chains of another backbone, for all chains here."""
+        chains = (stitch for stitch in self.space if stitch.id)
+        for stitch, i in zip(chains, ids, strict=True):
+            pairs = zip(stitch.layers, other.space[i].layers, strict=True)
+            for own, source in pairs:
+                weights = other.stitching_layers[source].state_dict()
+                self.stitching_layers[own].load_state_dict(weights)
+        for step, order in self.unit_orders.items():
+            order.load_state_dict(other.unit_orders[step].state_dict())
+        self.stitching_initialized.copy_(other.stitching_initialized)
+
     def gap_layer(self, in_dim: int, out_dim: int) -> nn.Module:
         """Return a new map of a gap between two widths."""
         return MODELS.build(dict(self._gap, in_dim=in_dim, out_dim=out_dim))
@@ -90,7 +118,9 @@ class ElasticBackbone(StitchedBackbone):
         outputs = dict(out=self.out, with_cls=self.with_cls)
         if self.out == 'maps':
             outputs['out_indices'] = self.out_indices
-        chain = self.space.describe(stitch) if stitch.layers else ''
+        chain = self.space.describe(stitch) if stitch.id else ''
+        if stitch.scale != 1:
+            outputs['full_maps'] = self.full_maps
         config = dict(type='ChainAnchor', net=net, chain=chain, **outputs)
         if {*stitch.layers} - self.space.narrow.keys():
             config['stitching_layer'] = dict(self._gap)
@@ -137,5 +167,7 @@ def space_of_chains(
     """Return the space of a network and its chains; see :class:`SkipSpace`."""
     widths, blocks = view.widths, view.blocks
     named = {f'{key}[{n}]': text for n, text in enumerate(chains)}
-    plans = [read_plan(text, widths, blocks, name) for name, text in named.items()]
-    return SkipSpace(widths, plans, blocks, read, view.skippable, ids, key)
+    read_chains = [read_plan(t, widths, blocks, name) for name, t in named.items()]
+    plans, scales = zip(*read_chains, strict=True) if read_chains else ((), ())
+    more = view.skippable, ids, key, scales
+    return SkipSpace(widths, plans, blocks, read, *more)

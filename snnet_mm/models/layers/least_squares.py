@@ -13,6 +13,7 @@ from snnet_mm.anchors import Anchor, TokenState
 from snnet_mm.stitching import Position, Step, StitchingLayerSpec
 from snnet_mm.utils import check
 
+from ..backbones.scaling import scaled_images
 from ..backbones.stitched_backbone import StitchedBackbone
 from ..backbones.walk import walk
 from .stitching_layer import StitchingLayer
@@ -263,9 +264,10 @@ def fit_in_turn(
     """Fit the stitching layers of chains one after the other along each route.
 
     A layer is fitted from the state that reaches it in its own chain to the network's
-    state at the end of the gap, so that it corrects errors of earlier layers. The
-    network and its chains advance together from one such end to the next and run every
-    block once. In between, the states of all images are in a temporary folder.
+    state at the end of the gap and at the chain's scale, so that it corrects errors of
+    earlier layers. The network at all scales and its chains advance together from one
+    such end to the next and run every block once. In between, the states of all images
+    are in a temporary folder.
 
     Args:
         backbone: The :class:`ElasticBackbone`.
@@ -284,7 +286,11 @@ def fit_in_turn(
     device = next(backbone.parameters()).device
     ends = {name: spec.target for name, spec in space.layers.items()}
     places = sorted({*ends.values()})
-    left = {stitch.id: stitch.steps[1:] for stitch in space}  # after the embedding
+    scales = {s.id: s.scale for s in space if s.layers}
+    # Steps after the embedding, by chain, and of the network by scale.
+    left = {space[i].id: space[i].steps[1:] for i in scales}
+    whole = {scale: f'x{scale:g}' for scale in {*scales.values()}}
+    left |= dict.fromkeys(whole.values(), space[0].steps[1:])
     number = 0
     with (
         in_eval_mode(backbone),
@@ -292,23 +298,26 @@ def fit_in_turn(
         torch.autocast(device.type, enabled=False),
     ):
         for images in batches:
-            state = anchor.embed(images)
-            for i in left:
-                torch.save(tuple(state), f'{states}/{i}_{number}.pth')
+            for scale, network in whole.items():
+                state = anchor.embed(scaled_images(images, scale, anchor.anchor))
+                for i in [network, *(i for i in scales if scales[i] == scale)]:
+                    torch.save(tuple(state), f'{states}/{i}_{number}.pth')
             number += 1
         for done, place in enumerate(places, start=1):
             due = {s.id: n for s in space for n in s.layers if ends[n] == place}
             fits = {i: LayerFit(layers[n], ridge) for i, n in due.items()}
-            stops = {0: left[0].index(place) + 1}
+            stops = {x: left[x].index(place) + 1 for x in whole.values()}
             stops |= {i: left[i].index(name) for i, name in due.items()}
             for n in range(number):
                 reached = {
                     i: _go_on(backbone, left[i][:stop], f'{states}/{i}_{n}.pth')
                     for i, stop in stops.items()
                 }
-                weights = weigh(n, reached[0]) if weigh else None
+                targets = {scale: reached[x] for scale, x in whole.items()}
+                weights = {x: weigh(n, y) for x, y in targets.items()} if weigh else {}
                 for i, fit in fits.items():
-                    fit.update(reached[i], reached[0], weights)
+                    scale = scales[i]
+                    fit.update(reached[i], targets[scale], weights.get(scale))
             left |= {i: left[i][stop:] for i, stop in stops.items()}
             for fit in fits.values():
                 fit.all_reduce()

@@ -237,7 +237,9 @@ def test_make_elastic_resumes_and_reuses_measurements(trained, quick, tmp_path):
     pairs = before['state_dict'].items(), after['state_dict']
     assert all(torch.equal(value, pairs[1][key]) for key, value in pairs[0])
     lines = quick(*files, a, budgets='80%,60%')
-    assert (measured(lines), 'Fitting 2 chains on 6 images' in lines) == (0, True)
+    found = re.search(r'Fitting (\d) chains on 6 images', '\n'.join(lines))
+    assert measured(lines) == 0
+    assert 2 <= int(found[1]) <= 6  # at most three sizes per budget
     assert measured(quick(*files, a, budgets='60%', seed=1)) == 2 * DEPTH
     mean = {'model.data_preprocessor.mean': [9.0, 9.0, 9.0]}
     lines = quick(*files, a, budgets='60%', seed=1, cfg_options=mean)

@@ -17,6 +17,7 @@ from snnet_mm.utils import load_weights_only
 
 # Narrow and skipped branches of four blocks, each of two heads and 128 neurons.
 CHAINS = ['0:0/0 1:1/96 2:0/0 3:0/128', '0:0/0 1:1/64 2:0/0 3:0/96']
+CHAINS.append(f'0.75x: {CHAINS[1]}')
 
 
 @pytest.fixture(scope='module')
@@ -50,7 +51,7 @@ def test_chain_is_a_model_of_its_own(elastic, exporter, logits, tmp_path):
     _, network, model = elastic
     images = torch.randn(2, 3, 64, 64)
     exporter.out_dir = tmp_path
-    for i in (0, 1, 2):
+    for i in (0, 1, 3, 2):
         exporter.export_stitch(i, ['mm'])
         path = tmp_path / f'stitch_{i}.pth'
         single = init_model(path.with_suffix('.py'), path, device='cpu')
@@ -92,14 +93,17 @@ def test_bundle_holds_each_narrow_layer_once(exporter, tmp_path):
     onnx = pytest.importorskip('onnx')
     pytest.importorskip('onnxruntime')
     exporter.out_dir = tmp_path
-    manifest = exporter.export_bundle((1, 2), ['onnx'], ['fp32', 'fp16', 'int8'])
+    manifest = exporter.export_bundle((1, 2, 3), ['onnx'], ['fp32', 'fp16', 'int8'])
     for stitch in manifest['stitches']:
         fp32, fp16, int8 = (file['max_difference'] for file in stitch['files'])
         assert fp32 < 1e-4 < fp16 < int8 < 6
         assert fp16 < 0.1
-    assert [s['segments'] for s in manifest['stitches']] == [[], []]
+    assert [s['segments'] for s in manifest['stitches']] == [[], [], []]
     branches = [[n for _, n, _ in s['branches']] for s in manifest['stitches']]
-    assert branches == [[0, 0, 1, 96, 0, 0, 0, 128], [0, 0, 1, 64, 0, 0, 0, 96]]
+    assert branches[0] == [0, 0, 1, 96, 0, 0, 0, 128]
+    assert branches[1] == branches[2] == [0, 0, 1, 64, 0, 0, 0, 96]
+    flops = [stitch['flops'] for stitch in manifest['stitches']]
+    assert flops[1] / flops[2] == pytest.approx((1 / 0.75) ** 2, rel=0.1)
     assert manifest['stitches'][1]['branches'][3] == [1, 64, 128]
     name = 'backbone.net.blocks.1.mlp.fc1.weight'
     keys = dict(fp32=name, fp16=f'{name}.fp16', int8=f'{name}_quantized')

@@ -29,8 +29,10 @@ def maps_at(
     """Return maps of images of the size ``seen`` as large as those of another size."""
 
     def resized(x: BackboneMap | None) -> BackboneMap | None:
-        if not isinstance(x, Tensor):
-            return x and (resized(x[0]), x[1])
+        if isinstance(x, tuple):
+            return resized(x[0]), x[1]
+        if x is None or x.ndim < 4:  # pooled
+            return x
         pairs = zip(x.shape[-2:], size, seen, strict=True)
         sides = [-(-n * wanted // now) for n, wanted, now in pairs]
         return F.interpolate(x, sides, mode='bilinear')

@@ -12,6 +12,7 @@ from mmengine.model import BaseModel
 from mmengine.registry import MODELS
 from small import small
 from staged_anchors import disturb
+from torch.nn import functional as F
 
 from snnet_mm.anchors import BranchView
 from snnet_mm.costs import cost_table
@@ -230,3 +231,51 @@ def test_elastic_backbone_checkpoint_of_another_plan_is_refused(build):
     }
     with pytest.raises(ValueError, match='narrow1_3_7'):
         other.load_state_dict(state)
+
+
+# A BEiT of mmseg takes images of one size.
+RESIZED = tuple(name for name in QUICK if name != 'mmseg.BEiT')
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('full_maps', [False, True])
+@pytest.mark.parametrize('anchor', [*families(RESIZED)])
+def test_elastic_backbone_chain_of_smaller_images(anchor, full_maps):
+    """The chain itself on resized images, and its maps as large as the network's."""
+    pytest.importorskip('mmdet.models')
+    pytest.importorskip('mmpretrain.models')
+    view = BranchView(MODELS.build(deepcopy(anchor)))
+    i = view.skippable[0] if isinstance(view.skippable, list) else min(view.skippable)
+    plan = [0 if n == i else width for n, width in enumerate(view.widths)]
+    chain = write_plan(tuple(plan), view.blocks)
+    chains = [chain, f'0.5x: {chain}', '0.5x']
+    kwargs = dict(anchors=[anchor], chains=chains, full_maps=full_maps)
+    cfg = Config(
+        dict(model=dict(type='Alone', backbone=dict(kwargs, type='ElasticBackbone')))
+    )
+    model = disturb(MODELS.build(deepcopy(cfg.model))).eval()
+    net, images = model.backbone, torch.randn(2, 3, 128, 64)
+    scales = [stitch.scale for stitch in net.space]
+    assert scales == [1, 1, 0.5, 0.5]
+    net.take_chains(net, [1, 1, 3])  # both chains have the layers of the first
+    small = F.interpolate(images, (64, 32), mode='bilinear', antialias=True)
+    for stitch, same in ((2, 1), (3, 0)):
+        net.set_stitch(0)
+        sizes = [x.shape[-2:] for x in leaves(model(images))]
+        net.set_stitch(same)
+        wanted = leaves(model(small))
+        net.set_stitch(stitch)
+        found = leaves(model(images))
+        for a, b, size in zip(found, wanted, sizes, strict=True):
+            if full_maps and b.ndim == 4:
+                b = F.interpolate(b, size, mode='bilinear')
+            assert torch.equal(a, b)
+        _, single = single_stitch(cfg, model, stitch)
+        for a, b in zip(leaves(single(images)), found, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_elastic_backbone_checkpoint_of_another_scale_is_refused(build):
+    one, other = (build(chains=[chain]) for chain in ('0.5x: 1:2/7', '0.6x: 1:2/7'))
+    with pytest.raises(ValueError, match=r"\['narrow1_3_7'\], 0.5\] in the weights"):
+        other.load_state_dict(one.state_dict())

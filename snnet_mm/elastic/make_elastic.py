@@ -12,7 +12,7 @@ from mmengine.config import Config
 from torch import Tensor, nn
 
 from snnet_mm.anchors import BranchView
-from snnet_mm.costs import measure_latency, measuring_setup, window_of
+from snnet_mm.costs import measure_latency, measuring_setup, size_name, window_of
 from snnet_mm.evaluation import wide_console
 from snnet_mm.models import fit_in_turn
 from snnet_mm.models.backbones.elastic_backbone import space_of_chains
@@ -195,7 +195,7 @@ class _Job:
         say: Callable[[str], None],
     ) -> None:
         self.model, self.images, self.identity = model, images, identity
-        self.folder, self.say = folder, say
+        self.folder, self.say, self.sample = folder, say, sample
         self.size = window_of(model) or tuple(sample.shape[-2:])
         self.view = model.backbone.view
         self.tokens = tokens_of(self.view, sample)
@@ -246,11 +246,27 @@ class _Job:
             give_chains(self.model, probe_chains(self.view, scale))
             try:
                 costs[scale] = StepCosts(self.model, self.size, scale)
+                self._check_buffers(scale)
             except ValueError:
                 if given or scale == 1:
                     raise
-                self.say(f'  {scale:g}x: the network does not take images of this size')
+                costs.pop(scale, None)
+                self.say(f'The network does not take images of {size_name(size)}')
         return costs
+
+    def _check_buffers(self, scale: float) -> None:
+        """Raise if buffers follow the image size: weights of one size would be saved.
+
+        Those of mmpretrain's EVA-02 do.
+        """
+        backbone = give_chains(self.model, probe_chains(self.view, scale))
+        shapes = [x.shape for x in backbone.buffers()]
+        for i in (1, 0):
+            backbone.set_stitch(i)
+            backbone(self.sample)
+            same = shapes == [x.shape for x in backbone.buffers()]
+            expected = '1, as the network has buffers of the size of its images'
+            check(same, 'argument: sizes', scale, expected)
 
     def _measure_branches(self, num_images: int | None) -> None:
         """Measure all steps and scales; go on after an interruption."""

@@ -1,5 +1,7 @@
 """Images at a scale, and maps at the size of the images' own."""
 
+from collections.abc import Sequence
+
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -29,7 +31,7 @@ def maps_at(
     """Return maps of images of the size ``seen`` as large as those of another size."""
 
     def resized(x: BackboneMap | None) -> BackboneMap | None:
-        if isinstance(x, tuple):
+        if isinstance(x, Sequence):  # with a cls token
             return resized(x[0]), x[1]
         if x is None or x.ndim < 4:  # pooled
             return x

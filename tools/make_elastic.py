@@ -12,7 +12,8 @@ def parse_args() -> argparse.Namespace:
         'compute budgets. Each runs some residual branches (attention, MLP) whole, '
         'some with part of their heads or neurons, and skips others. Least squares '
         'fits new output projections of narrow branches, and linear maps in place of '
-        'skipped ones. The weights of the model do not change.'
+        'skipped ones. Small budgets may run on smaller images, which the model '
+        'resizes. The weights of the model do not change.'
     )
     add = parser.add_argument
     add('config', help='config of a trained model of mmseg, mmdet or mmpretrain')
@@ -29,11 +30,14 @@ def parse_args() -> argparse.Namespace:
         device); default: 75%%,50%%,33%%,25%%, or such shares of the branches alone if
         neck and head cost more than a quarter"""
     which.add_argument('--budgets', help=what)
-    what = """explicit plan of a sub-network, such as '0:3/768 1:0/0': heads/neurons
-        that blocks 0 and 1 run ('1:0' skips a block of a backbone that is reduced by
-        blocks); all other blocks run whole; repeat the option for further
-        sub-networks"""
+    what = """explicit plan of a sub-network, such as '0.7x: 0:3/768 1:0/0': a factor of
+        the image sides, if not 1, and heads/neurons that blocks 0 and 1 run ('1:0'
+        skips a block of a backbone that is reduced by blocks); all other
+        blocks run whole; repeat the option for further sub-networks"""
     which.add_argument('--plan', action='append', default=[], help=what)
+    what = """factors of the height and width of the images among which
+        sub-networks choose (default: 1 0.85 0.7 0.6 0.5); 1 for full size only"""
+    add('--sizes', type=float, nargs='+', metavar='FACTOR', help=what)
     what = 'write one checkpoint that also contains the weights of the model'
     add('--whole', action='store_true', help=what)
     what = 'go on if no budget can save a fifth of the FLOPs'
@@ -60,6 +64,7 @@ def main() -> None:
         images=args.images,
         budgets=args.budgets,
         plans=args.plan,
+        sizes=args.sizes,
         num_images=args.num_images,
         whole=args.whole,
         force=args.force,

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -75,7 +75,7 @@ def make_elastic(
     images: str | os.PathLike | None = None,
     budgets: str | Sequence[str] | None = None,
     plans: Sequence[str] = (),
-    sizes: Sequence[float] | None = None,
+    sizes: Collection[float] | None = None,
     num_images: int | None = None,
     whole: bool = False,
     force: bool = False,
@@ -205,7 +205,7 @@ class _Job:
         self,
         budgets: str | Sequence[str] | None,
         plans: Sequence[str],
-        sizes: Sequence[float] | None,
+        sizes: Collection[float] | None,
         num_images: int | None,
         force: bool = False,
     ) -> list[list[Candidate]]:
@@ -231,12 +231,13 @@ class _Job:
         measured = self.records, self.scale_harms, self.costs
         return candidates_for(bounds, *measured, self.say)
 
-    def _costs(self, sizes: Sequence[float] | None) -> dict[float, StepCosts]:
+    def _costs(self, sizes: Collection[float] | None) -> dict[float, StepCosts]:
         """Count costs at all scales of which the network is able, always at 1."""
         costs, seen = {}, set()
         given = sizes is not None
         key, expected = 'argument: sizes', 'factors above 0 and up to 1, such as 0.7'
-        right = not given or all(is_number(x) and 0 < x <= 1 for x in sizes)
+        listed = not given or isinstance(sizes, Collection)
+        right = listed and all(is_number(x) and 0 < x <= 1 for x in sizes or ())
         check(right, key, sizes, expected)
         for scale in sorted({1, *(sizes if given else SCALES)}, reverse=True):
             size = scaled_size(self.size, scale, self.view.anchor)

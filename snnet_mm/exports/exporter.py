@@ -257,6 +257,7 @@ class StitchExporter:
             left_out=left_out,
             segments=[[names[a], begin, end] for a, begin, end in run if begin < end],
             branches=branches,
+            scale=stitch.scale,
             metrics=metrics,
         )
 

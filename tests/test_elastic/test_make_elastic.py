@@ -261,6 +261,34 @@ def test_make_elastic_weighs_tokens_of_segmentors(
     assert seen == [6] * (task == 'seg')
 
 
+def test_make_elastic_keeps_the_chain_that_diverges_least(
+    trained, tmp_path, monkeypatch
+):
+    """Of those fitted for a budget, on other images; with its fitted layers."""
+    jobs, lines = [], []
+    monkeypatch.setattr(MODULE._Job, 'evaluate', lambda job: jobs.append(job))
+    options = OPTIONS | dict(budgets='70%,40%', sizes=(0.75, 0.5))
+    make_elastic(*trained(), tmp_path, say=lines.append, **options)
+    pattern = r' \((\d+)% of the FLOPs\), divergence (.*x): (.*)$'
+    found = [re.search(pattern, line) for line in lines]
+    judged, kept = [], []
+    for share, divergences, chain in (m.groups() for m in found if m):
+        assert int(share) <= (70, 40)[len(kept)]
+        values = {s: float(v) for v, s in re.findall(r'(\S+) at (\S+)x', divergences)}
+        assert {*values} <= {'1', '0.75', '0.5'}
+        best = min(values, key=values.get)
+        assert chain.startswith('0:' if best == '1' else f'{best}x')
+        judged.append(values[best])
+        kept.append(chain)
+    ((job,), model) = jobs, load(tmp_path)
+    assert model.backbone.space.plans == job.model.backbone.space.plans
+    routes = [model.backbone.space.describe(s) for s in model.backbone.space]
+    assert routes == ['network', *kept]
+    others = job.images.draw(job._num_compared(), skip=job.num_fitted)
+    job.model.load_state_dict(model.state_dict())
+    assert job._divergences(others)[1:] == pytest.approx(judged, abs=6e-5)
+
+
 @pytest.mark.parametrize(
     'options, words',
     [
@@ -272,6 +300,10 @@ def test_make_elastic_weighs_tokens_of_segmentors(
         (dict(plans=['1:2/127'], num_images=1), 'num_images=1 .* 20 or more'),
         (dict(budgets='50%', num_images=1), 'num_images=1 .* 20 or more'),
         (dict(num_images=0), 'argument: num_images'),
+        (dict(sizes=0.5), 'sizes=0.5 is invalid'),
+        (dict(sizes=[1, 1.2]), r'sizes=\[1, 1.2\] .* above 0 and up to 1'),
+        (dict(plans=['1.5x: 1:0/0']), r"plans\[0\]='1.5x: 1:0/0'"),
+        (dict(plans=['1x']), r'plans\[0\]=.*fewer units'),
     ],
 )
 def test_make_elastic_wrong_options_raise(trained, quick, tmp_path, options, words):

@@ -20,6 +20,7 @@ from snnet_mm.models.backbones.scaling import scaled_size
 from snnet_mm.models.init_model import init_model
 from snnet_mm.stitching import (
     UNITS,
+    Plan,
     SkipSpace,
     StitchTable,
     parse_budget,
@@ -170,7 +171,7 @@ def make_elastic(
             write_config(made, temporary)
         meta = dict(dataset_meta=network.dataset_meta)
         base.save_added(path, model.state_dict(), meta, whole)
-        return job.evaluate() if labelled else job.compare()
+        return job.evaluate() if labelled else job.compare(num_images)
 
 
 class _Job:
@@ -355,41 +356,50 @@ class _Job:
     def fit(
         self, candidates: Sequence[Sequence[Candidate]], num_images: int | None
     ) -> list[str]:
-        """Fit all candidates and keep the best of each budget; return these chains.
+        """Fit the best candidate of each budget; return these chains.
 
-        The best is that of least divergence on images that it was not fitted on. Chains
-        are in order of decreasing FLOPs.
+        If budgets have several, all are fitted on few images first. The best is that of
+        least divergence on images that none is fitted on. Chains are in order of
+        decreasing FLOPs.
         """
-        ordered = sorted(
-            {(c.scale, c.plan) for listed in candidates for c in listed},
-            key=lambda c: -self.costs[c[0]].of('flops', c[1]),
-        )
-        chains = {c: self.costs[c[0]].write(c[1]) for c in ordered}
-        self._fit([*chains.values()], num_images)
-        others = self.images.draw(self._num_compared(), skip=self.num_fitted)
+        best = {c[:2] for listed in candidates for c in listed}
+        batches = self._fitted_images(num_images)
+        if any(len(listed) > 1 for listed in candidates):
+            best = self._best(candidates, best, batches)
+        flops = {c: self.costs[c[0]].of('flops', c[1]) for c in best}
+        ordered = sorted(best, key=flops.get, reverse=True)
+        chains = [self.costs[scale].write(plan) for scale, plan in ordered]
+        network, unit = self.costs[1].of('flops', self.view.widths), UNITS['flops']
+        for c, chain in zip(ordered, chains, strict=True):
+            share = f'{flops[c] / network:.0%} of the FLOPs'
+            self.say(f'  {unit.budget(flops[c])} ({share}): {chain}')
+        self._fit(chains, batches)
+        return chains
+
+    def _best(
+        self,
+        candidates: Sequence[Sequence[Candidate]],
+        every: Collection[tuple[float, Plan]],
+        fitted: ImageBatches,
+    ) -> set[tuple[float, Plan]]:
+        """Return the scale and the plan of the best candidate of each budget."""
+        chains = {c: self.costs[c[0]].write(c[1]) for c in every}
+        few = min(len(fitted), self._enough_images(NUM_IMAGES))
+        self._fit([*chains.values()], self.images.draw(few))
+        others = self.images.draw(self._num_compared(), skip=len(fitted))
         _, *judged = self._divergences(others)
-        judged, kept = dict(zip(ordered, judged, strict=True)), set()
-        network = self.costs[1].of('flops', self.view.widths)
+        judged, kept = dict(zip(chains, judged, strict=True)), set()
         for listed in candidates:
             best = min((c[:2] for c in listed), key=judged.get)
             kept.add(best)
-            flops = self.costs[best[0]].of('flops', best[1])
-            told = (
-                f'{UNITS["flops"].budget(flops)} ({flops / network:.0%} of the FLOPs)'
-            )
-            found = ', '.join(f'{judged[c[:2]]:.4f} at {c.scale:g}x' for c in listed)
-            self.say(f'  {told}, divergence {found}: {chains[best]}')
-        fitted, left = self.model.backbone, [c for c in ordered if c in kept]
-        backbone = give_chains(self.model, [chains[c] for c in left])
-        backbone.take_chains(fitted, [1 + ordered.index(c) for c in left])
-        return [chains[c] for c in left]
+            found = (f'{judged[c[:2]]:.4f} at {c.scale:g}x' for c in listed)
+            self.say(f'  divergence {", ".join(found)}')
+        return kept
 
-    def _fit(self, chains: Sequence[str], num_images: int | None) -> None:
-        batches = self._fitted_images(num_images)
+    def _fit(self, chains: Sequence[str], batches: ImageBatches) -> None:
         backbone = give_chains(self.model, chains)
         for step, order in backbone.unit_orders.items():
             order.index.copy_(torch.tensor(self.records[int(step)].order))
-        self.num_fitted = len(batches)
         images = plural(len(batches), 'image')
         self.say(f'Fitting {plural(len(chains), "chain")} on {images}')
         clock, weigh = _Clock(), None
@@ -451,11 +461,12 @@ class _Job:
         return results
 
     @torch.no_grad()
-    def compare(self) -> StitchTable:
+    def compare(self, num_images: int | None) -> StitchTable:
         """Measure chains, and how much their predictions agree with the network's."""
         costs = self._measure()
-        number = self._num_compared()  # others than those that judged
-        images = self.images.draw(number, skip=self.num_fitted + number)
+        number = self._num_compared()  # others than those that chains were chosen on
+        fitted = self._fitted_images(num_images)
+        images = self.images.draw(number, skip=len(fitted) + number)
         self.say(f'Comparing with the network on {plural(len(images), "image")}')
         ids = self.model.backbone.space.ids
         errors = zip(ids, self._divergences(images), strict=True)

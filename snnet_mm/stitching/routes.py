@@ -78,10 +78,11 @@ def visiting_order(stitches: Iterable[Stitch]) -> list[Stitch]:
     """Sort stitches so that routes with common prefixes are adjacent.
 
     The order is a depth-first walk of their prefix tree: a prefix that a stitch shares
-    with any later stitch is shared by all stitches in between.
+    with any later stitch is shared by all stitches in between. Images of other scales
+    share nothing.
     """
 
     def key(step: Step) -> tuple[int, int, str]:
         return (-1, -1, step) if isinstance(step, str) else (*step, '')
 
-    return sorted(stitches, key=lambda stitch: list(map(key, stitch.steps)))
+    return sorted(stitches, key=lambda s: (-s.scale, list(map(key, s.steps))))

@@ -10,7 +10,7 @@ from snnet_mm.stitching import SkipSpace, Stitch, StitchingLayerSpec, read_plan
 from snnet_mm.utils import check
 
 from ..layers.narrow_branch import NarrowBranch, UnitOrder
-from .scaling import maps_at, scaled_images
+from .scaling import maps_at, scaled_images, scaled_size
 from .stitched_backbone import StitchedBackbone, build_anchors
 
 
@@ -81,12 +81,15 @@ class ElasticBackbone(StitchedBackbone):
         return (self.view,)
 
     def forward(self, images: Tensor) -> tuple[BackboneMap | None, ...] | TokenState:
-        scale = self.active_stitch.scale
-        scaled = scaled_images(images, scale, self.view.anchor)
-        output = super().forward(scaled)
+        output, scale = super().forward(images), self.active_stitch.scale
         if scale == 1 or self.out == 'end' or not self.full_maps:
             return output
-        return maps_at(images.shape[-2:], scaled.shape[-2:], output)
+        size = self.input_size or tuple(images.shape[-2:])
+        return maps_at(size, scaled_size(size, scale, self.view.anchor), output)
+
+    def _resized(self, images: Tensor) -> Tensor:
+        scale = self.active_stitch.scale
+        return scaled_images(super()._resized(images), scale, self.view.anchor)
 
     def build_layer(
         self, name: str, spec: StitchingLayerSpec, config: dict
@@ -96,18 +99,6 @@ class ElasticBackbone(StitchedBackbone):
         step, units = self.space.narrow[name]
         dim, branch = self.width_at(spec.target), self.view.steps[step].branch
         return NarrowBranch(branch, units, dim, self._orders[step], step)
-
-    def take_chains(self, other: 'ElasticBackbone', ids: Sequence[int]) -> None:
-        """Copy the layers of some chains of another backbone, for all chains here."""
-        chains = (stitch for stitch in self.space if stitch.id)
-        for stitch, i in zip(chains, ids, strict=True):
-            pairs = zip(stitch.layers, other.space[i].layers, strict=True)
-            for own, source in pairs:
-                weights = other.stitching_layers[source].state_dict()
-                self.stitching_layers[own].load_state_dict(weights)
-        for step, order in self.unit_orders.items():
-            order.load_state_dict(other.unit_orders[step].state_dict())
-        self.stitching_initialized.copy_(other.stitching_initialized)
 
     def gap_layer(self, in_dim: int, out_dim: int) -> nn.Module:
         """Return a new map of a gap between two widths."""

@@ -62,7 +62,7 @@ train() {
 # elastic CHECKPOINT NAME
 elastic() {
   [ -e "$WORK_DIR/$2/stitches.json" ] ||
-    python tools/make_elastic.py $CONFIG "$1" --work-dir "$WORK_DIR/$2" --budgets $BUDGETS
+    python tools/make_elastic.py $CONFIG "$1" --work-dir "$WORK_DIR/$2" --budgets $BUDGETS --sizes 1
 }
 # tested CONFIG CHECKPOINT NAME SETTINGS... : on the test images
 tested() {

@@ -387,7 +387,7 @@ class TokenAnchor(Anchor):
             return table
         how = self.num_embedded_prefix, self.pos_embed_antialias
         make = partial(resize_pos_embed, table, self.grid, grid, *how)
-        return self._kept.get(0, grid, table, make)
+        return self._kept.get(0, grid, [table], make)
 
     @torch.no_grad()
     def fix_input_size(self, size: tuple[int, int]) -> None:

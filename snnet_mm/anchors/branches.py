@@ -119,7 +119,7 @@ class Branch:
         if value is None or order is None:
             return value
         make = partial(_in_order, value, order, self.cuts[name])
-        return self._kept.get(name, _version_of(order), value, make)
+        return self._kept.get(name, (), [value, order], make)
 
     def _read(self, name: str, order: Tensor | None, units: int) -> Tensor | None:
         value = self._sorted(name, order)
@@ -181,9 +181,9 @@ class AttentionBranch(Branch):
         table = self._sorted(f'{self.attn}.{self.table}', order)
         if table is None:
             return None
-        key = grid if order is None else (*grid, *_version_of(order))
+        weights = [table] if order is None else [table, order]
         make = partial(self.bias_of, table, grid)
-        return self._kept.get('scores', key, table, make)[:, :units]
+        return self._kept.get('scores', grid, weights, make)[:, :units]
 
     def hidden(self, x: Tensor, grid: Grid, order: Tensor | None, units: int) -> Tensor:
         normed, windows = self.enter(x), self.windows(grid)
@@ -383,11 +383,6 @@ def _find(block: nn.Module, name: str) -> nn.Module | Tensor | None:
     for part in filter(None, name.split('.')):
         value = getattr(value, part, None)
     return value
-
-
-def _version_of(order: Tensor) -> tuple:
-    """Return a key that changes with the content of an order."""
-    return order.data_ptr(), None if order.is_inference() else order._version
 
 
 def _within(name: str, parts: Iterable[str]) -> bool:

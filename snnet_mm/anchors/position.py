@@ -54,8 +54,9 @@ def relative_position_index(
     """
     h, w = grid
     # The cached tensor must be valid in every mode, whichever mode requests it first.
-    with torch.inference_mode(False), torch.device(device):
-        rows, columns = torch.arange(h * w) // w, torch.arange(h * w) % w
+    with torch.inference_mode(False):
+        places = torch.arange(h * w, device=device)
+        rows, columns = places // w, places % w
         index = (rows[:, None] - rows + h - 1) * (2 * w - 1)
         index += columns[:, None] - columns + w - 1
         num_offsets = (2 * h - 1) * (2 * w - 1)
@@ -102,14 +103,15 @@ class TensorCache(nn.Module):
         self,
         slot: Hashable,
         key: tuple,
-        weight: Tensor | None,
+        weights: Sequence[Tensor],
         make: Callable[[], Tensor],
     ) -> Tensor:
-        """Return a slot's tensor; call ``make`` again if weight or key changed."""
+        """Return a slot's tensor; call ``make`` again if weights or key changed."""
+        # Dynamo sees neither versions nor addresses: graphs compute it from weights.
+        if torch.compiler.is_compiling() or (weights and torch.is_grad_enabled()):
+            return make()
         key = *key, torch.is_inference_mode_enabled()
-        if weight is not None:
-            if torch.is_grad_enabled():  # also while tracing a graph
-                return make()
+        for weight in weights:
             version = None if weight.is_inference() else weight._version
             key = *key, weight.data_ptr(), version, weight.device, weight.dtype
         if slot not in self._kept or self._kept[slot][0] != key:
@@ -135,7 +137,7 @@ class RelativePositionBias(nn.Module):
     def forward(self, grid: Grid, queries: Tensor | None = None) -> Tensor:
         """Return the bias ``(1, heads, L, L)`` for a grid; queries are ignored."""
         make = partial(gather_bias, self.table, self.grid, grid, self.num_prefix)
-        return make() if self.training else self._kept.get(0, grid, self.table, make)
+        return make() if self.training else self._kept.get(0, grid, [self.table], make)
 
     def fix_grid(self, grid: Grid) -> None:
         """Permanently resample the table to a grid."""

@@ -178,10 +178,10 @@ class TimmAnchor(TokenAnchor):
         """Return the rotary embedding of block i, that of every head if learned."""
         make = partial(self.rope.get_embed, grid)
         if self.vit.rope_mixed:
-            return self._kept.get('rope', grid, self.rope.freqs, make)[i]
+            return self._kept.get('rope', grid, [self.rope.freqs], make)[i]
         table = next(self.rope.buffers())
         key = (*grid, table.device, table.dtype)
-        return self._kept.get('rope', key, None, make)
+        return self._kept.get('rope', key, [], make)
 
     def run_layers(
         self, i: int, tokens: Tensor, grid: Grid, mask: Tensor | None = None

@@ -78,21 +78,21 @@ def shrink(config):
             part[key] = small if key == 'scales' else small[0]
 
 
-def write_data(root):
+def write_data(root, image=IMAGE):
     """Write small images into every folder that a data set reads."""
     for i in range(2):
         for split in ('train', 'val', 'test'):
             for name in 'ab':
-                write(root / split / name / f'{i}.jpg', IMAGE)
+                write(root / split / name / f'{i}.jpg', image)
         for split in ('train', 'test'):
             size = 480, 640  # of which NYUv2's border is cropped
             write(root / f'depth/images/{split}/{i}.jpg', size)
             depth = halves(*size, low=1000, high=4200, dtype=np.uint16)
             write(root / f'depth/annotations/{split}/{i}.png', depth)
         for split in SEGMENTATION_SPLITS:
-            write(root / f'images/{split}/{i}.jpg', IMAGE)
+            write(root / f'images/{split}/{i}.jpg', image)
             suffix = '_labelTrainIds' if split.endswith('2014') else ''
-            write(root / f'annotations/{split}/{i}{suffix}.png', halves(*IMAGE))
+            write(root / f'annotations/{split}/{i}{suffix}.png', halves(*image))
     ids = [i for i in range(1, 91) if i not in NO_CATEGORY]
     classes = DATASETS.get('mmdet.CocoDataset').METAINFO['classes']
     things = [dict(id=i, name=n) for i, n in zip(ids, classes, strict=True)]
@@ -100,19 +100,12 @@ def write_data(root):
     write_coco(root, ('train2017', 'val2017'), 3, categories=things, **thing)
 
 
-def narrow_config(cfg, root, work_dir, iters=2):
-    """Narrow the model, shrink the images and shorten the training, nothing else."""
+def read_from(cfg, root):
+    """Let a config read what :func:`write_data` wrote: two classes for a classifier."""
     model = cfg.model.get('model', cfg.model)
-    narrow(cfg.model)
     preprocessors = cfg.get('data_preprocessor'), model.get('data_preprocessor')
-    of_cfg = 'train_dataloader', 'test_dataloader', 'test_pipeline', 'test_cfg'
-    for key in (*of_cfg, 'custom_hooks', 'default_hooks'):
-        shrink(cfg.get(key))
-    shrink([*preprocessors, model.get('test_cfg')])
     classes = cfg.default_scope == 'mmpretrain'
     for loader in (cfg.train_dataloader, cfg.test_dataloader):
-        loader.update(batch_size=2, num_workers=0, persistent_workers=False)
-        loader.pin_memory = False
         dataset = loader.dataset.get('dataset', loader.dataset)
         if 'num_scenes' in dataset:
             dataset.num_scenes, classes = 2, False
@@ -131,6 +124,21 @@ def narrow_config(cfg, root, work_dir, iters=2):
         if cfg.test_evaluator.metric == 'proposal_fast':
             # With numpy 1.24, mmdet's own needs equally many boxes in all images.
             cfg.test_evaluator.metric = 'proposal'
+
+
+def narrow_config(cfg, root, work_dir, iters=2):
+    """Narrow the model, shrink the images and shorten the training, nothing else."""
+    model = cfg.model.get('model', cfg.model)
+    narrow(cfg.model)
+    preprocessors = cfg.get('data_preprocessor'), model.get('data_preprocessor')
+    of_cfg = 'train_dataloader', 'test_dataloader', 'test_pipeline', 'test_cfg'
+    for key in (*of_cfg, 'custom_hooks', 'default_hooks'):
+        shrink(cfg.get(key))
+    shrink([*preprocessors, model.get('test_cfg')])
+    for loader in (cfg.train_dataloader, cfg.test_dataloader):
+        loader.update(batch_size=2, num_workers=0, persistent_workers=False)
+        loader.pin_memory = False
+    read_from(cfg, root)
     cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
     cfg.train_cfg['max_iters' if 'max_iters' in cfg.train_cfg else 'max_epochs'] = iters
     cfg.param_scheduler = []  # some begin after the second epoch
@@ -141,8 +149,7 @@ def narrow_config(cfg, root, work_dir, iters=2):
 def narrow_own(cfg, root, work_dir):
     """Narrow a config of this repository to one iteration, without weights."""
     model = cfg.model.get('model', cfg.model)
-    if cfg.model.type == 'DistillationWrapper' and cfg.model.get('teacher', True):
-        _narrow_teacher(cfg.model, root)
+    give_teacher(cfg.model, root, 'regnety_002')
     without_weights(cfg.model)
     narrow_config(cfg, root, work_dir, iters=1)
     backbone = model.backbone
@@ -231,9 +238,10 @@ def _parts(model, *names):
     return [p for part in found for p in (part if isinstance(part, list) else [part])]
 
 
-def _narrow_teacher(model, root):
-    """Replace the teacher with a small network of random weights."""
-    name, file = 'regnety_002', root / 'teacher.pth'
-    torch.save(timm.create_model(name, num_classes=2).state_dict(), file)
-    model.teacher = dict(type='TimmTeacher', name=name, pretrained=False, num_classes=2)
-    model.teacher_checkpoint = str(file)
+def give_teacher(model, root, name):
+    """Give a distilled classifier of two classes a teacher of random weights."""
+    if model.type == 'DistillationWrapper' and model.get('teacher', True):
+        file, options = root / f'{name}.pth', dict(name=name, num_classes=2)
+        torch.save(timm.create_model(name, num_classes=2).state_dict(), file)
+        model.teacher = dict(type='TimmTeacher', pretrained=False, **options)
+        model.teacher_checkpoint = str(file)

@@ -5,11 +5,12 @@ import torch
 from config_models import CONFIGS, read
 from narrowing import without_weights
 from segmentor import segmentor_config, write_weights
-from small import disturb
+from small import disturb, small
 from torch.utils._pytree import tree_leaves
 
 import snnet_mm as sn
 from snnet_mm.costs import cost_table, measure_latency, measuring_setup
+from snnet_mm.elastic.convert import elastic_model, give_chains
 from snnet_mm.models import (
     compile_stitches,
     find_stitched_backbone,
@@ -17,6 +18,7 @@ from snnet_mm.models import (
     set_stitch,
 )
 from snnet_mm.models.init_model import init_model
+from snnet_mm.stitching import write_plan
 from snnet_mm.tasks import task_of
 
 pytestmark = pytest.mark.filterwarnings('ignore')  # of torch while it traces
@@ -70,6 +72,57 @@ def test_compile_stitches_traces_each_once(model, traced):
             assert torch.equal(found, *expected[i])
     assert (len(ids), len(sizes)) == (10, 10)
     assert min(sizes) > 100  # backbone and head, without a break
+
+
+BACKBONES = {
+    'positions of another grid': small('vit', 32, img_size=48),
+    'biases': small('vit', 32, img_size=48, rel_pos_bias=True),
+    'rotations': dict(
+        type='TimmAnchor',
+        img_size=64,
+        model='vit_small_patch16_dinov3',
+        model_args=dict(embed_dim=32, depth=2, num_heads=2),
+    ),
+    'windows': dict(
+        type='TimmStageAnchor',
+        img_size=64,
+        model='swin_tiny_patch4_window7_224',
+        model_args=dict(embed_dim=4, depths=(2, 1, 1, 1), num_heads=(2,) * 4),
+    ),
+}
+SLOW = 'rotations', 'windows'
+
+
+@pytest.mark.parametrize(
+    'kind',
+    [pytest.param(k, marks=[pytest.mark.slow] * (k in SLOW)) for k in BACKBONES],
+)
+def test_compiled_chains_follow_new_weights(kind, traced):
+    """Graphs hold none of the tensors that uncompiled models keep of their weights."""
+    pytest.importorskip('mmseg')
+    cfg = small('network')
+    cfg.model.backbone = dict(BACKBONES[kind])
+    cfg.model.decode_head.in_channels = 32
+    model = elastic_model(init_model(cfg, None, device='cpu'))
+    view = model.backbone.view
+    give_chains(model, [write_plan([1] * len(view.widths), view.blocks)])
+    disturb(model)
+    inputs = torch.randn(1, 3, 64, 64), [dict(img_shape=(64, 64))]
+    compile_stitches(model, backend=traced[1])
+    for i in (0, 1):
+        set_stitch(model, i)
+        before = tensors_of(model, *inputs)
+        weights = {
+            k: 1.1 * v for k, v in model.state_dict().items() if v.is_floating_point()
+        }
+        model.load_state_dict(weights, strict=False)
+        (found,), compiled = tensors_of(model, *inputs), model.encode_decode
+        del model.encode_decode
+        (expected,) = tensors_of(model, *inputs)
+        model.encode_decode = compiled
+        assert torch.equal(found, expected)
+        assert not torch.equal(found, *before)
+    assert len(traced[0]) == 2
 
 
 def test_compiled_model_trains_uncompiled(model, traced):

@@ -6,7 +6,8 @@ training is resumed. With ``--launcher slurm``, it submits them as jobs, and pri
 figures when called again after they have ended.
 
 ``configs/papers.yml`` lists all tables and figures, and the runs, which can also be
-given by name, such as ``'setr/*-r4_*'``.
+given by name, such as ``'setr/*-r4_*'``. Figures of runs that differ in the seed alone
+are means with standard errors.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
+from statistics import fmean, stdev
 
 from jobs import Jobs, in_order, print_needs
 from papers import (
@@ -43,6 +46,9 @@ RECORD = 'reproduced.json'  # in work directories
 NOT_RUN = 'not run here: needs GPUs'  # state of most items
 # Name parts of stitched models, whose stitches are all tested.
 STITCHED = re.compile(r'snnet|bridge-|esta-|stitch|fast-slow')
+# Name parts in which runs of one figure differ, and those of one front.
+SEED, RATE = re.compile(r'-seed\d'), re.compile(r'-lr[\d.]+')
+GAP_OR_RATE = re.compile(r'-\dto\d|-lr[\d.]+')
 
 
 def parse_args() -> argparse.Namespace:
@@ -76,6 +82,10 @@ def find_items(papers: Mapping, wanted: str) -> list[dict]:
     return found
 
 
+def named(pattern: str, runs: Mapping[str, Run]) -> list[Run]:
+    return [run for name, run in runs.items() if fnmatch(name, pattern)]
+
+
 def find_runs(items: list[dict], runs: Mapping[str, Run], small: bool) -> list[Run]:
     """Return the runs of items, each followed by its variants.
 
@@ -84,7 +94,7 @@ def find_runs(items: list[dict], runs: Mapping[str, Run], small: bool) -> list[R
     found = []
     for item in items:
         patterns = item.get('small' if small else 'train', ())
-        same = [run for p in patterns for name, run in runs.items() if fnmatch(name, p)]
+        same = [run for pattern in patterns for run in named(pattern, runs)]
         varied = [run for run in same if is_stitched(run)] or same
         for run in same:
             found.append(run)
@@ -98,6 +108,19 @@ def find_runs(items: list[dict], runs: Mapping[str, Run], small: bool) -> list[R
         notes = '; '.join(item['state'] for item in items)
         raise ValueError(f'There is {what} of it ({notes})')
     return list({run.name: run for run in found}.values())
+
+
+def variants_of(papers: Mapping, runs: Mapping[str, Run]) -> dict[str, Run]:
+    """Return the variants of all items by name, such as ``'..._in1k-224x224-lr0.01'``."""
+    items = [i for paper in papers['papers'] for i in paper['items'] if 'variants' in i]
+    return {
+        run.name: run
+        for item in items
+        for small in (False, True)
+        if ('small' if small else 'train') in item
+        for run in find_runs([item], runs, small)
+        if run.name not in runs
+    }
 
 
 def is_stitched(run: Run) -> bool:
@@ -224,27 +247,74 @@ def reproduce(run: Run, args: argparse.Namespace) -> None:
             execute(test_command(run, args, test, last.read_text().strip()))
 
 
-def ends_of(results: StitchTable) -> str:
+def mean_and_error(values: list[float]) -> str:
+    """Return a mean, and its standard error if there are several values."""
+    error = stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0
+    return f'{fmean(values):.4g}' + f' ± {error:.2g}' * (len(values) > 1)
+
+
+def ends_of(seeds: list[StitchTable]) -> str:
     """Return scores and costs of the cheapest and the most expensive stitch."""
-    scores, costs = results.scores(), results.column('flops')
-    ids = sorted(scores, key=costs.get)
+    costs, scores = seeds[0].column('flops'), [table.scores() for table in seeds]
+    ids = sorted(scores[0], key=costs.get)
     ends = dict.fromkeys((ids[0], ids[-1]))
-    score = ' - '.join(f'{scores[i]:.4g}' for i in ends)
+    score = ' - '.join(mean_and_error([found[i] for found in scores]) for i in ends)
     cost = ' - '.join(f'{costs[i] / 1e9:.3g}' for i in ends)
-    return f'{score} {results.metric} at {cost} GFLOPs'
+    return f'{score} {seeds[0].metric} at {cost} GFLOPs'
+
+
+def mean_of(seeds: list[StitchTable]) -> StitchTable:
+    """Return a table with the mean scores of tables of several seeds."""
+    first, scores = seeds[0], [table.scores() for table in seeds]
+    means = {i: fmean(found[i] for found in scores) for i in scores[0]}
+    rows = [
+        replace(r, metrics={first.metric: means[r.id]})
+        for r in first.rows
+        if r.id in means
+    ]
+    return replace(first, rows=rows)
+
+
+def grouped(names: Iterable[str], part: re.Pattern) -> dict[str, list[str]]:
+    """Group names that are equal without a part of them."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        found.setdefault(part.sub('', name), []).append(name)
+    return found
+
+
+def joined(tables: list[StitchTable]) -> StitchTable:
+    """Return the rows of several tables, such as gaps of a bridge, as one table."""
+    if len(tables) == 1:
+        return tables[0]
+    rows = enumerate(row for table in tables for row in table.rows)
+    rows = [replace(row, id=i) for i, row in rows]
+    return replace(tables[0], rows=rows, space=None)
 
 
 def report(runs: list[Run], papers: Mapping, published: list[str], out: Path) -> None:
     """Print the figures of all runs beside the paper's, and plot the fronts."""
     from snnet_mm.evaluation import plot_pareto
 
-    fronts = {}
-    for run in runs:
-        results, name = StitchTable.read(results_of(run)), work_dir(run).name
-        paper = figures(papers, run.name) or 'none'
-        print(f'{name}\n    paper: {paper}\n    ours:  {ends_of(results)}')
-        if is_stitched(run):
-            fronts[name] = results
+    by_name, found = {work_dir(run).name: run for run in runs}, {}
+    for name, seeds in grouped(by_name, SEED).items():
+        found[name] = [StitchTable.read(results_of(by_name[seed])) for seed in seeds]
+        paper = figures(papers, by_name[seeds[0]].name) or 'none'
+        print(f'{name}\n    paper: {paper}\n    ours:  {ends_of(found[name])}')
+    means = {name: mean_of(seeds) for name, seeds in found.items()}
+    for name, rates in grouped(found, RATE).items():
+        if len(rates) > 1:
+            sign = 1 if means[rates[0]].higher_is_better else -1
+            score = {
+                n: max(sign * s for s in means[n].scores().values()) for n in rates
+            }
+            best = max(rates, key=score.get)
+            print(f'Best of {len(rates)} rates: {best}\n    {ends_of(found[best])}')
+    drawn = [n for n, seeds in found.items() if STITCHED.search(n) or len(seeds) > 1]
+    fronts = {
+        name: joined([means[n] for n in names])
+        for name, names in grouped(drawn, GAP_OR_RATE).items()
+    }
     if not fronts:
         return
     fronts |= {Path(path).stem: StitchTable.read(CONFIGS / path) for path in published}
@@ -265,7 +335,7 @@ def main() -> None:
                 print(f'{names}: {about}{f" ({state})" if state else ""}')
         return
     every, items = read_runs(papers), []
-    runs = [run for name, run in every.items() if fnmatch(name, args.item)]
+    runs = named(args.item, every) or named(args.item, variants_of(papers, every))
     if not runs:
         items = find_items(papers, args.item)
         runs = find_runs(items, every, args.small)

@@ -30,7 +30,8 @@ class Adapter(nn.Module, metaclass=ABCMeta):
         hops: Width and stride after each adapter.
         prefix: Number of prefix tokens of the network left and of the network entered.
         resize: How grids change: ``'bilinear'`` interpolation before each adapter,
-            ``'strided'`` convolutions, the paper's down-sampling, or ``'none'``.
+            ``'strided'`` convolutions, the paper's integrated down-sampling, which
+            interpolates where a grid grows, or ``'none'``.
         layout: ``'text'`` follows the paper: batch norms before and after each adapter,
             ReLU before the second norm. ``'code'`` follows the authors' code: LeakyReLU
             after the second norm, layer norms if prefix tokens are mapped like patches,
@@ -61,7 +62,7 @@ class Adapter(nn.Module, metaclass=ABCMeta):
         width, before = in_dim * (2 if self.folds and self.num_prefix else 1), in_stride
         self.chain = nn.ModuleList()
         for dim, stride in self.hops:
-            factor = stride // before if resize == 'strided' else 1
+            factor = max(stride // before, 1) if resize == 'strided' else 1
             adapt = self._build(width, dim, factor)
             self.chain.append(self._with_norms(adapt, width, dim))
             width, before = dim, stride
@@ -114,8 +115,11 @@ class Adapter(nn.Module, metaclass=ABCMeta):
             cls = state.prefix.expand_as(state.patches)
             tokens = torch.cat([state.patches, cls], dim=2)
             state = TokenState(tokens, grid)
+        before = self.in_stride
         for parts, (_, stride) in zip(self.chain, self.hops, strict=True):
-            if self.resize == 'bilinear':
+            grows = self.resize == 'strided' and stride < before
+            before = stride
+            if self.resize == 'bilinear' or grows:
                 # Derived from the first grid, so that rounding does not accumulate.
                 wanted = tuple(-(-n * self.in_stride // stride) for n in grid)
                 state = self._resized(state, wanted)
@@ -150,7 +154,8 @@ class Adapter(nn.Module, metaclass=ABCMeta):
         resizes = [r for r in RESIZES if r != 'strided' or self.strides]
         check(self.resize in resizes, f'{key}.resize', self.resize, resizes)
         check(self.layout in LAYOUTS, f'{key}.layout', self.layout, LAYOUTS)
-        whole = self.resize != 'strided' or not any(b % a for a, b in pairwise(strides))
+        uneven = any(b > a and b % a for a, b in pairwise(strides))
+        whole = self.resize != 'strided' or not uneven
         expected = f'strides that are multiples of the previous one, not {strides}'
         check(whole, f'{key}.resize', self.resize, expected)
 

@@ -17,6 +17,10 @@ from papers import options_of, read_config, read_papers, read_runs  # noqa: E402
 
 PAPERS = read_papers()
 RUNS = read_runs(PAPERS)
+# Bridges over all gaps, from all seeds, are trained like those over the widest gap.
+COPIES = '*-seed[12]_*', '*/bridge-*to[1-3]-*', '*/bridge-*-[23]to4-*'
+# Runs to look at one by one.
+DISTINCT = [n for n in RUNS if not any(fnmatch(n, pattern) for pattern in COPIES)]
 # Sizes of the authors' sampling groups for 134 stitches.
 GROUPS_OF_134 = [1, *[12] * 11, 1]
 

@@ -81,6 +81,20 @@ def test_adapter_chain_equals_one_by_hand(kind, resize, layout):
     assert_close(state.as_map(), x)
 
 
+def test_strided_adapter_enlarges_grids_by_interpolation():
+    """Then its convolution has a stride of 1, as in the authors' code."""
+    strided = build(Conv3x3Adapter, 6, 16, [(8, 8), (8, 16)], resize='strided')
+    first, second = (parts['adapt'] for parts in strided.chain)
+    assert (first.stride, second.stride) == ((1, 1), (2, 2))
+    x = torch.randn(2, 6, 3, 4)
+    state = strided(TokenState.of_map(x))
+    x = F.interpolate(x, (6, 8), mode='bilinear')
+    for parts, adapt in zip(strided.chain, (first, second), strict=True):
+        x = normalised(adapt(normalised(x, parts['norm_in'])).relu(), parts['norm_out'])
+    assert state.grid == (3, 4)
+    assert_close(state.as_map(), x)
+
+
 @pytest.mark.parametrize('kind', [LinearAdapter, Conv3x3Adapter])
 def test_adapter_takes_or_makes_cls_token(kind):
     """A cls token is concatenated to all others or made of their mean."""

@@ -6,7 +6,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
-from config_models import CONFIGS, PAPERS, RUNS, load, read, runs
+from config_models import CONFIGS, DISTINCT, PAPERS, RUNS, load, read, runs
 from jobs import read_hours
 from papers import options_of, pages
 from reproduce import find_items
@@ -64,7 +64,7 @@ def test_hours_are_of_runs_and_sizes_of_the_page():
 def test_runs_have_settings_of_the_papers(subtests):
     """What ``_delete_`` in a config drops with the rest would be missing here."""
     for pattern, settings in SETTINGS.items():
-        names = [name for name in RUNS if fnmatch(name, pattern)]
+        names = [name for name in DISTINCT if fnmatch(name, pattern)]
         assert names, pattern
         for name in names:
             with subtests.test(name):
@@ -101,7 +101,7 @@ def test_config_headers_have_figures_of_the_tables(subtests):
 
 @pytest.mark.slow
 def test_runs_build(subtests):
-    for name in (name for name in RUNS if RUNS[name].options):
+    for name in (name for name in DISTINCT if RUNS[name].options):
         if not any(fnmatch(name, pattern) for pattern in LIKE_OTHERS):
             with subtests.test(name):
                 assert load(name)[1]

@@ -9,7 +9,7 @@ from pathlib import Path
 import config_models  # noqa: F401
 import pytest
 
-from snnet_mm.stitching import StitchTable
+from snnet_mm.stitching import StitchRow, StitchTable
 
 reproduce = import_module('reproduce')  # in tools, which config_models finds
 ROOT = Path(__file__).parents[2]
@@ -155,6 +155,67 @@ def test_reproduce_tests_stitches_of_table_1_alone(call):
     results = StitchTable.read(ROOT / 'configs' / name)
     scores = [results.scores()[int(stitch_id)] for stitch_id in found]
     assert scores == [72.6, 76.48, 78.2, 79.96, 81.502, 81.962]
+
+
+def test_reproduce_bridges_of_table_1_from_three_seeds(call):
+    lines = call('Bridging table 1', '--dry-run')
+    names = [re.search(r'--work-dir work_dirs/(.*?)_2xb256', x)[1] for x in lines[::2]]
+    bridges = [f'bridge-resnet50-resnet50-1to{n}-bottleneck' for n in (2, 4)]
+    seeds = [f'{bridge}-seed{n}' for bridge in bridges for n in range(3)]
+    assert sorted(names) == sorted([f'resnet{n}' for n in (18, 34, 50)] + seeds)
+    of_bridges = [line for line in lines if '-seed2' in line]
+    assert all('randomness.seed=2' in line for line in of_bridges)
+    assert ['--stitch-id 2 ' in line for line in of_bridges] == [False, True] * 2
+
+
+def test_reproduce_variant_has_a_name(call):
+    """Of the variants of an item, only those that are named are run."""
+    name = 'bridging/bridge-resnet50-resnet50-1to4-bottleneck-seed1_*-lr0.01'
+    train, _ = call(name, '--dry-run')
+    assert 'optim_wrapper.optimizer.lr=0.01' in train
+    assert len(call(name.replace('-lr0.01', '224x224'), '--dry-run')) == 2
+
+
+def test_reproduce_prints_means_of_seeds_and_the_best_rate(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    drawn = {}
+
+    def execute(command):
+        work = Path(command[command.index('--work-dir') + 1])
+        work.mkdir(parents=True, exist_ok=True)
+        if 'test.py' not in command[1]:
+            (work / 'last_checkpoint').write_text('iter_5.pth')
+            return
+        seed, gap = (int(re.search(p, str(work))[1]) for p in (r'-seed(\d)', r'to(\d)'))
+        score = 70 - 10 * gap + 3 * seed + 5 * ('-lr0.002-' in str(work))
+        about = dict(input_size=(224, 224), metrics={'accuracy/top1': score})
+        row = StitchRow(2, 'FS', 'a route', (9 - gap) * 10**9, None, **about)
+        directions = {'accuracy/top1': 'higher'}
+        table = StitchTable([row], metric='accuracy/top1', directions=directions)
+        table.save(work / 'stitches.json')
+
+    def plot(table, path, others):
+        drawn.update({'first': table, **dict(others)})
+
+    monkeypatch.setattr(reproduce, 'execute', execute)
+    monkeypatch.setattr('snnet_mm.evaluation.plot_pareto', plot)
+    lines = call('bridging/finetune-resnet50-1to[34]-*')
+    (at,) = [
+        i
+        for i, line in enumerate(lines)
+        if line.startswith('finetune-') and '-1to3-lr0.002_' in line
+    ]
+    # Of 45, 48 and 51, the standard deviation is 3, and the error 3 / sqrt(3).
+    assert lines[at + 2] == '    ours:  48 ± 1.7 accuracy/top1 at 6 GFLOPs'
+    assert sum('    ours: ' in line for line in lines) == 6
+    (best, _) = [line for line in lines if line.startswith('Best of 3 rates: ')]
+    assert '-1to3-lr0.002_2xb256' in best
+    # A front of both gaps at all rates, with means over seeds.
+    points = [
+        (row.flops / 1e9, drawn['first'].score(row)) for row in drawn['first'].rows
+    ]
+    assert len(drawn) == 1
+    assert sorted(points) == [(5, 33), (5, 33), (5, 38), (6, 43), (6, 43), (6, 48)]
 
 
 def test_reproduce_unknown_item_is_refused(call):

@@ -57,7 +57,7 @@ PAIR, SPACE, HOPS = SlidingWindowSpace((3, 3)), TwoWaySpace((12, 24)), [(8, 8)]
         (lambda: ToyScenes(split='valid'), 'dataset.split'),
         (lambda: LinearAdapter(6, 4, HOPS, resize='strided'), 'stitching_layer.resize'),
         (lambda: LinearAdapter(6, 4, HOPS, (0, 5)), 'stitching_layer.type'),
-        (lambda: Conv3x3Adapter(6, 4, [(8, 2)], resize='strided'), 'layer.resize'),
+        (lambda: Conv3x3Adapter(6, 4, [(8, 6)], resize='strided'), 'layer.resize'),
         (lambda: ViTBlockAdapter(6, 4, HOPS, head_dim=5), 'stitching_layer.head_dim'),
         (lambda: BridgeSpace((12, 12), [(0, 3)]), 'backbone.stages'),
         (lambda: BridgeSpace((12, 12), [(3, 4), (3, 4)]), 'backbone.stages'),

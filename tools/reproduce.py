@@ -111,7 +111,7 @@ def find_runs(items: list[dict], runs: Mapping[str, Run], small: bool) -> list[R
 
 
 def variants_of(papers: Mapping, runs: Mapping[str, Run]) -> dict[str, Run]:
-    """Return the variants of all items by name, such as ``'..._in1k-224x224-lr0.01'``."""
+    """Return the variants of all items by name, such as ``'..._224x224-lr0.01'``."""
     items = [i for paper in papers['papers'] for i in paper['items'] if 'variants' in i]
     return {
         run.name: run
@@ -302,7 +302,7 @@ def report(runs: list[Run], papers: Mapping, published: list[str], out: Path) ->
         paper = figures(papers, by_name[seeds[0]].name) or 'none'
         print(f'{name}\n    paper: {paper}\n    ours:  {ends_of(found[name])}')
     means = {name: mean_of(seeds) for name, seeds in found.items()}
-    for name, rates in grouped(found, RATE).items():
+    for rates in grouped(found, RATE).values():
         if len(rates) > 1:
             sign = 1 if means[rates[0]].higher_is_better else -1
             score = {

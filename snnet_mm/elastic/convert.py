@@ -75,7 +75,6 @@ def elastic_backbone(cfg: Config, network: nn.Module) -> dict:
     else:
         config = dict(type=family_of(backbone).name, net=dict(config, init_cfg=None))
         outputs = {}
-    outputs |= _full_maps(network)
     return dict(type=ElasticBackbone.__name__, anchors=[config], **outputs)
 
 
@@ -99,6 +98,7 @@ def elastic_config(
         input_size: Height and width at which costs are counted.
     """
     backbone = dict(elastic_backbone(cfg, network), chains=[*chains])
+    backbone |= _full_maps(network)
     cfg = Config(deepcopy(cfg.to_dict()))
     model = model_config(cfg)  # without training wrappers
     origin = origin_of(model['backbone']) or model.get('pretrained')

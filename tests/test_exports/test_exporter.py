@@ -30,7 +30,7 @@ def test_manifest_has_costs_metrics_and_how_to_feed(toy_cfg, build, tmp_path):
     route = 'fast[0:2] > slow[4:5]'
     assert found == dict(
         id=3, kind='FS', route=route, metrics=dict(mIoU=7), left_out=[],
-        flops=costs[3].flops, params=costs[3].params, branches=None,
+        flops=costs[3].flops, params=costs[3].params, branches=None, scale=1,
         segments=[['fast', 0, 2], ['slow', 4, 5]],
     )  # fmt: skip
     assert manifest['ranked_by'] == dict(metric='mIoU', higher_is_better=True)

@@ -55,6 +55,7 @@ class Run(NamedTuple):
     config: Path
     options: tuple[str, ...] = ()
     tests: Mapping[str, list] = {}
+    tool: str = ''
 
 
 class Entry(dict):

@@ -20,11 +20,10 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
-from statistics import fmean, stdev
 
+from fronts import print_figures
 from jobs import Jobs, in_order, print_needs
 from papers import (
     CONFIGS,
@@ -43,12 +42,10 @@ from snnet_mm.stitching import StitchTable
 from snnet_mm.utils import ToolParser, digest, run_command, write_json
 
 RECORD = 'reproduced.json'  # in work directories
+RESULTS = 'stitches.json', 'results.json', 'measured.json'  # in those of tests
 NOT_RUN = 'not run here: needs GPUs'  # state of most items
 # Name parts of stitched models, whose stitches are all tested.
 STITCHED = re.compile(r'snnet|bridge-|esta-|stitch|fast-slow')
-# Name parts in which runs of one figure differ, and those of one front.
-SEED, RATE = re.compile(r'-seed\d'), re.compile(r'-lr[\d.]+')
-GAP_OR_RATE = re.compile(r'-\dto\d|-lr[\d.]+')
 
 
 def parse_args() -> argparse.Namespace:
@@ -89,7 +86,8 @@ def named(pattern: str, runs: Mapping[str, Run]) -> list[Run]:
 def find_runs(items: list[dict], runs: Mapping[str, Run], small: bool) -> list[Run]:
     """Return the runs of items, each followed by its variants.
 
-    If any run is a stitched model, only stitched models have variants.
+    If any run is a stitched model, only stitched models have variants. With ``base`` of
+    an item as False, there are only the variants.
     """
     found = []
     for item in items:
@@ -97,12 +95,13 @@ def find_runs(items: list[dict], runs: Mapping[str, Run], small: bool) -> list[R
         same = [run for pattern in patterns for run in named(pattern, runs)]
         varied = [run for run in same if is_stitched(run)] or same
         for run in same:
-            found.append(run)
+            found += [run] * item.get('base', True)
             variants = item.get('variants', {}) if run in varied else {}
             for name, options in variants.items():
                 options = *run.options, *flattened(options)
                 tests = item.get('tests', {})
-                found.append(Run(f'{run.name}-{name}', run.config, options, tests))
+                how = tests, item.get('tool', '')
+                found.append(Run(f'{run.name}-{name}', run.config, options, *how))
     if not found:
         what = 'no small run' if small else 'no config'
         notes = '; '.join(item['state'] for item in items)
@@ -111,7 +110,7 @@ def find_runs(items: list[dict], runs: Mapping[str, Run], small: bool) -> list[R
 
 
 def variants_of(papers: Mapping, runs: Mapping[str, Run]) -> dict[str, Run]:
-    """Return the variants of all items by name, such as ``'..._224x224-lr0.01'``."""
+    """Return the variants of all items by name."""
     items = [i for paper in papers['papers'] for i in paper['items'] if 'variants' in i]
     return {
         run.name: run
@@ -167,6 +166,11 @@ def test_command(
     run: Run, args: argparse.Namespace, name: str, checkpoint: str
 ) -> list[str]:
     """Return the command of a test, which writes to the folder of its name."""
+    if run.tool:
+        tool = f'{os.path.relpath(ROOT / "tools/research")}/{run.tool}.py'
+        out = '--out', str(work_dir(run) / name / RESULTS[-1])
+        config = os.path.relpath(run.config)
+        return [sys.executable, tool, config, checkpoint, *out, *overrides(run)]
     options = ['--work-dir', str(work_dir(run) / name)]
     if is_stitched(run):  # all stitches, or those that the run trains
         ids = re.search(r'sampler\.ids=\[(.+?)\]', ' '.join(run.options))
@@ -177,11 +181,7 @@ def test_command(
 
 def results_of(run: Run, test: str = 'test') -> Path | None:
     """Return the newest results of a test, None if there are none."""
-    found = [
-        path
-        for name in ('stitches.json', 'results.json')
-        for path in (work_dir(run) / test).rglob(name)
-    ]
+    found = [path for name in RESULTS for path in (work_dir(run) / test).rglob(name)]
     return max(found, key=lambda path: path.stat().st_mtime, default=None)
 
 
@@ -218,7 +218,7 @@ def submit(run: Run, args: argparse.Namespace, jobs: Jobs) -> int:
     for test in ('test', *run.tests):
         if results_of(run, test) is None or args.dry_run:
             command = shell_test_command(run, args, test)
-            jobs.submit(folder, test, command, gpus, after)
+            jobs.submit(folder, test, command, 1 if run.tool else gpus, after)
             left += 1
     return left
 
@@ -247,80 +247,23 @@ def reproduce(run: Run, args: argparse.Namespace) -> None:
             execute(test_command(run, args, test, last.read_text().strip()))
 
 
-def mean_and_error(values: list[float]) -> str:
-    """Return a mean, and its standard error if there are several values."""
-    error = stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0
-    return f'{fmean(values):.4g}' + f' ± {error:.2g}' * (len(values) > 1)
-
-
-def ends_of(seeds: list[StitchTable]) -> str:
-    """Return scores and costs of the cheapest and the most expensive stitch."""
-    costs, scores = seeds[0].column('flops'), [table.scores() for table in seeds]
-    ids = sorted(scores[0], key=costs.get)
-    ends = dict.fromkeys((ids[0], ids[-1]))
-    score = ' - '.join(mean_and_error([found[i] for found in scores]) for i in ends)
-    cost = ' - '.join(f'{costs[i] / 1e9:.3g}' for i in ends)
-    return f'{score} {seeds[0].metric} at {cost} GFLOPs'
-
-
-def mean_of(seeds: list[StitchTable]) -> StitchTable:
-    """Return a table with the mean scores of tables of several seeds."""
-    first, scores = seeds[0], [table.scores() for table in seeds]
-    means = {i: fmean(found[i] for found in scores) for i in scores[0]}
-    rows = [
-        replace(r, metrics={first.metric: means[r.id]})
-        for r in first.rows
-        if r.id in means
-    ]
-    return replace(first, rows=rows)
-
-
-def grouped(names: Iterable[str], part: re.Pattern) -> dict[str, list[str]]:
-    """Group names that are equal without a part of them."""
-    found: dict[str, list[str]] = {}
-    for name in names:
-        found.setdefault(part.sub('', name), []).append(name)
-    return found
-
-
-def joined(tables: list[StitchTable]) -> StitchTable:
-    """Return the rows of several tables, such as gaps of a bridge, as one table."""
-    if len(tables) == 1:
-        return tables[0]
-    rows = enumerate(row for table in tables for row in table.rows)
-    rows = [replace(row, id=i) for i, row in rows]
-    return replace(tables[0], rows=rows, space=None)
-
-
 def report(runs: list[Run], papers: Mapping, published: list[str], out: Path) -> None:
     """Print the figures of all runs beside the paper's, and plot the fronts."""
-    from snnet_mm.evaluation import plot_pareto
+    for run in (run for run in runs if run.tool):
+        measured = json.loads(results_of(run).read_text())
+        print(f'{work_dir(run).name}\n    ours:  {measured["summary"]}')
+    by_name = {work_dir(run).name: run for run in runs if not run.tool}
+    tables = {n: StitchTable.read(results_of(run)) for n, run in by_name.items()}
+    of_paper = {n: figures(papers, run.name) for n, run in by_name.items()}
+    stitched = {n for n, run in by_name.items() if is_stitched(run)}
+    fronts = print_figures(tables, of_paper, stitched, papers['groups'])
+    if fronts:
+        from snnet_mm.evaluation import plot_pareto
 
-    by_name, found = {work_dir(run).name: run for run in runs}, {}
-    for name, seeds in grouped(by_name, SEED).items():
-        found[name] = [StitchTable.read(results_of(by_name[seed])) for seed in seeds]
-        paper = figures(papers, by_name[seeds[0]].name) or 'none'
-        print(f'{name}\n    paper: {paper}\n    ours:  {ends_of(found[name])}')
-    means = {name: mean_of(seeds) for name, seeds in found.items()}
-    for rates in grouped(found, RATE).values():
-        if len(rates) > 1:
-            sign = 1 if means[rates[0]].higher_is_better else -1
-            score = {
-                n: max(sign * s for s in means[n].scores().values()) for n in rates
-            }
-            best = max(rates, key=score.get)
-            print(f'Best of {len(rates)} rates: {best}\n    {ends_of(found[best])}')
-    drawn = [n for n, seeds in found.items() if STITCHED.search(n) or len(seeds) > 1]
-    fronts = {
-        name: joined([means[n] for n in names])
-        for name, names in grouped(drawn, GAP_OR_RATE).items()
-    }
-    if not fronts:
-        return
-    fronts |= {Path(path).stem: StitchTable.read(CONFIGS / path) for path in published}
-    (_, first), *others = fronts.items()
-    plot_pareto(first, out, others=others)
-    print(f'Wrote {out}')
+        fronts |= {Path(p).stem: StitchTable.read(CONFIGS / p) for p in published}
+        (_, first), *others = fronts.items()
+        plot_pareto(first, out, others=others)
+        print(f'Wrote {out}')
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 # SN-Netv1 of ResNet-18 and 50 on ImageNet-1K, 10 stitches in the second and third
 # stage, with RegNetY-160 as the teacher (SN-Netv1, section 4.1). 8 GPUs, batch 1024.
-# Paper: 68.3 - 77.5 top-1 at 1.8 - 4.1 GFLOPs (the authors' published file).
-# Ours: not yet run.
+# Paper: curve only; the authors' file: 68.3 - 77.5 top-1 at 1.8 - 4.1 GFLOPs. Ours:
+# not yet run.
 _base_ = ['../_base_/stitched-resnet18_in1k.py']
 r50_checkpoint = 'timm://resnet50.a1_in1k'
 model = dict(

@@ -1,7 +1,7 @@
 # SN-Netv1 of ResNet-18 and Swin-Ti on ImageNet-1K, 8 stitches in the second and third
 # stage, with RegNetY-160 as the teacher (SN-Netv1, section 4.1). 8 GPUs, batch 1024.
-# Paper: 68.7 - 81.3 top-1 at 1.8 - 4.5 GFLOPs (the authors' published file).
-# Ours: not yet run.
+# Paper: curve only; the authors' file: 68.7 - 81.3 top-1 at 1.8 - 4.5 GFLOPs. Ours:
+# not yet run.
 _base_ = ['../_base_/stitched-resnet18_in1k.py']
 ti_checkpoint = 'timm://swin_tiny_patch4_window7_224.ms_in1k'
 model = dict(

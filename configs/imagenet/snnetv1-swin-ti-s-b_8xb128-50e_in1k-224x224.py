@@ -1,7 +1,7 @@
-# SN-Netv1 of Swin-Ti, S and B of ImageNet-22K on ImageNet-1K, 41 stitches in the first
-# three stages, with RegNetY-160 as the teacher (SN-Netv1, section 4.1). 8 GPUs, batch
-# 1024. Paper: 79.5 - 84.2 top-1 at 4.5 - 15.5 GFLOPs (the authors' published file).
-# Ours: not yet run.
+# SN-Netv1 of Swin-Ti, S and B of ImageNet-22K on ImageNet-1K, 41 stitches in the
+# first three stages, with RegNetY-160 as the teacher (SN-Netv1, section 4.1). 8 GPUs,
+# batch 1024. Paper: curve only; the authors' file: 79.5 - 84.2 top-1 at 4.5 - 15.5
+# GFLOPs. Ours: not yet run.
 _base_ = [
     '../_base_/models/cls_vit_in1k.py',
     '../_base_/datasets/imagenet_224x224_deit.py',

@@ -14,7 +14,8 @@ pytest.importorskip('mmpretrain')
 CAMVID = 'camvid/setr-naive_snnetv2-fast-slow_1xb8-1500_camvid-240x176.py'
 SETR = 'setr/setr-naive_{}_8xb2-160k_ade20k-512x512.py'
 NYU = 'dpt/dpt_{}_4xb4-24e_nyu-416x544.py'
-DINOV2 = 'setr/dinov2/linear_snnetv2-dinov2-b-l_8xb2-80k_ade20k-518x518.py'
+DINOV2 = 'setr/dinov2/linear_snnetv2-dinov2-{}_8xb2-80k_ade20k-518x518.py'
+DINOV3 = 'encoders/{}_snnetv2-dinov3-s-b_8xb2-80k_ade20k-512x512.py'
 IN1K = 'imagenet/{}_8xb32-50e_in1k-224x224.py'
 DEIT = 'imagenet/{}_8xb128-50e_in1k-224x224.py'
 COCO = 'vitdet/mask-rcnn_{}_8xb1-100e_coco-1024x1024.py'
@@ -41,7 +42,11 @@ def costs_of(name):
     [
         (SETR.format('snnetv2-deit3-s-l'), GROUPS_OF_134),
         slow(NYU.format('snnetv2-deit3-s-l'), GROUPS_OF_134),
-        slow(DINOV2, GROUPS_OF_134),
+        slow(DINOV2.format('b-l'), GROUPS_OF_134),
+        slow(DINOV2.format('s-b'), GROUPS_OF_134),
+        slow(DINOV2.format('s-b-l'), GROUPS_OF_134 + GROUPS_OF_134[1:]),
+        (DINOV3.format('setr-naive'), GROUPS_OF_134),
+        slow(DINOV3.format('upernet'), GROUPS_OF_134),
         (CAMVID, GROUPS_OF_38),
         slow(IN1K.format('snnetv2-deit3-s-b'), GROUPS_OF_134),
         (COCO.format('snnetv2-deit3-s-l'), GROUPS_OF_10_G),

@@ -18,12 +18,18 @@ TOY = CONFIGS / 'toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
 CUB = 'esta/fgvc/snnetv1-augreg-ti-s-b_1xb64-100e_cub-224x224.py'
 
 
-def test_esta_adapted_anchors_have_the_same_recipe():
-    adapted, esta = read(CUB.replace('snnetv1', 'adapt-then-esta')), read(CUB)
-    classifier = adapted.model.model
+@pytest.mark.parametrize('data', ['cub', 'cars', 'dogs', 'nabirds', 'flowers'])
+def test_esta_adapted_anchors_have_the_same_recipe(data):
+    """Figure 6d, on five data sets."""
+    name = f'esta/fgvc/adapt-then-esta-augreg-ti-s-b_1xb64-100e_{data}-224x224'
+    adapted, esta = read(name), read(name.replace('adapt-then-esta', 'snnetv1'))
+    classifier, last = adapted.model.model, adapted.train_cfg.max_iters
     parts = *classifier.backbone.anchors, *classifier.head.anchor_heads
     for part, size in zip(parts, ('ti', 's', 'b') * 2, strict=True):
-        assert f'/full-augreg-{size}_1xb64-100e_cub-' in part.init_cfg.checkpoint
+        folder = f'work_dirs/full-augreg-{size}_1xb64-100e_{data}-224x224'
+        assert part.init_cfg.checkpoint == f'{folder}/iter_{last}.pth'
+        full = 'head.anchor_heads.0.' if part in parts[3:] else 'backbone.'
+        assert part.init_cfg.prefix == full
         part.init_cfg = None
     classifier = esta.model.model
     for part in (*classifier.backbone.anchors, *classifier.head.anchor_heads):
@@ -58,6 +64,23 @@ def test_esta_trains_parameters_of_the_paper():
     counts |= {'backbone.anchors': 0, 'backbone.stitch_lora': biases * 6 // 4}
     del counts['backbone.stitch_biases']
     assert {k: n for k, (n, _) in count_parameters(model).items()} == counts
+
+
+def test_esta_naive_lora_at_several_ranks():
+    """Figure 12: half, one and a half, and twice the ranks, without biases."""
+    found = find_runs(find_items(PAPERS, 'ESTA figure 12'), RUNS, small=False)
+    runs = {r.name.partition('_cub-224x224')[2]: r for r in found if '_cub-' in r.name}
+    _, model = load(CUB)
+    whole = {part: n for part, (n, _) in count_parameters(model).items()}
+    del whole['backbone.stitch_biases']
+    ranks = {'-no-bias-r16': 0.5, '-no-bias': 1, '-scaled-r': 1.5, '-no-bias-r64': 2}
+    for variant, share in ranks.items():
+        cfg = config_of(runs[variant])
+        init_default_scope(cfg.default_scope)
+        counts = count_parameters(build_on_meta(cfg)).items()
+        parts = dict.fromkeys(whole, share) | dict(head=1)
+        expected = {part: share * whole[part] for part, share in parts.items()}
+        assert {part: n for part, (n, _) in counts} == expected
 
 
 def test_esta_adapters_train_as_many_parameters_as_lora():

@@ -82,6 +82,9 @@ def test_causal_lm_models_of_the_paper():
         assert anchor.blocks[0].self_attn.q_proj.rank == 16
     assert held == [6738415616, 13015864320]
     assert {s.kind for s in net.space} == {'anchor', 'FS'}
+    # SN-Netv1's code enters every block of the slow network but the first.
+    joints = [s.segments[1].begin for s in net.space if s.kind == 'FS']
+    assert joints == [*range(1, 40)]
     assert {layer.rank for layer in net.stitching_layers.values()} == {4096 // 4}
     batch = cfg.train_dataloader.batch_size * cfg.optim_wrapper.accumulative_counts
     assert batch == 128

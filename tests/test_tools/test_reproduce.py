@@ -8,6 +8,7 @@ from pathlib import Path
 
 import config_models  # noqa: F401
 import pytest
+from fronts import print_figures
 
 from snnet_mm.stitching import StitchRow, StitchTable
 
@@ -216,6 +217,56 @@ def test_reproduce_prints_means_of_seeds_and_the_best_rate(call, tmp_path, monke
     ]
     assert len(drawn) == 1
     assert sorted(points) == [(5, 33), (5, 33), (5, 38), (6, 43), (6, 43), (6, 48)]
+
+
+def test_reproduce_averages_stitches_over_data_sets():
+    """Over the five sets of fine-grained classes, but not over four of them."""
+
+    def table(*scores):
+        about = dict(input_size=(224, 224))
+        rows = [
+            StitchRow(i, 'FS', '', (1 + i) * 10**9, None, metrics=dict(top1=s), **about)
+            for i, s in enumerate(scores)
+        ]
+        return StitchTable(rows, metric='top1', directions=dict(top1='higher'))
+
+    tables = {}
+    for n, data in enumerate(['cub', 'cars', 'dogs', 'nabirds', 'flowers']):
+        tables[f'a_1xb64-100e_{data}-224x224'] = table(n, 10)
+        tables[f'a_1xb64-100e_{data}-224x224-uniform'] = table(10, 2 * n)
+    del tables['a_1xb64-100e_cars-224x224']
+    papers, groups = dict.fromkeys(tables, ''), reproduce.read_papers()['groups']
+    fronts = print_figures(tables, papers, {*tables}, groups)
+    mean = fronts.pop('a_1xb64-100e_fgvc-224x224-uniform')
+    assert mean.scores() == {0: 10, 1: 4}
+    assert len(fronts) == 4
+    assert not any('uniform' in name for name in fronts)
+
+
+def test_reproduce_measures_angles_in_place_of_a_test(call, tmp_path, monkeypatch):
+    train, measure = call('ESTA figure 2 ImageNet', '--dry-run')
+    assert 'train_cfg.max_iters=600' in train
+    assert 'tools/research/gradient_cosines.py' in measure
+    assert 'sampler.ids=[3,4,5,' in measure
+    monkeypatch.chdir(tmp_path)
+
+    def execute(command):
+        if '--out' in command:
+            out = Path(command[command.index('--out') + 1])
+            out.parent.mkdir(parents=True)
+            out.write_text(json.dumps(dict(summary='77 degrees')))
+        else:
+            work = Path(command[command.index('--work-dir') + 1])
+            (work / 'last_checkpoint').write_text('iter_600.pth')
+
+    monkeypatch.setattr(reproduce, 'execute', execute)
+    assert call('ESTA figure 2 ImageNet')[-1] == '    ours:  77 degrees'
+
+
+def test_reproduce_items_of_variants_alone(call):
+    """Kinds at initialization, without the training that figure 15 needs."""
+    train, _ = call('SN-Netv2 figure 13', '--dry-run')
+    assert 'train_cfg.max_iters=1 optim_wrapper.optimizer.lr=0' in train
 
 
 def test_reproduce_unknown_item_is_refused(call):

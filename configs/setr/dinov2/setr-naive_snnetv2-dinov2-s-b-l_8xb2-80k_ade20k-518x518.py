@@ -25,4 +25,8 @@ model = dict(
     ),
     test_cfg=dict(crop_size=(518, 518), stride=(345, 345)),
 )
-default_hooks = dict(checkpoint=dict(max_keep_ckpts=2, save_best='mIoU'))
+default_hooks = dict(
+    checkpoint=dict(max_keep_ckpts=2, save_best='mIoU'),
+    # 10 GFLOPs would join the fast anchor with 12 stitches of S and B.
+    stitch_sampling=dict(sampler=dict(step=8e9)),
+)

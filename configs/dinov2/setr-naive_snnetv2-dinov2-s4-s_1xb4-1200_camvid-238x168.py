@@ -25,7 +25,7 @@ model = dict(
         anchors=[
             dict(
                 arch=dict(embed_dims=384, depth=4, num_heads=6),
-                init_cfg=dict(checkpoint=fast_checkpoint, **weights),
+                init_cfg=dict(checkpoint=fast_checkpoint, blocks=(0, 4), **weights),
                 **anchor,
             ),
             dict(

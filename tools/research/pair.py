@@ -1,10 +1,10 @@
 """Compare a stitched pair with its two anchors alone, both trained for equal compute.
 
 The anchors are DINOv2-S (slow) and its first four blocks (fast), each fine-tuned alone
-on CamVid. From there on, the pair is trained stitched; and, as the control, each anchor
-alone for as many iterations as cost the same in all, at the same rates. All are tested
-on validation and test images. Finished steps are skipped, an interrupted training is
-resumed. The tables are written for all seeds that are given.
+on CamVid. From there on, the pair is trained stitched; and each anchor alone, as the
+control, at the same rates and for as many iterations as cost the same in all. Both are
+tested on validation and test images. Finished steps are skipped, an interrupted
+training is resumed. Tables are means over the seeds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / 'tools' / 'analysis_tools'))
 
 if TYPE_CHECKING:
-    from compare_fronts import Figure, Run
+    from compare_fronts import Figure
 
 CONFIGS = ROOT / 'configs' / 'dinov2'
 SLOW = CONFIGS / 'setr-naive_dinov2-s_1xb4-600_camvid-238x168.py'
@@ -34,7 +34,10 @@ FAST = CONFIGS / 'setr-naive_dinov2-s4_1xb4-600_camvid-238x168.py'
 PAIR = CONFIGS / 'setr-naive_snnetv2-dinov2-s4-s_1xb4-1200_camvid-238x168.py'
 SPLITS = 'val', 'test'
 RESAMPLES = 1000
-SUMMARY = 'area'
+HEAD = (
+    'GFLOPs', 'stitch', 'pair', 'anchors alone: best within this cost',
+    'pair minus alone', 'pair minus the line between both alone',
+)  # fmt: skip
 
 
 def parse_args() -> argparse.Namespace:
@@ -56,7 +59,7 @@ def parse_args() -> argparse.Namespace:
 def iterations_alone(stitched: int) -> int:
     """Return the iterations of each anchor that cost as much as those of the pair.
 
-    A training step costs about three forward passes, of whichever model.
+    A training step costs three forward passes of the model, whichever it is.
     """
     from mmengine.registry import MODELS, init_default_scope
 
@@ -88,23 +91,22 @@ class Models:
         weights = f'model.backbone.init_cfg.checkpoint={self.args.weights}'
         slow = self._train(SLOW, 'slow', iters, weights)
         fast = self._train(FAST, 'fast', iters, weights)
-        pair = self._train(
-            PAIR,
-            'pair',
-            stitched,
-            f'model.backbone.anchors.0.init_cfg.checkpoint={fast}',
-            f'model.backbone.anchors.1.init_cfg.checkpoint={slow}',
-            f'model.decode_head.init_cfg.checkpoint={slow}',
-        )
+        given = {'backbone.anchors.0': fast, 'backbone.anchors.1': slow}
+        given = [
+            f'model.{part}.init_cfg.checkpoint={file}'
+            for part, file in (given | dict(decode_head=slow)).items()
+        ]
+        trained = dict(pair=(PAIR, self._train(PAIR, 'pair', stitched, *given)))
         more = iterations_alone(stitched)
-        trained = {'pair': (PAIR, pair)}
-        for config, name, start in (SLOW, 'slow', slow), (FAST, 'fast', fast):
-            loaded = f'model.init_cfg.checkpoint={start}'
-            settings = 'model.backbone.init_cfg=None', 'model.init_cfg.type=Pretrained'
-            file = self._train(config, f'{name}-more', more, *settings, loaded)
+        for name, config, start in ('slow', SLOW, slow), ('fast', FAST, fast):
+            given = 'model.backbone.init_cfg=None', 'model.init_cfg.type=Pretrained'
+            given = *given, f'model.init_cfg.checkpoint={start}'
+            file = self._train(config, f'{name}-more', more, *given)
             trained[name] = config, file
         return {
-            split: {k: self._test(*of, k, split) for k, of in trained.items()}
+            split: {
+                k: self._test(*of, f'{k}-{split}', split) for k, of in trained.items()
+            }
             for split in SPLITS
         }
 
@@ -112,24 +114,23 @@ class Models:
         file = self.folder / name / f'iter_{iters}.pth'
         if not file.exists():
             options = ['--iters', str(iters), '--resume', *['--amp'] * self.args.amp]
-            seed = f'randomness.seed={self.seed}'
-            once = f'train_cfg.val_begin={iters + 1}'  # validated when it is tested
-            self._run('train.py', config, name, options, [seed, once, *settings])
+            own = f'randomness.seed={self.seed}', f'train_cfg.val_begin={iters + 1}'
+            self._run('train.py', config, name, options, [*own, *settings])
         return file
 
     def _test(self, config: Path, checkpoint: Path, name: str, split: str) -> Path:
-        folder = f'{name}-{split}'
-        wanted = 'stitches.json' if config == PAIR else 'results.json'
-        found = sorted(self.folder.glob(f'{folder}/*/{wanted}'))
-        if not found:
+        stitched = config == PAIR
+        # The tool links it there when all is tested.
+        file = self.folder / name / ('stitches.json' if stitched else 'results.json')
+        if not file.exists():
             data = 'test_dataloader.dataset.data_prefix'
-            settings = f'img_path=images/{split}', f'seg_map_path=annotations/{split}'
-            options = [str(checkpoint), *['--stitch-id', 'all'] * (config == PAIR)]
-            self._run(
-                'test.py', config, folder, options, [f'{data}.{s}' for s in settings]
-            )
-            found = sorted(self.folder.glob(f'{folder}/*/{wanted}'))
-        return found[-1]
+            settings = [
+                f'{data}.img_path=images/{split}',
+                f'{data}.seg_map_path=annotations/{split}',
+            ]
+            options = [str(checkpoint), *['--stitch-id', 'all'] * stitched]
+            self._run('test.py', config, name, options, settings)
+        return file
 
     def _run(
         self,
@@ -139,111 +140,85 @@ class Models:
         options: Sequence[str],
         settings: Sequence[str],
     ) -> None:
-        place = '--work-dir', str(self.folder / name)
-        script = sys.executable, str(ROOT / 'tools' / tool), str(config)
-        subprocess.run(
-            [*script, *options, *place, '--cfg-options', *settings], check=True
-        )
-
-
-def read(file: Path) -> Run:
-    from compare_fronts import Run
-
-    return Run.read(
-        str(file), argparse.Namespace(metric='mIoU', cost='flops', costs=None)
-    )
+        command = [sys.executable, str(ROOT / 'tools' / tool), str(config), *options]
+        command += ['--work-dir', str(self.folder / name), '--cfg-options', *settings]
+        subprocess.run(command, check=True)
 
 
 def compare(results: Sequence[dict[str, Path]]) -> list[dict[str, str | Figure]]:
-    """Return a row for each stitch of the pair, and one for the area under the front.
+    """Return a row for each stitch of the pair by cost, then one of the whole front.
 
-    ``results`` are those of the seeds, by model. Scores are means of the seeds;
-    intervals (95 %) are those of a paired bootstrap over images.
+    ``results`` are those of each seed, by model. Figures are means of the seeds, with
+    95 % intervals of a bootstrap over images, paired for differences.
     """
     from compare_fronts import Figure, FrontComparison, Run
 
-    of_seeds = [{k: read(file) for k, file in of.items()} for of in results]
-    models = dict(
-        alone=[Run.joined([runs['fast'], runs['slow']]) for runs in of_seeds],
-        pair=[runs['pair'] for runs in of_seeds],
+    how = argparse.Namespace(metric='mIoU', cost='flops', costs=None)
+    pairs, fasts, slows = (
+        [Run.read(str(of_seed[name]), how) for of_seed in results]
+        for name in ('pair', 'fast', 'slow')
     )
-    fronts = FrontComparison(models, RESAMPLES)
-    weights, rows = fronts.weights, []
-    scores = {
-        name: np.stack([runs[name].images.scores(weights) for runs in of_seeds])
-        for name in ('fast', 'slow', 'pair')
-    }
-    fast, slow = (scores[name][..., 0] for name in ('fast', 'slow'))
-    (begin,), (end,) = (of_seeds[0][name].costs for name in ('fast', 'slow'))
-    table = StitchTable.read(results[0]['pair'])
-    routes = {row.id: row.route for row in table.rows}
-    pair = of_seeds[0]['pair']
-    for i in np.argsort(pair.costs):
-        own, cost = scores['pair'][..., i], pair.costs[i]
-        best = np.stack(
-            [run.best_within(pair.costs[i : i + 1], weights) for run in models['alone']]
-        )[..., 0]
-        line = fast + (slow - fast) * np.clip((cost - begin) / (end - begin), 0, 1)
-        rows.append(
-            dict(
-                stitch=f'{pair.images.ids[i]}: {routes[pair.images.ids[i]]}',
-                gflops=f'{cost:.2f}',
-                pair=Figure.of(own),
-                alone=Figure.of(best),
-                difference=Figure.of(own - best),
-                line=Figure.of(own - line),
-            )
-        )
-    area = 'area under front'
-    figures = fronts.figures()
-    rows.append(
+    alone = [Run.joined(runs) for runs in zip(fasts, slows, strict=True)]
+    fronts = FrontComparison(dict(alone=alone, pair=pairs), RESAMPLES)
+    fast, slow, pair = (
+        np.stack([run.images.scores(fronts.weights) for run in runs])
+        for runs in (fasts, slows, pairs)
+    )
+    first, costs = pairs[0], pairs[0].costs
+    begin, end = fasts[0].costs, slows[0].costs
+    line = fast + (slow - fast) * np.clip((costs - begin) / (end - begin), 0, 1)
+    best = np.stack([run.best_within(costs, fronts.weights) for run in alone])
+    routes = {row.id: row.route for row in StitchTable.read(results[0]['pair']).rows}
+    rows = [
         dict(
-            stitch=SUMMARY,
-            gflops=f'{fronts.low:.2f} - {fronts.high:.2f}',
-            pair=figures['pair'][area],
-            alone=figures['alone'][area],
-            difference=fronts.differences('alone')['pair'][area],
+            cost=f'{costs[i]:.2f}',
+            stitch=f'{first.images.ids[i]}: `{routes[first.images.ids[i]]}`',
+            pair=Figure.of(pair[..., i]),
+            alone=Figure.of(best[..., i]),
+            difference=Figure.of((pair - best)[..., i]),
+            line=Figure.of((pair - line)[..., i]),
         )
-    )
-    return rows
+        for i in np.argsort(costs)
+    ]
+    key, figures = 'area under front', fronts.figures()
+    area = dict(cost=f'{fronts.low:.2f} - {fronts.high:.2f}', stitch=key)
+    area |= {name: figures[name][key] for name in ('pair', 'alone')}
+    return [*rows, area | dict(difference=fronts.differences('alone')['pair'][key])]
 
 
 def markdown(rows: Sequence[dict[str, str | Figure]]) -> str:
-    lines = [
-        '| GFLOPs | stitch of the pair | pair | anchors alone: best within this cost '
-        '| pair minus alone | pair minus the line between both |',
-        '|---|---|---|---|---|---|',
-    ]
+    lines = [HEAD, ['---'] * len(HEAD)]
     for row in rows:
-        values = (
-            ', '.join(f'{v:.2f}' for v in row[k].seeds) for k in ('pair', 'alone')
-        )
-        differences = (
-            f'{f.value:+.2f} [{f.low:.2f}, {f.high:.2f}]' if f else ''
-            for f in (row['difference'], row.get('line'))
-        )
-        cells = row['gflops'], row['stitch'], *values, *differences
-        lines.append(f'| {" | ".join(cells)} |')
-    return '\n'.join(lines)
+        of_seeds = [
+            ', '.join(f'{value:.2f}' for value in row[name].seeds)
+            for name in ('pair', 'alone')
+        ]
+        differences = [
+            f'{row[name].value:+.2f} [{row[name].low:.2f}, {row[name].high:.2f}]'
+            if name in row
+            else ''
+            for name in ('difference', 'line')
+        ]
+        lines.append([row['cost'], row['stitch'], *of_seeds, *differences])
+    return '\n'.join(f'| {" | ".join(line)} |' for line in lines)
+
+
+def plain(row: dict[str, str | Figure]) -> dict:
+    return {k: v if isinstance(v, str) else asdict(v) for k, v in row.items()}
 
 
 def main() -> None:
     args = parse_args()
-    args.work_dir = args.work_dir.resolve()
+    folders = [args.work_dir.resolve() / f'seed{seed}' for seed in args.seeds]
     results = [
-        Models(args.work_dir / f'seed{seed}', seed, args).results()
-        for seed in args.seeds
+        Models(folder, seed, args).results()
+        for folder, seed in zip(folders, args.seeds, strict=True)
     ]
     for split in SPLITS:
         rows = compare([of_seed[split] for of_seed in results])
-        print(f'\n{split}, mIoU of seeds {args.seeds}\n{markdown(rows)}')
         file = args.work_dir / f'pair_{split}.json'
-        plain = [
-            {k: v if isinstance(v, str) else asdict(v) for k, v in row.items()}
-            for row in rows
-        ]
-        write_json(file, dict(seeds=args.seeds, rows=plain))
-        print(f'Wrote {file}')
+        write_json(file, dict(seeds=args.seeds, rows=[plain(row) for row in rows]))
+        print(f'\n{split}: mIoU, seeds {args.seeds}\n{markdown(rows)}\nWrote {file}')
 
 
 if __name__ == '__main__':

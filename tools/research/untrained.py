@@ -1,0 +1,93 @@
+"""Compare ways to smaller budgets without training: ``tools/research/untrained.py``.
+
+Takes the config of a trained network and its checkpoints, one for each seed. All
+methods read the same training images and are tested on the same test images; FLOPs of
+all are counted by torch on a run of the backbone. Results of a method are kept in the
+work directory, so that an interrupted call goes on. The table has a line for each
+method, budget and seed, and one for the mean over the seeds. ``against`` is the metric
+minus that of the line through the network and make_elastic's budgets at equal FLOPs,
+``low`` and ``high`` its 95 % interval of a paired bootstrap over the images.
+
+Methods are functions of ``untrained_methods.py``, and four more: ``ours`` and
+``blocks`` by make_elastic, ``int8`` by an exported graph, and ``trained``, which is not
+run by default: the chain of half of the FLOPs, trained with labels for as long as the
+network.
+"""
+
+import argparse
+import csv
+from pathlib import Path
+
+from snnet_mm.utils import ToolParser, atomic_path, check_file, run_command
+
+METHODS = (
+    'ours', 'blocks', 'corp', 'snapvit', 'vbp', 'one_map', 'identity', 'expedit',
+    'tome', 'sizes', 'int8', 'trained',
+)  # fmt: skip
+TABLE = Path(__file__).resolve().parents[2] / 'configs' / 'untrained.csv'
+COMMANDS = 'docs/explanation/untrained.md#commands'
+
+
+def parse_args() -> argparse.Namespace:
+    parser = ToolParser(description=__doc__.partition('\n')[0])
+    add = parser.add_argument
+    add('config', help='config of a trained model')
+    add('checkpoints', nargs='+', help='its checkpoints, one for each seed')
+    for name in ('run', 'network', 'data'):
+        add(f'--{name}', required=True, help=f'{name} in the table')
+    what = 'methods to run now (default: all but trained)'
+    add('--methods', nargs='+', default=METHODS[:-1], choices=METHODS, help=what)
+    what = 'budgets in percent of the FLOPs (default: %(default)s)'
+    add('--budgets', nargs='+', type=float, default=[75, 50, 33, 25, 15], help=what)
+    what = "budgets are shares of the branches' FLOPs, not of all FLOPs"
+    add('--of-branches', action='store_true', help=what)
+    what = 'number of training images to fit on (default: %(default)s)'
+    add('--images', type=int, default=200, help=what)
+    what = 'folder for the results of every run (default: %(default)s)'
+    add('--work-dir', type=Path, default=Path('work_dirs/untrained'), help=what)
+    add('--table', type=Path, default=TABLE, help='table (default: %(default)s)')
+    parser.add_cfg_options()
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = parse_args()
+    for checkpoint in args.checkpoints:
+        check_file(checkpoint, 'argument: checkpoints')
+
+    from untrained_runs import Comparison, lines_of
+
+    folder = args.work_dir / args.run
+    seeds = [folder / str(seed) for seed in range(len(args.checkpoints))]
+    for checkpoint, seed in zip(args.checkpoints, seeds, strict=True):
+        comparison = Comparison(args, checkpoint, seed)
+        for method in args.methods:
+            comparison.run(method)
+    about = dict(run=args.run, network=args.network, data=args.data, commands=COMMANDS)
+    lines = [about | line for line in lines_of(seeds, METHODS)]
+    write_table(args.table, args.run, lines)
+    for line in lines:
+        print(*(line[name] for name in SHOWN), sep='  ')
+    print(f'{args.table}: {len(lines)} lines of {args.run}')
+
+
+SHOWN = 'seed', 'kind', 'budget', 'route', 'gflops', 'score', 'share', 'against'
+
+
+def write_table(path: Path, run: str, lines: list[dict[str, str]]) -> None:
+    """Write lines in place of those of their run, sorted by run."""
+    from results import FIELDS
+
+    kept = []
+    if path.is_file():
+        with path.open(newline='') as file:
+            kept = [line for line in csv.DictReader(file) if line['run'] != run]
+    with atomic_path(path) as temporary, temporary.open('w', newline='') as file:
+        fields = (*FIELDS, 'against', 'low', 'high')
+        writer = csv.DictWriter(file, fields, lineterminator='\n')
+        writer.writeheader()
+        writer.writerows(sorted([*kept, *lines], key=lambda line: line['run']))
+
+
+if __name__ == '__main__':
+    run_command(main)

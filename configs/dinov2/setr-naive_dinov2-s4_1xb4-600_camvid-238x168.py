@@ -1,6 +1,6 @@
 # The first four blocks of DINOv2 ViT-S/14 fine-tuned on CamVid, the fast anchor of the
-# pair. One CPU core, batch 4. No figure in the paper; measured:
-# docs/explanation/experiments.md.
+# pair. One CPU core, batch 4. No figure in the paper; measured by
+# tools/research/pair.py: docs/explanation/experiments.md.
 _base_ = ['./setr-naive_dinov2-s_1xb4-600_camvid-238x168.py']
 model = dict(
     backbone=dict(

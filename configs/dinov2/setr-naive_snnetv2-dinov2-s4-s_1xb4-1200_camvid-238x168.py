@@ -1,7 +1,8 @@
 # SN-Netv2 with DINOv2 ViT-S/14 and its first four blocks, each fine-tuned alone: the
 # anchors and three SF stitches, the kind that is best on the validation images; for
 # all 14 set kinds=('FS', 'SF', 'SFS', 'FSF') and sampler.ids=None. One CPU core, batch
-# 4. No figure in the paper; measured: docs/explanation/experiments.md.
+# 4. No figure in the paper; measured by tools/research/pair.py:
+# docs/explanation/experiments.md.
 _base_ = [
     '../_base_/models/setr-naive_snnetv2.py',
     '../_base_/datasets/camvid_238x168.py',

@@ -1,7 +1,7 @@
 # SN-Netv1 of LeViT-192 and 256 on ImageNet-1K, 8 stitches in the first two stages,
 # with RegNetY-160 as the teacher (SN-Netv1, appendix G). 8 GPUs, batch 1024. Paper:
-# 80.7 top-1 at 0.98 GFLOPs; the authors' file: 79.4 - 81.2 at 0.66 - 1.13. Ours: not
-# yet run.
+# 80.7 top-1 at 0.98 GFLOPs; the authors' file: 79.4 - 81.2 at 0.66 - 1.13. Ours:
+# not yet run.
 _base_ = [
     '../_base_/models/cls_vit_in1k.py',
     '../_base_/datasets/imagenet_224x224_deit.py',

@@ -282,18 +282,15 @@ def test_clusters_of_equal_tokens_reconstruct_them():
     assert torch.allclose(weights @ centres, halves, atol=1e-3)
 
 
-@torch.no_grad()
-def test_smaller_images_run_the_whole_network(build):
-    net = build(shares=(0.9, 0.6))
-    variants = [*methods.sizes(net)]
-    assert [v.size for v in variants] == [(56, 56), (48, 48)]
-    for variant in variants:
-        small = F.interpolate(
-            net.compared[0], variant.size, mode='bilinear', antialias=True
-        )
-        wanted = net.model.backbone(small)[-1]
-        assert torch.equal(variant.run(net.compared[0])[-1], wanted)
-        assert variant.flops == cost_table(net.model, variant.size)[0].flops
+def test_size_plans_are_the_largest_within_budgets(build):
+    net = build(shares=(0.9, 0.6, 0.01))
+    with torch.no_grad():
+        plans = methods.size_plans(net)
+    assert plans == {0.9: '0.8750x', 0.6: '0.7500x'}
+    give_chains(net.model, ['0.875x', '0.75x'])
+    table = cost_table(net.model, net.size)
+    for i, share in ((1, 0.9), (2, 0.6)):
+        assert table[i].flops <= net.limit(share)
 
 
 @torch.no_grad()
@@ -346,9 +343,9 @@ def test_all_methods_meet_budgets_and_go_on(files, tmp_path, monkeypatch, capsys
     lines = [*csv.DictReader(table.open())]
     kinds = {line['kind'] for line in lines}
     assert kinds == {
-        'network', 'ours', 'blocks', 'CORP', 'SnapViT', 'SnapViT, corrected', 'VBP',
-        'one affine map', 'branches skipped', 'Expedit', 'ToMe', 'smaller images',
-        'fp32', 'int8',
+        'network', 'ours', 'ours, one size', 'whole blocks', 'smaller images', 'CORP',
+        'SnapViT', 'SnapViT, corrected', 'VBP', 'one affine map', 'branches skipped',
+        'Expedit', 'ToMe', 'fp32', 'int8',
     }  # fmt: skip
     whole = next(line for line in lines if line['kind'] == 'network')
     assert whole['share'] == '100'

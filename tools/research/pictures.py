@@ -22,6 +22,8 @@ BUNDLES = {
     'whole blocks': 'bundle_blocks_600_seed0_test',
     'smaller images': 'bundle_sizes_600_seed0_test',
 }
+# Run of untrained.csv, and its seed or the mean of all.
+PLOTTED = 'camvid_600', 'mean'
 PRECISIONS = dict(fp32='o-', int8='s--')
 LOADS = ROOT / 'configs' / 'dinov2' / 'results' / 'serving_fp32.json'
 # Of anchors, as in pareto plots.
@@ -60,6 +62,27 @@ def plot_ways(bundles: dict[str, StitchTable]) -> Figure:
     axis = figure.add_subplot()
     for (label, bundle), color in zip(bundles.items(), (SLOW, FAST, BACK), strict=True):
         draw_front(axis, bundle, label, [color] * 2)
+    return figure
+
+
+def plot_untrained(lines: Sequence[dict[str, str]]) -> Figure:
+    """Plot the share of the metric over that of the FLOPs, a line of each method."""
+    whole = next(float(line['gflops']) for line in lines if line['kind'] == 'network')
+    kinds = dict.fromkeys(line['kind'] for line in lines if line['budget'] != '100%')
+    figure = new_figure(8, 5)
+    axis = figure.add_subplot()
+    for number, kind in enumerate(kinds):
+        rows = [line for line in lines if line['kind'] in ('network', kind)]
+        x = [100 * float(line['gflops']) / whole for line in rows]
+        y = [float(line['share']) for line in rows]
+        ours = kind.startswith('ours')
+        style = dict(lw=2.5, color=SLOW) if ours else dict(lw=1)
+        marks = '-' if kind == 'ours' else ('--', '-.', ':')[number % 3]
+        axis.plot(x, y, marks, marker='o', ms=4, label=kind, **style)
+    axis.set(xlabel='% of the FLOPs', ylabel='% of the metric', ylim=(0, 104))
+    axis.invert_xaxis()
+    axis.legend(fontsize=8, loc='lower left')
+    axis.grid(alpha=0.3)
     return figure
 
 
@@ -180,17 +203,20 @@ def draw_arrow(axis: Axes, start: tuple, end: tuple, style: str, **line) -> None
 def main() -> None:
     ToolParser(description=__doc__.splitlines()[0]).parse_args()
 
-    from results import read_table
+    from results import UNTRAINED, read_lines, read_table
 
     from snnet_mm.evaluation import plot_pareto
 
     folder, space = ROOT / 'docs' / 'pictures', TwoWaySpace((6, 12))
     bundles = {label: read_table(run) for label, run in BUNDLES.items()}
+    run, seed = PLOTTED
+    known = [x for x in read_lines(run, file=UNTRAINED) if x['seed'] == seed]
     figures = dict(
         routes=plot_routes(space),
         overview=plot_overview(bundles['branches'], space),
         elastic_pareto=plot_ways(bundles),
         serving=plot_loads(),
+        untrained=plot_untrained(known),
     )
     for name, figure in figures.items():
         figure.savefig(folder / f'{name}.png', dpi=130)

@@ -17,6 +17,8 @@ from snnet_mm.stitching.table import Key, Setup
 from snnet_mm.utils import ToolParser, atomic_path, check, run_command
 
 FILE = Path(__file__).resolve().parents[2] / 'configs' / 'results.csv'
+# Of untrained.py, which adds differences with intervals to the fields below.
+UNTRAINED = FILE.with_name('untrained.csv')
 ABOUT = 'run', 'network', 'data', 'seed', 'device'
 FIELDS = (
     *ABOUT, 'size', 'precision', 'stitch', 'kind', 'budget', 'route', 'gflops', 'ms',
@@ -24,10 +26,10 @@ FIELDS = (
 )  # fmt: skip
 
 
-def read_lines(*runs: str) -> list[dict[str, str]]:
-    """Return the lines of runs, by default of all."""
-    with FILE.open(newline='') as file:
-        return [r for r in csv.DictReader(file) if not runs or r['run'] in runs]
+def read_lines(*runs: str, file: Path | None = None) -> list[dict[str, str]]:
+    """Return the lines of runs, by default of all, from one of the two tables."""
+    with (file or FILE).open(newline='') as lines:
+        return [r for r in csv.DictReader(lines) if not runs or r['run'] in runs]
 
 
 def read_table(run: str) -> StitchTable:
@@ -87,12 +89,20 @@ def _text(value: float) -> str:
     return f'{value:.6g}'
 
 
-def write_lines(lines: Sequence[dict[str, str]]) -> None:
-    """Write lines in place of those of their runs, sorted by run."""
-    new = {line['run'] for line in lines}
-    kept = [line for line in read_lines() if line['run'] not in new]
-    with atomic_path(FILE) as path, path.open('w', newline='') as file:
-        writer = csv.DictWriter(file, FIELDS, lineterminator='\n')
+def write_lines(
+    lines: Sequence[dict[str, str]],
+    file: Path | None = None,
+    more: Sequence[str] = (),
+) -> None:
+    """Write lines in place of those of their runs, sorted by run.
+
+    ``more`` are fields after those of every table.
+    """
+    new, file = {line['run'] for line in lines}, file or FILE
+    known = read_lines(file=file) if file.is_file() else []
+    kept = [line for line in known if line['run'] not in new]
+    with atomic_path(file) as path, path.open('w', newline='') as table:
+        writer = csv.DictWriter(table, (*FIELDS, *more), lineterminator='\n')
         writer.writeheader()
         writer.writerows(sorted([*kept, *lines], key=lambda line: line['run']))
 

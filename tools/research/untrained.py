@@ -8,23 +8,26 @@ method, budget and seed, and one for the mean over the seeds. ``against`` is the
 minus that of the line through the network and make_elastic's budgets at equal FLOPs,
 ``low`` and ``high`` its 95 % interval of a paired bootstrap over the images.
 
-Methods are functions of ``untrained_methods.py``, and four more: ``ours`` and
-``blocks`` by make_elastic, ``int8`` by an exported graph, and ``trained``, which is not
-run by default: the chain of half of the FLOPs, trained with labels for as long as the
-network.
+Methods are functions of ``untrained_methods.py``, and six more: by make_elastic
+``ours``, ``one_size`` (the same without smaller images), ``blocks`` (whole blocks) and
+``sizes`` (the whole network on smaller images); ``int8`` by an exported graph; and
+``trained``, which is not run by default: the chain of half of the FLOPs, trained with
+labels for as long as the network.
 """
 
 import argparse
-import csv
 from pathlib import Path
 
-from snnet_mm.utils import ToolParser, atomic_path, check_file, run_command
+from results import UNTRAINED, write_lines
+
+from snnet_mm.utils import ToolParser, check_file, run_command
 
 METHODS = (
-    'ours', 'blocks', 'corp', 'snapvit', 'vbp', 'one_map', 'identity', 'expedit',
-    'tome', 'sizes', 'int8', 'trained',
+    'ours', 'one_size', 'blocks', 'sizes', 'corp', 'snapvit', 'vbp', 'one_map',
+    'identity', 'expedit', 'tome', 'int8', 'trained',
 )  # fmt: skip
-TABLE = Path(__file__).resolve().parents[2] / 'configs' / 'untrained.csv'
+INTERVAL = 'against', 'low', 'high'
+SHOWN = 'seed', 'kind', 'budget', 'route', 'gflops', 'score', 'share', *INTERVAL
 COMMANDS = 'docs/explanation/untrained.md#commands'
 
 
@@ -45,7 +48,7 @@ def parse_args() -> argparse.Namespace:
     add('--images', type=int, default=200, help=what)
     what = 'folder for the results of every run (default: %(default)s)'
     add('--work-dir', type=Path, default=Path('work_dirs/untrained'), help=what)
-    add('--table', type=Path, default=TABLE, help='table (default: %(default)s)')
+    add('--table', type=Path, default=UNTRAINED, help='table (default: %(default)s)')
     parser.add_cfg_options()
     return parser.parse_args()
 
@@ -65,28 +68,10 @@ def main() -> None:
             comparison.run(method)
     about = dict(run=args.run, network=args.network, data=args.data, commands=COMMANDS)
     lines = [about | line for line in lines_of(seeds, METHODS)]
-    write_table(args.table, args.run, lines)
+    write_lines(lines, args.table, INTERVAL)
     for line in lines:
         print(*(line[name] for name in SHOWN), sep='  ')
     print(f'{args.table}: {len(lines)} lines of {args.run}')
-
-
-SHOWN = 'seed', 'kind', 'budget', 'route', 'gflops', 'score', 'share', 'against'
-
-
-def write_table(path: Path, run: str, lines: list[dict[str, str]]) -> None:
-    """Write lines in place of those of their run, sorted by run."""
-    from results import FIELDS
-
-    kept = []
-    if path.is_file():
-        with path.open(newline='') as file:
-            kept = [line for line in csv.DictReader(file) if line['run'] != run]
-    with atomic_path(path) as temporary, temporary.open('w', newline='') as file:
-        fields = (*FIELDS, 'against', 'low', 'high')
-        writer = csv.DictWriter(file, fields, lineterminator='\n')
-        writer.writeheader()
-        writer.writerows(sorted([*kept, *lines], key=lambda line: line['run']))
 
 
 if __name__ == '__main__':

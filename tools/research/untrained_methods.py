@@ -28,8 +28,8 @@ from untrained_network import (
 
 from snnet_mm.anchors import Branch, TokenState
 from snnet_mm.costs import cost_table
+from snnet_mm.elastic import elastic_model
 from snnet_mm.elastic.orders import channels_of
-from snnet_mm.tasks import task_of
 from snnet_mm.utils import isolated_rng
 
 STEPS = 200  # in which a continuous setting is searched
@@ -592,25 +592,16 @@ def expedit(net: Network) -> Iterator[Variant]:
             yield net.best('Expedit', share, runs)
 
 
-def sizes(net: Network) -> Iterator[Variant]:
-    """The whole network on smaller images, of as many patches as a budget allows."""
-    if task_of(net.model).unsized:
-        return
-    rows, columns = net.view.embed(net.fitted[0][:1]).grid
-    patch = net.view.block_strides[0]
-    found = [(h * patch, round(h * columns / rows) * patch) for h in range(1, rows)]
-    costs = [cost_table(net.model, size)[0].flops for size in found]
+def size_plans(net: Network) -> dict[float, str]:
+    """Return the plan of the whole network on smaller images for each budget."""
+    rows, _ = net.view.embed(net.fitted[0][:1]).grid
+    plans = [f'{h / rows:.4f}x' for h in range(1, rows)]
+    table, found = cost_table(elastic_model(net.network, plans), net.size), {}
+    costs = [table[n].flops for n in range(1, rows)]
     for share in net.shares:
-        number = bisect_right(costs, net.limit(share)) - 1
-        if number >= 0:
-            size = found[number]
-
-            def run(images: Tensor, size: Grid = size) -> object:
-                options = dict(mode='bilinear', antialias=True)
-                return net.run({}, F.interpolate(images, size, **options))
-
-            name = f'{size[0]}x{size[1]}'
-            yield Variant('smaller images', share, name, costs[number], run, size)
+        if number := bisect_right(costs, net.limit(share)):
+            found[share] = plans[number - 1]
+    return found
 
 
 def block_plans(net: Network) -> dict[float, str]:
@@ -647,5 +638,4 @@ METHODS: dict[str, Callable[[Network], Iterable[Variant]]] = dict(
     identity=identity,
     expedit=expedit,
     tome=tome,
-    sizes=sizes,
 )

@@ -28,8 +28,7 @@ Run = Callable[[Tensor], object]  # from images to the output of the backbone
 class Variant(NamedTuple):
     """A network within a budget.
 
-    ``share`` is the budget, ``setting`` the choice of the method in words, ``size`` the
-    height and width of the images that the backbone sees.
+    ``share`` is the budget, and ``setting`` the choice of the method in words.
     """
 
     method: str
@@ -37,7 +36,6 @@ class Variant(NamedTuple):
     setting: str
     flops: int
     run: Run
-    size: tuple[int, int]
 
 
 class Network:
@@ -60,6 +58,7 @@ class Network:
         shares: Sequence[float],
         of_branches: bool = False,
     ) -> None:
+        self.network = network
         self.model = elastic_model(network).requires_grad_(False)
         self.backbone, self.shares = self.model.backbone, shares
         self.view = self.backbone.view
@@ -106,7 +105,7 @@ class Network:
     ) -> Variant:
         """Return a variant, whose FLOPs are counted."""
         whole = partial(self.run, run) if isinstance(run, Mapping) else run
-        return Variant(method, share, setting, self.cost(run), whole, self.size)
+        return Variant(method, share, setting, self.cost(run), whole)
 
     def best(
         self, method: str, share: float, runs: Mapping[str, Run | Layers]

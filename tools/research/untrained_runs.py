@@ -2,7 +2,8 @@
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -12,7 +13,7 @@ import torch
 from mmengine.logging import MMLogger
 from mmengine.registry import DefaultScope
 from mmengine.runner import Runner
-from untrained_methods import METHODS, block_plans
+from untrained_methods import METHODS, block_plans, size_plans
 from untrained_network import Network, Variant
 
 import snnet_mm as sn
@@ -28,7 +29,7 @@ from snnet_mm.utils import check, guard_checkpoints, load_config, write_json
 
 NUM_RESAMPLES = 1000
 COMPARED = 24  # images, by whose predictions settings of a method are chosen
-NETWORK, OURS, TRAINED = 'network', 'ours', 0.5
+NETWORK, OURS, TRAINED, SEARCH = 'network', 'ours', 0.5, 'search.json'
 IDENTITY = 'config', 'budgets', 'of_branches', 'images', 'cfg_options'
 Found = tuple[list[dict], ImageScores | None]  # rows of variants, and their images
 
@@ -103,7 +104,7 @@ class Comparison:
             logger = MMLogger.get_current_instance()
             scores = buffers.scores(logger, len(loader.dataset))
         rows = [
-            row_of(v.method, v.share, v.setting, v.flops, v.size, scores[i].metrics)
+            row_of(*v[:4], self.net.size, scores[i].metrics)
             for i, v in enumerate(variants)
         ]
         parts = [scores[i].images for i in range(len(variants))]
@@ -111,23 +112,38 @@ class Comparison:
 
     def ours(self) -> Found:
         """The network, and the budgets of make_elastic."""
-        limits = [f'{self.net.limit(share) / 1e9:.6f}G' for share in self.shares]
-        return self._elastic(OURS, self.shares, budgets=limits)
+        return self._elastic(OURS, OURS, self.shares, budgets=self._limits())
+
+    def one_size(self) -> Found:
+        """The same without smaller images, from the branches measured before."""
+        known, folder = self.folder / OURS / SEARCH, self.folder / 'one_size'
+        if known.is_file():
+            folder.mkdir(exist_ok=True)
+            shutil.copy(known, folder)
+        options = dict(budgets=self._limits(), sizes=(1,))
+        return self._elastic(folder.name, 'ours, one size', self.shares, **options)
+
+    def _limits(self) -> list[str]:
+        return [f'{self.net.limit(share) / 1e9:.6f}G' for share in self.shares]
 
     def blocks(self) -> Found:
         """Whole blocks, by make_elastic."""
-        plans = block_plans(self.net)
-        rows, images = self._elastic('blocks', plans, plans=[*plans.values()])
-        kept = [i for i, row in enumerate(rows) if row['share'] < 1]
-        if images is not None:
-            images = _part(images, kept)
-        return [rows[i] for i in kept], images
+        return self._planned('blocks', 'whole blocks', block_plans(self.net))
 
-    def _elastic(self, name: str, shares: Sequence[float], **options) -> Found:
-        """Return the network and the largest chain within each budget."""
+    def sizes(self) -> Found:
+        """The whole network on smaller images, by make_elastic."""
+        return self._planned('sizes', 'smaller images', size_plans(self.net))
+
+    def _planned(self, name: str, kind: str, plans: dict[float, str]) -> Found:
+        chains = [*dict.fromkeys(plans.values())]
+        rows, images = self._elastic(name, kind, plans, plans=chains)
+        return rows[1:], images and _part(images, range(1, len(rows)))
+
+    def _elastic(self, name: str, kind: str, shares: Iterable, **options) -> Found:
+        """Return the network, and the largest chain within each budget."""
         folder, args = self.folder / name, self.args
         if not (folder / 'stitches.json').is_file():
-            options |= dict(num_images=args.images, device='cpu')
+            options |= dict(num_images=args.images, device='cpu', force=True)
             options |= dict(cfg_options=args.cfg_options)
             make_elastic(args.config, self.checkpoint, folder, **options)
         table, rows, places = StitchTable.read(folder / 'stitches.json'), [], []
@@ -138,8 +154,8 @@ class Comparison:
             within = [row for row in table.rows if row.flops <= limit]
             row = whole if share == 1 else max(within, key=lambda row: row.flops)
             about = row.flops, row.input_size, row.metrics
-            kind = NETWORK if share == 1 else name
-            rows.append(row_of(kind, share, row.route, *about, id=row.id))
+            label = NETWORK if share == 1 else kind
+            rows.append(row_of(label, share, row.route, *about, id=row.id))
             places.append(place[row.key])
         path = folder / 'per_image.npz'
         images = ImageScores.read(path, table) if path.is_file() else None
@@ -202,7 +218,7 @@ def row_of(
 def _part(images: ImageScores, places: Sequence[int]) -> ImageScores:
     """Return the statistics of some variants."""
     ids = tuple(range(len(places)))
-    above, below = images.numerators[places], images.denominators[places]
+    above, below = images.numerators[[*places]], images.denominators[[*places]]
     return ImageScores(
         images.metric, ids, above, below, images.scale, images.names, images.digest
     )

@@ -214,7 +214,8 @@ class _Job:
         space = space_of_chains(
             self.view, plans or probe_chains(self.view), key='argument: plans'
         )
-        self._check_tokens(space, self._fitted_images(num_images))
+        if space.layers:  # none if whole networks run at smaller sizes
+            self._check_tokens(space, self._fitted_images(num_images))
         given = {stitch.scale for stitch in space} if plans else sizes
         self.costs = self._costs(given)
         self.records: list[StepRecord | None] = []

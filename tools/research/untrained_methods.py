@@ -38,9 +38,6 @@ STEPS = 200  # in which a continuous setting is searched
 # Least numbers of neurons and of channels of queries and keys that its code keeps.
 MIN_NEURONS, MIN_KEYS = 64, 8
 CORP_RIDGE = 1e-3
-# Whether scores are scaled by the width of the queries that are left, as its code does
-# by default. The alternative has less divergence here; see untrained.md.
-CORP_RESCALES = False
 
 
 def corp(net: Network) -> Iterator[Variant]:
@@ -105,10 +102,11 @@ def corp_attention(
     """Keep channels of queries and keys of most energy, and compensate the scores.
 
     For each head, ``Q_S (I + M) K_S'`` approximates ``Q K'`` over all pairs of tokens.
+    Scores keep their scale, an option of its code that has less divergence here.
     """
     found, width = Attention(branch), branch.group
     number = max(width - int(width * (1 - kept) + 1e-9), min(MIN_KEYS, width))
-    keys, scale = slice(2), number**-0.5 if CORP_RESCALES else found.scale
+    keys = slice(2)
     if not states:
         found.weights[keys] = [w[:, :number] for w in found.weights[keys]]
         found.biases[keys] = [b[:, :number] for b in found.biases[keys]]
@@ -136,7 +134,6 @@ def corp_attention(
             ):
                 made.append(factor.T.float() @ part[h][chosen])
         getattr(found, name)[keys] = [torch.stack(made) for made in new]
-    found.scale = scale
     return found
 
 

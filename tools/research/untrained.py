@@ -16,11 +16,13 @@ labels for as long as the network.
 """
 
 import argparse
+import sys
 from pathlib import Path
 
-from results import UNTRAINED, write_lines
-
 from snnet_mm.utils import ToolParser, check_file, run_command
+
+sys.path.append(str(Path(__file__).parent))
+from results import UNTRAINED, write_lines  # noqa: E402
 
 METHODS = (
     'ours', 'one_size', 'blocks', 'sizes', 'corp', 'snapvit', 'vbp', 'one_map',

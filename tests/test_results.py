@@ -1,7 +1,6 @@
 """Figures of pages equal those of the runs in configs/results.csv."""
 
 import csv
-import json
 import re
 import sys
 from fnmatch import fnmatch
@@ -15,8 +14,10 @@ from pages import headings_of
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / 'tools' / 'research'))
 import results  # noqa: E402
+import untrained  # noqa: E402
 
 LINES = results.read_lines()
+OTHERS_LINES = results.read_lines(file=results.UNTRAINED)
 RUNS = dict.fromkeys(line['run'] for line in LINES)
 README = (ROOT / 'README.md').read_text()
 DINOV2 = (ROOT / 'configs/dinov2/README.md').read_text()
@@ -199,8 +200,13 @@ def cells(start):
 
 def test_tables_of_image_sizes_equal_results():
     found = {}
-    for size, budget, flops, score, share, *_ in table_after('**Better net', ELASTIC):
+    file = ROOT / 'configs/dinov2/results/graphs_350x476.json'
+    times = {(r['size'], r['budget']): r for r in json.loads(file.read_text())['rows']}
+    network = times['350x476', '100%']['fp32']
+    for size, budget, flops, ms, score, share, *_ in table_after('**Better', ELASTIC):
         same = dict(size=size.strip('*'), budget=budget.replace('the network', '100%'))
+        took = [times[same['size'], same['budget']][k] for k in ('fp32', 'int8')]
+        check_cell(ms, [*took, *(100 * x / network for x in took)])
         whole = figures('gflops', 'sizes_4000_*', budget='100%', size='350x476')[0]
         costs = figures('gflops', 'sizes_4000_*', **same)[0]
         check_cell(flops, (costs[0], 100 * (costs / whole).mean()))
@@ -212,21 +218,10 @@ def test_tables_of_image_sizes_equal_results():
     assert written == [f'{found[n]} at {n}%' for n in ('75', '50', '39', '26')]
 
 
-def test_table_of_others_without_training_equals_results():
-    file = ROOT / 'configs/dinov2/results/without_training_600_seed0.json'
-    known = json.loads(file.read_text())
-    rows = table_after('## Against others without training', ELASTIC)
-    assert len(rows) > 20
-    for label, of_flops, score, share, against in rows:
-        setting = label.partition(': ')[2] or label.removeprefix('chain, ')
-        if not label.startswith('cascade'):
-            setting = setting.replace('the network', 'stitch 0')
-        (row,) = (row for row in known if row['setting'] == setting)
-        check_cell(score, [row['miou']])
-        check_cell(of_flops, [100 * row['of_flops']])
-        check_cell(share, [100 * row['of_miou']])
-        if against:
-            check_cell(against, [row[k] for k in ('against_chains', 'low', 'high')])
+@pytest.mark.parametrize('run', dict.fromkeys(line['run'] for line in OTHERS_LINES))
+def test_tables_of_others_without_training_equal_results(run):
+    table = untrained.markdown([x for x in OTHERS_LINES if x['run'] == run])
+    assert table in (ROOT / 'docs/explanation/untrained.md').read_text()
 
 
 def test_table_of_smaller_graphs_equals_results():

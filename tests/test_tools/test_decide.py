@@ -74,18 +74,19 @@ def test_oas_shrinks_correlations_by_the_number_of_samples():
     torch.testing.assert_close(weight, wanted, rtol=1e-5, atol=1e-6)
 
 
-def test_form_finds_the_best_plan_of_two_changes():
-    # Steps 0 and 1 change the predictions in opposite directions, 2 in another.
+def test_form_finds_plans_whose_changes_do_not_add_up():
+    # Steps 0 and 1 change the predictions in the same direction, 2 almost in another.
     options = [[Option(2, 4, 0), Option(1, 2, 0.1), Option(0, 1, 0.4)]] * 3
     one, other = torch.tensor([1.0, 0.0]), torch.tensor([0.1, 1.0])
-    changes = {(0, 1): one, (0, 0): one, (1, 1): -one, (1, 0): -one}
+    changes = {(i, units): one for i in (0, 1) for units in (0, 1)}
     measured = ways.Measured(changes=changes | {(2, 1): other, (2, 0): other})
     form = ways.Form(measured, options)
-
-    def fits(chosen):
-        return sum(options[i][k].cost for i, k in enumerate(chosen)) <= 8
-
-    assert form([0, 2, 1]) == pytest.approx(0.5 - 2 * 0.2 * 0.1 / 1.01**0.5)
-    best = min(filter(fits, product(range(3), repeat=3)), key=form)
-    assert form.improved([0, 0, 2], fits) != [0, 0, 2]
-    assert tuple(form.improved([1, 0, 1], fits)) == best == (1, 1, 0)
+    assert form([0, 2, 1]) == pytest.approx(0.5 + 2 * 0.2 * 0.1 / 1.01**0.5)
+    assert form([1, 1, 0]) == pytest.approx(0.4)
+    plans = product(range(3), repeat=3)
+    known = {p: sum(options[i][k].cost for i, k in enumerate(p)) for p in plans}
+    for limit in range(3, 13):
+        best = min((p for p, cost in known.items() if cost <= limit), key=form)
+        found = form.at(form.best_plan(limit, [0, 1]))
+        assert known[tuple(found)] <= limit
+        assert form(found) == pytest.approx(form(best), abs=1e-6)

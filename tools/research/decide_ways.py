@@ -1,6 +1,6 @@
 """Ways to choose and fit chains, for ``decide.py``."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -18,7 +18,7 @@ from snnet_mm.elastic import elastic_model
 from snnet_mm.elastic.choosing import _options
 from snnet_mm.elastic.convert import give_chains
 from snnet_mm.elastic.image_batches import ImageBatches
-from snnet_mm.elastic.knapsack import Option, choose_plan, cost_of
+from snnet_mm.elastic.knapsack import Option, choose_plan
 from snnet_mm.elastic.sensitivity import (
     MEASURED,
     RIDGE,
@@ -37,6 +37,7 @@ from snnet_mm.utils import digest
 
 CHOOSING, COMPARED = 75, 24  # images, as of make_elastic for DINOv2-S at 168x238
 EPS = 1e-6  # of LayerNorm
+TURNS = 6  # knapsacks for a plan of least quadratic form
 
 
 @dataclass
@@ -151,7 +152,7 @@ class Form:
         vectors = torch.stack([measured.changes[key] for key in kinds]).float()
         vectors = F.normalize(vectors, dim=1)
         self.gram = (vectors @ vectors.T).double().numpy()
-        rows = {key: n for n, key in enumerate(kinds)}
+        self.options, rows = options, {key: n for n, key in enumerate(kinds)}
         narrow = {i: n for (i, units), n in rows.items() if units}
         self.vectors = [np.zeros((len(of_step), len(kinds))) for of_step in options]
         for i, of_step in enumerate(options):
@@ -165,32 +166,41 @@ class Form:
         total = sum(v[k] for v, k in zip(self.vectors, chosen, strict=True))
         return float(total @ self.gram @ total)
 
-    def improved(
-        self, chosen: Sequence[int], fits: Callable[[Sequence[int]], bool]
-    ) -> Sequence[int]:
-        """Change two steps at a time, those that lower the form most and still fit."""
-        moves = [(i, k) for i, v in enumerate(self.vectors) for k in range(len(v))]
-        owners = np.array([i for i, _ in moves])
-        while True:
-            total = sum(v[k] for v, k in zip(self.vectors, chosen, strict=True))
-            steps = np.stack(
-                [self.vectors[i][k] - self.vectors[i][chosen[i]] for i, k in moves]
-            )
-            both = steps @ self.gram @ steps.T
-            alone = 2 * steps @ (self.gram @ total) + both.diagonal()
-            pairs = alone[:, None] + alone[None] + 2 * both
-            pairs[owners[:, None] == owners[None]] = np.inf
-            pairs[np.diag_indices(len(moves))] = alone
-            better = np.argwhere(pairs < -1e-6 * self(chosen))
-            for a, b in better[pairs[tuple(better.T)].argsort()].tolist():
-                changed = [*chosen]
-                for i, k in (moves[a], moves[b]):
-                    changed[i] = k
-                if fits(changed):
-                    chosen = changed
-                    break
-            else:
-                return chosen
+    def best_plan(self, limit: float, ends: Collection[int]) -> Plan:
+        """Return the best plan of several knapsacks.
+
+        Harms of each are those of an option beside the mean of what the plans before
+        have; the first plan is that of the options' own harms.
+        """
+        found: dict[Plan, float] = {}
+        means = [v[0] * 0 for v in self.vectors]
+        for turn in range(TURNS):
+            total = sum(means)
+            steps = [
+                [
+                    o._replace(harm=float(v @ self.gram @ (2 * (total - own) + v)))
+                    for o, v in zip(options, vectors, strict=True)
+                ]
+                for options, vectors, own in zip(
+                    self.options, self.vectors, means, strict=True
+                )
+            ]
+            plan = choose_plan(steps, limit, ends)
+            chosen = self.at(plan)
+            found[plan] = self(chosen)
+            share = 0.5 if turn else 1
+            means = [
+                (1 - share) * own + share * v[k]
+                for own, v, k in zip(means, self.vectors, chosen, strict=True)
+            ]
+        return min(found, key=found.get)
+
+    def at(self, plan: Plan) -> list[int]:
+        """Return the index of the option of every step of a plan."""
+        return [
+            [option.units for option in options].index(units)
+            for options, units in zip(self.options, plan, strict=True)
+        ]
 
 
 class Chains:
@@ -220,25 +230,10 @@ class Chains:
                 Option(-n, step_cost(i, n) + step_cost(i, 0), harm_with_map(record, n))
                 for n in widths_of(self.view.widths[i])[:-1]
             ]
-        plans = [choose_plan(options, limit - base, self.ends) for limit in limits]
-        if 'gram' not in way:
-            return plans
-        form, found = Form(measured, options), []
-
-        def units(chosen: Sequence[int]) -> Plan:
-            return tuple(o[k].units for o, k in zip(options, chosen, strict=True))
-
-        for plan, limit in zip(plans, limits, strict=True):
-            at = [
-                [option.units for option in of_step].index(number)
-                for of_step, number in zip(options, plan, strict=True)
-            ]
-
-            def fits(chosen: Sequence[int], limit: float = limit) -> bool:
-                return cost_of(options, units(chosen), self.ends) <= limit - base
-
-            found.append(units(form.improved(at, fits)))
-        return found
+        if 'gram' in way:
+            form = Form(measured, options)
+            return [form.best_plan(limit - base, self.ends) for limit in limits]
+        return [choose_plan(options, limit - base, self.ends) for limit in limits]
 
     @torch.no_grad()
     def fit(
@@ -258,10 +253,11 @@ class Chains:
         limits = [parse_budget(text).of([whole]).limit for text in budgets]
         images = self.images.draw(number)
         states = [self.view.embed(batch) for batch in images]
+        plans = {way: self.plans({*way.split('+')}, measured, limits) for way in ways}
         self.chains = {
             way: [
                 Chain(self.model, orders, plan, self.ends, 'oas' in way, [*states])
-                for plan in self.plans({*way.split('+')}, measured, limits)
+                for plan in plans[way]
             ]
             for way in ways
         }

@@ -1,17 +1,20 @@
 """tools/research/decide.py: ways to choose and fit chains, by known cases."""
 
+import json
 import sys
 from itertools import product
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
+from mmengine.config import Config
 from small import write_trained
 
 from snnet_mm.elastic import make_elastic
 from snnet_mm.elastic.knapsack import Option
 from snnet_mm.models import LeastSquares
+from snnet_mm.models.init_model import init_model
+from snnet_mm.models.layers.narrow_branch import UnitOrder
 
 sys.path.append(str(Path(__file__).parents[2] / 'tools' / 'research'))
 import decide  # noqa: E402
@@ -25,26 +28,61 @@ def test_decide_tests_the_chains_of_make_elastic(tmp_path, monkeypatch, capsys):
         config, checkpoint, tmp_path / 'elastic', device='cpu', say=str, **options
     )
     monkeypatch.setattr(ways, 'CHOOSING', 6)
+    monkeypatch.setattr(decide, 'IMAGES', 6)
     folder = tmp_path / 'decide'
     command = ['decide.py', config, checkpoint, checkpoint, '--work-dir', folder]
-    command += ['--images', 6, '--budgets', '90%', '80%', '--ways', 'rarity']
-    command += ['plain', 'rarity+norm', 'rarity+oas', 'rarity+gram', 'rarity+maps']
+    command += ['--budgets', '90%', '80%', '--ways', 'rarity', 'plain', 'rarity+3']
+    command += ['rarity+norm', 'rarity+oas', 'rarity+gram', 'rarity+maps']
     monkeypatch.setattr(sys, 'argv', [*map(str, command), '--traceback'])
     decide.main()
-    found = decide.ImageScores.read(folder / '1' / 'rarity_6.npz')
-    scores = found.scores(np.ones((1, found.numerators.shape[1])))[0]
+    rows = json.loads((folder / 'decide.json').read_text())['rows']
+    first = [row for row in rows if row['way'] == 'rarity']
     wanted = [row.metrics['mIoU'] for row in table.rows]
-    assert scores == pytest.approx(wanted, abs=0.02)
+    assert [row['value'] for row in first] == pytest.approx(wanted, abs=0.02)
+    assert [row['budget'] for row in first] == ['network', '90%', '80%']
     assert len({*wanted}) == 3
-    lines = capsys.readouterr().out.splitlines()
-    first = next(i for i, line in enumerate(lines) if line.startswith('rarity '))
-    of_network = f'{wanted[0]:.2f}'
-    assert lines[first].split()[1:] == ['network', f'{of_network},', of_network]
-    by_way = [line.split()[0] for line in lines[first + 1 :]]
-    assert by_way == 2 * command[-6:]
+    assert all(row['seeds'] == [row['value']] * 2 for row in rows)
+    assert [row['way'] for row in rows] == ['rarity', *2 * command[-7:]]
+    changed = {r['way'] for r in rows if r['value'] and r['way'] != 'rarity'}
+    assert changed == {*command[-6:-1]}  # maps are dear here
     (folder / '0' / 'measured.pkl').unlink()
+    written = capsys.readouterr().out.splitlines()
     decide.main()  # tests nothing again
-    assert capsys.readouterr().out.splitlines() == lines[first:]
+    assert capsys.readouterr().out.splitlines() == written[-len(rows) :]
+
+
+@torch.no_grad()
+def test_chain_fits_a_map_beside_units(tmp_path):
+    chains = ways.Chains(*loaded(tmp_path))
+    view, images = chains.view, torch.randn(6, 3, 64, 64)
+    before = view.embed(images)
+    after = view.run_block(view.run_block(before, 0), 1)
+    plan, order = (0, -32, *view.widths[2:]), UnitOrder(128)
+    chain = ways.Chain(chains.model, {1: order}, plan, [0], False, [before])
+    weights = torch.rand(before.tokens.shape[:2])
+    for i in range(2):
+        chain.fit_step(i, [after], [weights])  # as if step 0 led there, too
+    x = chain.layers[0].map_state(before)
+    h = ways.NarrowBranch(view[1], 32, len(x.tokens[0, 0]), order, 1).hidden(x)
+    inputs = torch.cat([x.tokens, h, torch.ones_like(h[..., :1])], 2).double()
+    root = weights[..., None].double().sqrt()
+    pair = (
+        (root * inputs).flatten(0, 1),
+        (root * (after.tokens - x.tokens)).flatten(0, 1),
+    )
+    wanted = x.tokens + inputs @ torch.linalg.lstsq(*pair).solution
+    (found,) = chain.states
+    assert (found.tokens - wanted).norm() < 0.01 * (wanted - x.tokens).norm()
+    last = chain.run(before)[view.depth - 1]
+    for i in range(2, view.depth):
+        found = view.run_block(found, i)
+    torch.testing.assert_close(last.tokens, found.tokens, rtol=1e-4, atol=1e-4)
+
+
+def loaded(folder):
+    config, checkpoint = write_trained('seg', folder)
+    cfg = Config.fromfile(config)
+    return cfg, init_model(cfg, str(checkpoint), device='cpu')
 
 
 def test_errors_with_map_are_those_of_fits():

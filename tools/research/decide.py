@@ -9,20 +9,29 @@ over images. All images have one size. Measurements and scores are kept in the w
 directory, so that an interrupted call goes on; ``decide.json`` has the figures.
 """
 
+from __future__ import annotations
+
 import argparse
 import pickle
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from mmengine.config import Config
 
-from snnet_mm.evaluation.image_scores import ImageScores, resampled_images
-from snnet_mm.models.init_model import init_model
-from snnet_mm.utils import ToolParser, check, load_config, run_command, write_json
-from snnet_mm.utils.checkpoints import load_weights_only
+from snnet_mm.utils import (
+    ToolParser,
+    check,
+    run_command,
+    write_json,
+)
+
+if TYPE_CHECKING:
+    from mmengine.config import Config
+
+    from snnet_mm.evaluation.image_scores import ImageScores
 
 ROOT = Path(__file__).parents[2]
 sys.path += [str(Path(__file__).parent), str(ROOT / 'tools' / 'analysis_tools')]
@@ -33,7 +42,7 @@ WORDS = dict(
     rarity='tokens count by the rarity of the class that the network predicts',
     norm='tokens count by 1 / variance, as the next LayerNorm sees their direction',
     oas='ridges by oracle approximating shrinkage of the correlations',
-    gram='plans of least quadratic form over branches, by swaps from the knapsack',
+    gram='plans of least quadratic form over branches, by knapsacks in turn',
     maps='narrow branches may have an affine map beside their units',
 )
 
@@ -44,7 +53,7 @@ def parse_args() -> argparse.Namespace:
     add('config', help='config of a trained model')
     add('checkpoints', nargs='+', type=Path, help='its checkpoints, one for each seed')
     what = '; '.join(f'{word}: {words}' for word, words in WORDS.items())
-    add('--ways', nargs='+', default=['rarity', 'plain'], help=f'ways. {what}')
+    add('--ways', nargs='+', default=['rarity+norm', 'plain'], help=f'ways. {what}')
     what = 'budgets, shares of the FLOPs (default: %(default)s)'
     add('--budgets', nargs='+', default=['50%', '33%', '25%', '15%'], help=what)
     what = 'folder for measurements and results (default: %(default)s)'
@@ -62,6 +71,10 @@ def test_ways(
     cfg: Config, checkpoint: Path, folder: Path, args: argparse.Namespace
 ) -> dict[str, ImageScores]:
     """Return the scores of every way on one network: ids 1, ... are the budgets."""
+    from snnet_mm.evaluation.image_scores import ImageScores
+    from snnet_mm.models.init_model import init_model
+    from snnet_mm.utils.checkpoints import load_weights_only
+
     files = {way: folder / f'{way}.npz' for way in args.ways}
     if left := [way for way, file in files.items() if not file.exists()]:
         from decide_ways import Chains, measure
@@ -88,6 +101,8 @@ def compare(
     """Return the metric of the first way, and differences of the others from it."""
     from compare_fronts import Figure
 
+    from snnet_mm.evaluation.image_scores import resampled_images
+
     base, *others = seeds[0]
     number, rows = seeds[0][base].numerators.shape[1], []
     weights = [np.ones((1, number)), number * resampled_images(number, RESAMPLES)]
@@ -110,6 +125,8 @@ def main() -> None:
         words = {word for word in way.split('+') if not word.isdigit()}
         right = words <= WORDS.keys()
         check(right, '--ways', way, f'sums of {", ".join(WORDS)} and a number')
+    from snnet_mm.utils import load_config
+
     cfg = load_config(args.config, args.cfg_options)
     folders = [args.work_dir / str(seed) for seed in range(len(args.checkpoints))]
     seeds = [

@@ -10,17 +10,15 @@ from snnet_mm.anchors import TokenState
 from snnet_mm.models import set_stitch
 from snnet_mm.tasks import task_of
 
-EPS = 1e-6  # of LayerNorm
-
 
 class RareClassWeights:
     """Lets tokens of rare classes count more in the fits of a segmentation model.
 
     Most pixels belong to a few classes, but mIoU weighs all classes alike. The weight
     of a token is proportional to ``share ** -0.5`` of the class that the network
-    predicts there, where ``share`` is the fraction of pixels with this class, times
-    :func:`norm_weights`. No labels are read: ``batches`` are preprocessed images ``(B,
-    3, H, W)``.
+    predicts there, where ``share`` is the fraction of pixels with this class. Weights
+    of pixels average to 1. No labels are read: ``batches`` are preprocessed images
+    ``(B, 3, H, W)``.
     """
 
     def __init__(self, model: nn.Module, batches: Iterable[Tensor]) -> None:
@@ -34,29 +32,12 @@ class RareClassWeights:
         self._weights = (weights / (weights * shares).sum()).float()
 
     def __call__(self, batch: int, state: TokenState) -> Tensor:
-        """Return the weights ``(B, N)`` of the tokens."""
-        return self.of_classes(batch, state) * norm_weights(state)
-
-    def of_classes(self, batch: int, state: TokenState) -> Tensor:
-        """Return the weights by rarity alone, 1 for prefix tokens.
-
-        Those of all pixels average to 1.
-        """
+        """Return the weights ``(B, N)`` of the tokens; those of prefix tokens are 1."""
         classes = self._classes[batch][:, None].float()
         classes = F.interpolate(classes, size=state.grid, mode='nearest-exact')
         weights = self._weights[classes.flatten(1).long()].to(state.tokens.device)
         of_prefix = weights.new_ones(len(weights), state.num_prefix)
         return torch.cat([of_prefix, weights], dim=1)
-
-
-def norm_weights(state: TokenState) -> Tensor:
-    """Return weights ``(B, N)`` that are inverse to the variances of tokens.
-
-    The next branch reads tokens through a LayerNorm, so that errors count relative to
-    the norm of a token. Weights average to 1.
-    """
-    weights = 1 / (state.tokens.var(-1) + EPS)
-    return weights / weights.mean()
 
 
 @torch.no_grad()

@@ -4,7 +4,7 @@ from torch import nn
 
 from snnet_mm.anchors import TokenState
 from snnet_mm.elastic import token_weights
-from snnet_mm.elastic.token_weights import RareClassWeights, norm_weights
+from snnet_mm.elastic.token_weights import RareClassWeights
 
 
 class Stub(nn.Module):
@@ -60,14 +60,3 @@ def test_rare_class_weights_one_logit_tells_two_classes(model):
     weigh = RareClassWeights(model, [images([[[1, 0]], [[0, 0]]])])
     wanted = 4 / (3**0.5 + 1) / torch.tensor([[1, 3**0.5], [3**0.5] * 2])
     torch.testing.assert_close(weigh(0, state(2, 1, 2)), wanted)
-
-
-def test_weights_are_inverse_to_the_variance_of_tokens(model):
-    tokens = torch.tensor([[[-1.0, 0, 1], [1, 3, 5]], [[7, 9, 11], [0, 8, 16]]])
-    grid = TokenState(tokens, (1, 2))
-    wanted = torch.tensor([[1, 1 / 4], [1 / 4, 1 / 64]]) / (97 / 64 / 4)
-    torch.testing.assert_close(norm_weights(grid), wanted)
-    weigh = RareClassWeights(model, [images([[[0, 0]], [[0, 280]]])])
-    classes = torch.tensor([[1, 1], [1, 3**0.5]]) / ((3 + 3**0.5) / 4)
-    torch.testing.assert_close(weigh.of_classes(0, grid), classes)
-    torch.testing.assert_close(weigh(0, grid), classes * wanted)

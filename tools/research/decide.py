@@ -21,12 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from snnet_mm.utils import (
-    ToolParser,
-    check,
-    run_command,
-    write_json,
-)
+from snnet_mm.utils import ToolParser, check, run_command, write_json
 
 if TYPE_CHECKING:
     from mmengine.config import Config
@@ -53,7 +48,7 @@ def parse_args() -> argparse.Namespace:
     add('config', help='config of a trained model')
     add('checkpoints', nargs='+', type=Path, help='its checkpoints, one for each seed')
     what = '; '.join(f'{word}: {words}' for word, words in WORDS.items())
-    add('--ways', nargs='+', default=['rarity+norm', 'plain'], help=f'ways. {what}')
+    add('--ways', nargs='+', default=['rarity', 'plain'], help=f'ways. {what}')
     what = 'budgets, shares of the FLOPs (default: %(default)s)'
     add('--budgets', nargs='+', default=['50%', '33%', '25%', '15%'], help=what)
     what = 'folder for measurements and results (default: %(default)s)'

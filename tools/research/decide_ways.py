@@ -27,7 +27,7 @@ from snnet_mm.elastic.sensitivity import (
     widths_of,
 )
 from snnet_mm.elastic.step_costs import StepCosts, probe_chains
-from snnet_mm.elastic.token_weights import RareClassWeights, norm_weights
+from snnet_mm.elastic.token_weights import RareClassWeights
 from snnet_mm.evaluation.image_scores import ImageScores, image_names
 from snnet_mm.models import LeastSquares, NarrowBranch
 from snnet_mm.models.layers.narrow_branch import UnitOrder
@@ -36,6 +36,7 @@ from snnet_mm.tasks import task_of
 from snnet_mm.utils import digest
 
 CHOOSING, COMPARED = 75, 24  # images, as of make_elastic for DINOv2-S at 168x238
+EPS = 1e-6  # of LayerNorm
 TURNS = 6  # knapsacks for a plan of least quadratic form
 
 
@@ -267,10 +268,11 @@ class Chains:
             for way, chains in self.chains.items():
                 weights = [torch.ones(s.tokens.shape[:2]) for s in states]
                 if 'rarity' in way:
-                    weights = [rarity.of_classes(n, s) for n, s in enumerate(states)]
+                    weights = [rarity(n, s) for n, s in enumerate(states)]
                 if 'norm' in way:
-                    pairs = zip(weights, states, strict=True)
-                    weights = [w * norm_weights(s) for w, s in pairs]
+                    norm = [1 / (s.tokens.var(-1) + EPS) for s in states]
+                    pairs = zip(weights, norm, strict=True)
+                    weights = [w * v / v.mean() for w, v in pairs]
                 for chain in chains:
                     chain.fit_step(i, states, weights)
             print(f'Fitted step {i + 1} of {self.view.depth}', flush=True)

@@ -31,7 +31,7 @@ from snnet_mm.utils import (
     dicts_in,
     guard_checkpoints,
     launched_rank,
-    prepare_cpu_distributed,
+    prepare_distributed,
     quiet_terminal,
     work_dir_lock,
 )
@@ -225,7 +225,7 @@ def _runner(
         check_data_folders(cfg.get(key), key)
     evaluator = f'{phases[-1]}_evaluator'
     check_annotation_file(cfg.get(evaluator), evaluator)
-    prepare_cpu_distributed(cfg)
+    prepare_distributed(cfg)
     alone = mode == 'train' and launched_rank(cfg.launcher) == 0
     lock = work_dir_lock(cfg.work_dir) if alone else nullcontext()
     _keep_config(cfg, mode)

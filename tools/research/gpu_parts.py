@@ -24,6 +24,7 @@ from mmengine.runner import Runner
 from torch import nn
 
 import snnet_mm as sn
+from snnet_mm import register  # noqa: F401  # mmengine reads the configs
 from snnet_mm.costs import measure_latency
 from snnet_mm.models import compile_stitches, find_stitched_backbone
 from snnet_mm.models.init_model import init_model

@@ -41,6 +41,7 @@ TAUGHT = 'imagenet/snnetv1-deit-ti-s-b_8xb128-50e_in1k-224x224.py'
 
 # Configs whose networks, heads and stitching layers are of every family.
 FAMILIES = dict(
+    setr='setr/setr-naive_snnetv2-deit3-s-l_8xb2-160k_ade20k-512x512.py',
     dpt='dpt/dpt_snnetv2-deit3-s-l_4xb4-24e_nyu-416x544.py',
     vitdet='vitdet/mask-rcnn_snnetv2-deit3-s-l_8xb1-100e_coco-1024x1024.py',
     swin='imagenet/snnetv1-swin-ti-s-b_8xb128-50e_in1k-224x224.py',

@@ -8,7 +8,7 @@ from torch import nn
 
 from snnet_mm.utils import refusal
 
-from .stitch_switch import find_stitched_backbone
+from .backbones.stitched_backbone import StitchedBackbone
 
 
 @contextmanager
@@ -18,8 +18,9 @@ def explaining_out_of_memory(model: nn.Module, batch: int) -> Iterator[None]:
         yield
     except torch.OutOfMemoryError as error:
         device = str(next(model.parameters()).device)
-        stitch = find_stitched_backbone(model).active_stitch.id
+        stitched = (m for m in model.modules() if isinstance(m, StitchedBackbone))
+        running = [f'stitch {m.active_stitch.id}' for m in stitched]
+        running = ', '.join([*running, f'batches of up to {batch}'])
         reason = '. '.join(str(error).split('. ')[:2])
         expected = 'one with more free memory, smaller images or a smaller batch: '
-        expected += f'stitch {stitch}, batches of up to {batch}: {reason}'
-        raise refusal('--device', device, expected) from error
+        raise refusal('--device', device, f'{expected}{running}: {reason}') from error

@@ -19,7 +19,7 @@ from torch import nn
 from snnet_mm.anchors.pretrained import SOURCES
 from snnet_mm.datasets import check_annotation_file, check_data_folders
 from snnet_mm.evaluation import evaluate_whole_model
-from snnet_mm.models import compile_stitches, unwrapped
+from snnet_mm.models import compile_stitches, explaining_out_of_memory, unwrapped
 from snnet_mm.stitching import StitchTable
 from snnet_mm.tasks import import_parts_for
 from snnet_mm.utils import (
@@ -181,9 +181,9 @@ def test(
         for warning in configs.misspelt_keys(cfg):
             runner.logger.warning(warning)
         runner.register_hook(WeightCheckHook())
-        if compile:
-            compile_stitches(runner.model)
         try_images(runner)
+        if compile:  # after the trial of a stitch that may not be tested
+            compile_stitches(runner.model)
         if tests_stitches(cfg):
             runner.test_loop.costs = costs
             runner.test()
@@ -239,7 +239,9 @@ def _runner(
             configs.write_config(runner.cfg, copy)
         if short and is_main_process():
             print(f'Long log: {runner.log_dir}', flush=True)
-        yield runner
+        batch = (cfg.get(f'{phases[0]}_dataloader') or {}).get('batch_size')
+        with explaining_out_of_memory(runner.model, batch):
+            yield runner
         # DDP would keep the process group, and its threads, until the interpreter ends.
         runner.model = unwrapped(runner.model)
 

@@ -8,8 +8,6 @@ import argparse
 import os
 from pathlib import Path
 
-from rich import print
-
 from snnet_mm.utils import ToolParser, machine, read_json, run_command, write_json
 
 PARTS = ['tests', 'steps', 'latency', 'elastic', 'loaders']
@@ -29,16 +27,16 @@ def run_part(name: str) -> None:
 
     cases, path = getattr(gpu_parts, name)(), OUT / f'{name}.json'
     known = results_of(path)
-    about = dict(machine=machine(), toy=gpu_parts.TOY)
-    about['cases'] = found = {case: known.get(case) for case in cases}
-    write_json(path, about)
-    for case, measure in cases.items():
-        if found[case] and 'error' not in found[case]:
-            continue
+    found = {case: known.get(case) for case in cases}
+    left = [case for case in cases if not found[case] or 'error' in found[case]]
+    about = dict(machine=machine(), toy=gpu_parts.TOY, cases=found)
+    if left:  # a part may end before its first case
+        write_json(path, about)
+    for case in left:
         gpu_parts.reset_peak()
         start = gpu_parts.now()
         try:
-            figures = measure()
+            figures = cases[case]()
         except Exception as error:  # the other cases are measured all the same
             reason = f'{type(error).__name__}: {error}'.splitlines()[0]
             figures = dict(error=reason[:300])

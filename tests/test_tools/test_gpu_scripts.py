@@ -163,3 +163,6 @@ def test_gpu_session_keeps_what_it_measured(tmp_path):
     second = call('loaders')
     assert second['ImageNet, 0 workers'] == first['ImageNet, 0 workers']
     assert second['ADE20K, 0 workers']['images_per_s'] > 0
+    before = (tmp_path / 'loaders.json').read_bytes()
+    call('loaders')
+    assert (tmp_path / 'loaders.json').read_bytes() == before

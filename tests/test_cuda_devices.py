@@ -37,8 +37,6 @@ pytestmark = pytest.mark.filterwarnings('ignore:Accessing the data pointer')
 CUDA = torch.device('cuda:0')
 ESTA = 'esta/fgvc/adapt-then-esta-augreg-ti-s-b_1xb64-100e_cub-224x224.py'
 TAUGHT = 'imagenet/snnetv1-deit-ti-s-b_8xb128-50e_in1k-224x224.py'
-
-
 # Configs whose networks, heads and stitching layers are of every family.
 FAMILIES = dict(
     setr='setr/setr-naive_snnetv2-deit3-s-l_8xb2-160k_ade20k-512x512.py',

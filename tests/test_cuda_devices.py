@@ -9,6 +9,7 @@ import torch
 from config_models import read
 from mmengine.evaluator import BaseMetric, Evaluator
 from mmengine.registry import MODELS, init_default_scope
+from mmengine.utils import import_modules_from_strings
 from mmpretrain.structures import DataSample
 from mmseg.structures import SegDataSample
 from narrowing import SIDE, narrow_own
@@ -21,11 +22,14 @@ from snnet_mm.evaluation.metric_buffers import MetricBuffers
 from snnet_mm.evaluation.one_pass import run_one_pass
 from snnet_mm.models import (
     ElasticBackbone,
+    SNNetv2,
     find_stitched_backbone,
     fit_stitching_layers,
+    set_stitch,
     set_stitches,
 )
 from snnet_mm.models.layers.least_squares import LeastSquares, fit_in_turn
+from snnet_mm.tasks import task_of
 from snnet_mm.utils import dicts_in
 
 # Caches compare where weights are, which is the same for all fake tensors.
@@ -33,6 +37,17 @@ pytestmark = pytest.mark.filterwarnings('ignore:Accessing the data pointer')
 CUDA = torch.device('cuda:0')
 ESTA = 'esta/fgvc/adapt-then-esta-augreg-ti-s-b_1xb64-100e_cub-224x224.py'
 TAUGHT = 'imagenet/snnetv1-deit-ti-s-b_8xb128-50e_in1k-224x224.py'
+# Configs whose networks, heads and stitching layers are of every family.
+FAMILIES = dict(
+    setr='setr/setr-naive_snnetv2-deit3-s-l_8xb2-160k_ade20k-512x512.py',
+    dpt='dpt/dpt_snnetv2-deit3-s-l_4xb4-24e_nyu-416x544.py',
+    vitdet='vitdet/mask-rcnn_snnetv2-deit3-s-l_8xb1-100e_coco-1024x1024.py',
+    swin='imagenet/snnetv1-swin-ti-s-b_8xb128-50e_in1k-224x224.py',
+    resnet='imagenet/snnetv1-resnet18-50_8xb128-30e_in1k-224x224.py',
+    levit='imagenet/snnetv1-levit-192-256_8xb128-100e_in1k-224x224.py',
+    convnext='esta/fgvc/snnetv1-convnext-t-s-b_1xb64-100e_cub-224x224.py',
+    bridge='bridging/bridge-resnet50-vit-s_2xb256-10e_in1k-224x224.py',
+)
 
 
 @contextmanager
@@ -60,14 +75,14 @@ def tiny():
 
 @pytest.fixture
 def build(tmp_path):
-    """Builds the narrow, shallow model of a config."""
+    """Builds the narrow model of a config, with ViTs of a depth if it is given."""
 
-    def build(name):
+    def build(name, depth=None):
         cfg = read(name)
         narrow_own(cfg, tmp_path, tmp_path)
         for part in dicts_in(cfg.model):
-            if 'depth' in (part.get('arch') or ()):
-                part.arch.depth = 2
+            if depth and 'depth' in (part.get('arch') or ()):
+                part.arch.depth = depth
         return MODELS.build(cfg.model)
 
     return build
@@ -126,7 +141,7 @@ def test_run_one_pass_predicts_and_scores_on_device(tiny, monkeypatch):
 @pytest.mark.parametrize('name', [ESTA, TAUGHT])
 def test_distillation_losses_stay_on_device(build, name):
     """The slowest anchor of a sandwich, and another network."""
-    model = build(name)
+    model = build(name, depth=2)
     teachers = [model.teacher_on(torch.device('cpu'))] if name == TAUGHT else []
     ids = find_stitched_backbone(model).space.ids
     with fake_cuda(model, *teachers):
@@ -162,6 +177,36 @@ def test_stitched_backbone_stays_on_device(tiny, unchecked_sums):
             for i in some(backbone.space.ids):
                 backbone.set_stitch(i)
                 assert devices(backbone(images())) == {CUDA}
+
+
+@pytest.mark.parametrize('name', FAMILIES.values(), ids=FAMILIES)
+def test_stitches_of_every_family_stay_on_device(build, name):
+    """Backbone and neck, and the heads of segmentors and depth models."""
+    model = build(name)
+    images_of = [dict(img_shape=(SIDE, SIDE))] * 2
+    given = (images_of,) * (task_of(model).compiled == 'encode_decode')
+    with fake_cuda(model):
+        for mode in True, False:
+            model.train(mode)
+            for i in some(find_stitched_backbone(model).space.ids):
+                set_stitch(model, i)
+                run = getattr(model, task_of(model).compiled)
+                assert devices(run(images(), *given)) == {CUDA}
+
+
+def test_decoders_of_llama_stay_on_device(monkeypatch):
+    """Texts with padding, as fake tensors have no values to be looked at."""
+    pytest.importorskip('transformers')
+    module = import_modules_from_strings('snnet_mm.language.hf_decoder_anchor')
+    monkeypatch.setattr(module, 'check', lambda *args: None)
+    monkeypatch.setattr(torch.Tensor, 'all', lambda _: False)
+    anchors = [small('lm', depth, width) for depth, width in ((2, 16), (3, 24))]
+    backbone = SNNetv2(anchors, dict(type='LoRAStitchingLayer', rank=2), out='end')
+    with fake_cuda(backbone):
+        for i in some(backbone.space.ids):
+            backbone.set_stitch(i)
+            ids = torch.zeros(2, 1, 7, dtype=torch.int64, device=CUDA)
+            assert devices(backbone(ids)) == {CUDA}
 
 
 def test_cost_table_on_gpu_equals_cpu(tiny):

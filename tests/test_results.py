@@ -23,6 +23,7 @@ README = (ROOT / 'README.md').read_text()
 DINOV2 = (ROOT / 'configs/dinov2/README.md').read_text()
 TOY = (ROOT / 'configs/toy/README.md').read_text()
 ELASTIC = (ROOT / 'docs/explanation/experiments_elastic.md').read_text()
+TRIED = (ROOT / 'docs/explanation/tried_and_left.md').read_text()
 PAIRS = (ROOT / 'docs/explanation/experiments.md').read_text()
 
 
@@ -222,6 +223,30 @@ def test_tables_of_image_sizes_equal_results():
 def test_tables_of_others_without_training_equal_results(run):
     table = untrained.markdown([x for x in OTHERS_LINES if x['run'] == run])
     assert table in (ROOT / 'docs/explanation/untrained.md').read_text()
+
+
+DECIDED = {  # start of a row: way
+    'tokens weighted by rarity': 'rarity',
+    'all tokens alike': 'plain',
+    'weighted by `1': 'rarity+norm',
+    '75 images': 'rarity+75',
+    'ridges': 'rarity+oas',
+    'narrow branches': 'rarity+maps',
+    'plans of least': 'rarity+gram',
+}
+
+
+def test_table_of_decisions_equals_results():
+    file = ROOT / 'configs/dinov2/results/decide_600.json'
+    known = {(r['budget'], r['way']): r for r in json.loads(file.read_text())['rows']}
+    rows = table_after('### Decided on validation images', TRIED)
+    assert len(rows) == len(DECIDED)
+    for label, *written in rows:
+        (way,) = (w for start, w in DECIDED.items() if start in label)
+        for budget, cell in zip(('50%', '33%', '25%', '15%'), written, strict=True):
+            row = known[budget, way]
+            interval = [row[k] for k in ('value', 'low', 'high')]
+            check_cell(cell, row['seeds'] if way == 'rarity' else interval)
 
 
 def test_table_of_smaller_graphs_equals_results():

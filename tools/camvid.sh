@@ -4,6 +4,7 @@
 # settings than those of a work directory are refused.
 #
 #   tools/camvid.sh        with the interpreter of .venv, or of PATH
+#   tools/camvid.sh data   only gets CamVid
 #   tools/camvid.sh pair   the same; then stitches the chain of 33 % (fast) and the
 #                          network (slow), trains ten of their stitches, trains the
 #                          network alone for as long and makes it elastic again, and
@@ -27,7 +28,7 @@ SEED=${SEED:-0}
 CONFIG=configs/dinov2/setr-naive_dinov2-s_1xb4-600_camvid-238x168.py
 BUDGETS=75%,50%,33%,25%,15%
 network=$WORK_DIR/network/iter_$ITERS.pth
-[[ ${1:-} =~ ^(|pair)$ ]] || { echo "usage: $0 [pair]" >&2; exit 2; }
+[[ ${1:-} =~ ^(|data|pair)$ ]] || { echo "usage: $0 [data|pair]" >&2; exit 2; }
 
 # check_settings FILE TEXT : refuses a work directory of other settings
 check_settings() {
@@ -37,7 +38,7 @@ check_settings() {
   [ "$known" = "$2" ] || { echo "$WORK_DIR has results with $known, not with $2: set WORK_DIR" >&2; exit 1; }
   echo "$2" >"$WORK_DIR/$1"
 }
-check_settings settings "ITERS=$ITERS SEED=$SEED WEIGHTS=$WEIGHTS"
+[ "${1:-}" = data ] || check_settings settings "ITERS=$ITERS SEED=$SEED WEIGHTS=$WEIGHTS"
 [ "${1:-}" != pair ] || check_settings settings-pair "MORE=$MORE"
 
 folder=''
@@ -50,6 +51,7 @@ if [ ! -e data/camvid ]; then
   mkdir -p data
   mv "$folder/camvid" data
 fi
+[ "${1:-}" != data ] || exit 0
 # Without this instruction set, bfloat16 is slower than float32.
 amp=''
 ! grep -qsw avx512_bf16 /proc/cpuinfo || amp=--amp

@@ -12,6 +12,7 @@ from rich.progress import track
 from torch import nn
 
 from snnet_mm.models import (
+    explaining_out_of_memory,
     find_stitched_backbone,
     is_compiled,
     set_stitch,
@@ -111,7 +112,7 @@ def measure_latency(
     if images.is_floating_point():
         images.normal_()
     timed = []
-    with as_shipped(model):
+    with as_shipped(model), explaining_out_of_memory(model, batch):
         parts = {} if whole else parts_by_stitch(model)
         turns = range(rounds + WARM_UP)
         for n in track(turns, 'Timing', disable=not progress, transient=True):
@@ -162,7 +163,7 @@ def measure_memory(
     params, forward = costs.column('params'), forward_of(model, costs.scope)
     images = empty_images(model, input_size, batch)
     peaks = {}
-    with as_shipped(model):
+    with as_shipped(model), explaining_out_of_memory(model, batch):
         # Workspaces that stay allocated must not count for the first stitch.
         for stitch_id in find_stitched_backbone(model).space.anchor_ids:
             set_stitch(model, stitch_id)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from snnet_mm.anchors import BranchView
 from snnet_mm.costs import measure_latency, measuring_setup, size_name, window_of
 from snnet_mm.evaluation import wide_console
-from snnet_mm.models import fit_in_turn
+from snnet_mm.models import explaining_out_of_memory, fit_in_turn
 from snnet_mm.models.backbones.elastic_backbone import space_of_chains
 from snnet_mm.models.backbones.scaling import scaled_size
 from snnet_mm.models.init_model import init_model
@@ -55,7 +55,7 @@ from .convert import (
     give_chains,
     renames_of,
 )
-from .image_batches import ImageBatches
+from .image_batches import MAX_BATCH, ImageBatches
 from .report import draw_predictions, drawn_budgets, elastic_table, next_commands
 from .sensitivity import TOKENS, PredictionDistance, Sensitivities, StepRecord
 from .step_costs import StepCosts, probe_chains, table_of
@@ -164,14 +164,15 @@ def make_elastic(
         job = _Job(model, batches, sample, identity, folder, say)
         kind, number = type(network.backbone).__name__, len(job.view.skippable)
         say(f'{kind} with {number} branches: features are equal bit for bit')
-        candidates = job.choose(budgets, plans, sizes, num_images, force)
-        chains = job.fit(candidates, num_images)
-        made = elastic_config(cfg, network, chains, job.size)
-        with atomic_path(folder / 'elastic.py') as temporary:
-            write_config(made, temporary)
-        meta = dict(dataset_meta=network.dataset_meta)
-        base.save_added(path, model.state_dict(), meta, whole)
-        return job.evaluate() if labelled else job.compare(num_images)
+        with explaining_out_of_memory(model, MAX_BATCH):
+            candidates = job.choose(budgets, plans, sizes, num_images, force)
+            chains = job.fit(candidates, num_images)
+            made = elastic_config(cfg, network, chains, job.size)
+            with atomic_path(folder / 'elastic.py') as temporary:
+                write_config(made, temporary)
+            meta = dict(dataset_meta=network.dataset_meta)
+            base.save_added(path, model.state_dict(), meta, whole)
+            return job.evaluate() if labelled else job.compare(num_images)
 
 
 class _Job:

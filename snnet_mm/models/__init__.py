@@ -23,6 +23,7 @@ from .layers.stitching_layer import (
     StitchingLayer,
 )
 from .necks import MapLayerNorm, NormPerMap, SimpleFeaturePyramid
+from .out_of_memory import explaining_out_of_memory
 from .part_per_anchor import PartPerAnchor
 from .stitch_switch import (
     find_stitched_backbone,

@@ -56,7 +56,10 @@ def init_model(
     try:
         torch.empty(0, device=(device := device or get_device()))
     except (RuntimeError, AssertionError) as error:
-        expected = "'cpu' or an accelerator of this machine, such as 'cuda:0'"
+        reason = str(error).split('. ')[0].splitlines()[0]  # such as of a driver
+        expected = (
+            f"'cpu' or an accelerator of this machine, such as 'cuda:0': {reason}"
+        )
         raise refusal('--device', device, expected) from error
     if loaded is None and checkpoint is not None:
         loaded = load_weights_only(checkpoint)

@@ -15,6 +15,9 @@ ITERATIONS = 0
 class ExactResumeHook(Hook):
     """Seeds every training iteration, so that a resumed training continues exactly.
 
+    Its weights are those of an uninterrupted one: on CPUs bit for bit, on GPUs up to
+    rounding, as some kernels there sum in any order.
+
     Random draws (drop path, dropout) depend only on the seed, the iteration and the
     rank. Logs a warning if seeds are missing. Checkpoints must be written after steps
     of the optimizer, and after whole epochs in a loop by epoch.

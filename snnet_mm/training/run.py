@@ -19,7 +19,7 @@ from torch import nn
 from snnet_mm.anchors.pretrained import SOURCES
 from snnet_mm.datasets import check_annotation_file, check_data_folders
 from snnet_mm.evaluation import evaluate_whole_model
-from snnet_mm.models import compile_stitches, unwrapped
+from snnet_mm.models import compile_stitches, explaining_out_of_memory, unwrapped
 from snnet_mm.stitching import StitchTable
 from snnet_mm.tasks import import_parts_for
 from snnet_mm.utils import (
@@ -31,7 +31,7 @@ from snnet_mm.utils import (
     dicts_in,
     guard_checkpoints,
     launched_rank,
-    prepare_cpu_distributed,
+    prepare_distributed,
     quiet_terminal,
     work_dir_lock,
 )
@@ -181,9 +181,9 @@ def test(
         for warning in configs.misspelt_keys(cfg):
             runner.logger.warning(warning)
         runner.register_hook(WeightCheckHook())
-        if compile:
-            compile_stitches(runner.model)
         try_images(runner)
+        if compile:  # after the trial of a stitch that may not be tested
+            compile_stitches(runner.model)
         if tests_stitches(cfg):
             runner.test_loop.costs = costs
             runner.test()
@@ -225,7 +225,7 @@ def _runner(
         check_data_folders(cfg.get(key), key)
     evaluator = f'{phases[-1]}_evaluator'
     check_annotation_file(cfg.get(evaluator), evaluator)
-    prepare_cpu_distributed(cfg)
+    prepare_distributed(cfg)
     alone = mode == 'train' and launched_rank(cfg.launcher) == 0
     lock = work_dir_lock(cfg.work_dir) if alone else nullcontext()
     _keep_config(cfg, mode)
@@ -239,7 +239,9 @@ def _runner(
             configs.write_config(runner.cfg, copy)
         if short and is_main_process():
             print(f'Long log: {runner.log_dir}', flush=True)
-        yield runner
+        batch = (cfg.get(f'{phases[0]}_dataloader') or {}).get('batch_size')
+        with explaining_out_of_memory(runner.model, batch):
+            yield runner
         # DDP would keep the process group, and its threads, until the interpreter ends.
         runner.model = unwrapped(runner.model)
 

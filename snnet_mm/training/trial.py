@@ -29,7 +29,7 @@ from snnet_mm.evaluation.metric_buffers import (
     numbers_of,
     values_of_few,
 )
-from snnet_mm.models import unwrapped
+from snnet_mm.models import explaining_out_of_memory, unwrapped
 from snnet_mm.tasks import check_saved
 from snnet_mm.utils import check, isolated_rng, quiet_terminal
 
@@ -195,7 +195,8 @@ class Trial:
         sizes = sorted(size_name(shape[-2:]) for shape in shapes)
         seen = f'images of shape {next(iter(shapes), "unknown")}'
         keys = f'model, {self.data_key}.pipeline'
-        with _naming(f'the model, in the {self.phase} of {seen},', keys):
+        step = f'the model, in the {self.phase} of {seen},'
+        with _naming(step, keys), explaining_out_of_memory(model, len(items)):
             try:
                 batch = self.loader.collate_fn(items)
                 return batch, getattr(model, f'{self.phase}_step')(batch)
@@ -220,7 +221,7 @@ class Trial:
 
 @contextmanager
 def _naming(what: str, keys: str) -> Iterator[None]:
-    """Turn errors into a ValueError that names config keys, unless they name any.
+    """Turn errors into a ValueError that names config keys, unless they name a setting.
 
     Missing files and packages stay as they are.
     """
@@ -229,7 +230,7 @@ def _naming(what: str, keys: str) -> Iterator[None]:
     except (OSError, ImportError):
         raise
     except Exception as error:
-        if '(config key' in str(error):
+        if '(config key' in str(error) or '(option' in str(error):
             raise
         text = str(error).strip().partition('\n')[0]
         raise ValueError(

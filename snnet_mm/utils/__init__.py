@@ -32,7 +32,7 @@ _LATE = dict(
     checkpoint_guard=('guard_checkpoints',),
     checkpoints=('UntrustedCheckpointError', 'load_fitting', 'load_weights_only'),
     configs=('dicts_in', 'load_config', 'model_config', 'runner_config'),
-    distributed=('closing_process_group', 'launched_rank', 'prepare_cpu_distributed'),
+    distributed=('closing_process_group', 'launched_rank', 'prepare_distributed'),
     random=('isolated_rng', 'seed_everything', 'shared_seed'),
 )  # fmt: skip
 

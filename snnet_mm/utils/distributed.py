@@ -25,17 +25,27 @@ LAUNCHERS = dict(
 )
 
 
-def prepare_cpu_distributed(cfg: Config) -> None:
-    """Adapt a launched config to CPUs, in place, before its runner is built.
+def prepare_distributed(cfg: Config) -> None:
+    """Adapt a launched config, in place, before its runner is built.
+
+    Gradients are views of DDP's buckets, which saves a copy of them.
 
     mmengine's launchers and its DDP wrapper require GPUs. Without GPUs, gloo connects
     the processes, SyncBN becomes BN, and ranks average their buffers before every
-    validation. With GPUs, or without a launcher, this is a no-op.
+    validation.
 
     Raises:
         ValueError: If GPUs were not hidden by ``--device cpu``, and torch sees none.
     """
-    if cfg.get('launcher', 'none') == 'none' or get_device() != 'cpu':
+    if cfg.get('launcher', 'none') == 'none':
+        return
+    # mmengine's default wrapper, and the views.
+    wrapper = dict(type='MMDistributedDataParallel', broadcast_buffers=False)
+    wrapper['find_unused_parameters'] = cfg.get('find_unused_parameters', False)
+    wrapper['gradient_as_bucket_view'] = True
+    own = cfg.get('model_wrapper_cfg')
+    if get_device() != 'cpu':
+        cfg.model_wrapper_cfg = own or wrapper
         return
     expected = "'cpu', to run on CPUs: this process has no GPU that torch can use"
     check(os.environ.get('CUDA_VISIBLE_DEVICES') == '', '--device', None, expected)
@@ -44,11 +54,7 @@ def prepare_cpu_distributed(cfg: Config) -> None:
         if step_name(node) in SYNC_BN:
             node['type'] = 'BN'
     cfg.sync_bn = None
-    # Same as mmengine's default wrapper, which this replaces, except for the devices.
-    wrapper = dict(type='MMDistributedDataParallel', broadcast_buffers=False)
-    wrapper['find_unused_parameters'] = cfg.get('find_unused_parameters', False)
-    wrapper |= cfg.get('model_wrapper_cfg') or {}
-    cfg.model_wrapper_cfg = wrapper | dict(device_ids=None)
+    cfg.model_wrapper_cfg = wrapper | dict(own or {}, device_ids=None)
     hooks, sync = cfg.get('custom_hooks') or [], dict(type='SyncBuffersHook')
     cfg.custom_hooks = [*hooks, *([] if sync in hooks else [sync])]
     if not dist.is_initialized():  # the runner checks this, too

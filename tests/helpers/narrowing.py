@@ -39,7 +39,7 @@ SIZES = {
 # Depths of the architectures of PlainViT.
 DEPTHS = dict(tiny=12, small=12, base=12, large=24)
 SEGMENTATION_SPLITS = (
-    *('train', 'val', 'training', 'validation'),
+    *('train', 'val', 'test', 'training', 'validation'),
     *('train2014', 'test2014'),
 )
 # COCO's 80 categories have ids up to 90.

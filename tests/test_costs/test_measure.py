@@ -14,6 +14,9 @@ from snnet_mm.runtime.device import processor
 from snnet_mm.stitching import Setup
 
 DEPTHS, SIZE = (3, 7), (32, 48)
+OUT_OF_MEMORY = (
+    'CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of ...'
+)
 # Milliseconds that every part takes on the clock of these tests, fast to slow.
 EMBED, BLOCK, LAYER, MAP, HEAD = (1, 2, 4), (3, 10, 30), 0.5, 0.25, (20, 40, 50)
 
@@ -145,6 +148,20 @@ def test_measure_latency_runs_model_as_shipped(build_snnet, monkeypatch):
     assert dict(net.stitching_layers) == layers
     assert net.active_stitch is active
     assert all(m.training for m in net.modules())
+
+
+def test_measure_latency_out_of_memory_names_stitch_and_batch(build_snnet):
+    def exhausted(block, args):
+        if not args[0].is_meta and net.active_stitch.id == 3:
+            raise torch.OutOfMemoryError(OUT_OF_MEMORY)
+
+    net = build_snnet(DEPTHS)
+    net.anchors[1].blocks[-1].register_forward_pre_hook(exhausted)
+    words = "device='cpu' is invalid: .*stitch 3, batches of up to 16: CUDA out of "
+    words += r'memory. Tried to allocate 2.00 GiB \(option: --device\)$'
+    with pytest.raises(ValueError, match=words):
+        measure_latency(net, SIZE, batch=16, rounds=1, check=[1, 3])
+    assert net.active_stitch.id == 1  # the slow anchor, as before
 
 
 def test_measure_memory_without_workspaces_that_stay(build_snnet, monkeypatch):

@@ -313,6 +313,17 @@ def test_make_elastic_wrong_options_raise(trained, quick, tmp_path, options, wor
     assert 'budgets' not in options or not (tmp_path / 'search.json').exists()
 
 
+def test_make_elastic_out_of_memory_names_stitch(trained, quick, tmp_path, monkeypatch):
+    def exhausted(*args, **kwargs):
+        raise torch.OutOfMemoryError('CUDA out of memory. Tried to allocate 2 GiB. GPU')
+
+    monkeypatch.setattr(MODULE, 'fit_in_turn', exhausted)
+    words = r'stitch 0, batches of up to 8: .* allocate 2 GiB \(option: --device\)$'
+    with pytest.raises(ValueError, match=words):
+        quick(*trained(), tmp_path, plans=['2:0/0 3:0/0'])
+    assert not (tmp_path / 'elastic.pth').exists()
+
+
 def test_make_elastic_wrong_checkpoints_raise(trained, quick, tmp_path):
     (config, network), key = trained(), 'backbone.blocks.1.mlp.fc1.weight'
     url, path = 'https://download.openmmlab.com/x/y.pth', tmp_path / 'elastic.pth'

@@ -112,5 +112,6 @@ def test_to_fp16_keeps_norms_and_softmax_in_fp32(tmp_path):
         assert given.is_graph_input() or cast, name
         if cast:
             assert source.attributes['to'].value == ir.DataType.FLOAT
-    with pytest.raises(ValueError, match='--precision'):
+    words = "precision='fp16' is invalid: expected fp32, as no operator has weights"
+    with pytest.raises(ValueError, match=words):
         _to_fp16(model_of('(float[2] x) => (float[2] y) { y = Softmax(x) }', {}))

@@ -1,4 +1,5 @@
 import copy
+import re
 
 import pytest
 import torch
@@ -98,3 +99,20 @@ def test_init_model_weights_of_absent_additions_raise(cfg, tmp_path, key, value,
     init_model(cfg, tmp_path / 'a.pth', device='cpu')
     with pytest.raises(ValueError, match=words):
         init_model(plain, tmp_path / 'a.pth', device='cpu')
+
+
+@pytest.mark.parametrize(
+    'reason',
+    [
+        'The NVIDIA driver on your system is too old (found version 11040)',
+        'No CUDA GPUs are available',
+    ],
+)
+def test_init_model_says_why_device_is_unusable(monkeypatch, reason):
+    def fail():
+        raise RuntimeError(f'{reason}. Please update your driver.\nSee ...')
+
+    monkeypatch.setattr(torch.cuda, '_lazy_init', fail)
+    words = rf"device='cuda' is invalid: .*: {re.escape(reason)} \(option: --device\)$"
+    with pytest.raises(ValueError, match=words):
+        init_model(segmentor_config(), None, device='cuda')

@@ -17,7 +17,7 @@ from ranks import fork_ranks, run_ranks
 
 from snnet_mm.training import run
 from snnet_mm.utils import closing_process_group, load_weights_only
-from snnet_mm.utils.distributed import prepare_cpu_distributed
+from snnet_mm.utils.distributed import prepare_distributed
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def training(cfg, folder, work=Runner.train):
 
     def run(rank):
         cfg.work_dir, cfg.launcher = str(folder), 'pytorch'
-        prepare_cpu_distributed(cfg)
+        prepare_distributed(cfg)
         work(Runner.from_cfg(cfg))
         dist.destroy_process_group()
 

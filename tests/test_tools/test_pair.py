@@ -10,6 +10,7 @@ import pytest
 from snnet_mm.costs import whole_model_cost
 from snnet_mm.evaluation.image_scores import ImageScores
 from snnet_mm.stitching import StitchRow, StitchTable
+from snnet_mm.utils import load_config
 
 sys.path.append(str(Path(__file__).parents[2] / 'tools' / 'research'))
 import pair  # noqa: E402
@@ -61,16 +62,15 @@ def test_pair_compare(tmp_path):
 def test_pair_both_sides_cost_the_same():
     from mmengine.registry import MODELS, init_default_scope
 
-    from snnet_mm.utils import load_config
-
     init_default_scope('mmseg')
+    configs = [load_config(file) for file in (pair.FAST, pair.SLOW, pair.PAIR)]
     alone = [
-        whole_model_cost(MODELS.build(load_config(file).model), (168, 238))[0].flops
-        for file in (pair.FAST, pair.SLOW)
+        whole_model_cost(MODELS.build(cfg.model), (168, 238))[0].flops
+        for cfg in configs[:2]
     ]
     # Stitches 0, 6, 7, 8 and twice 1, as docs/explanation/experiments.md has them.
     drawn = (1.67 + 2.49 + 3.28 + 4.07 + 2 * 4.80) / 6 * 1e9
-    found = pair.iterations_alone(1200)
+    found = pair.iterations_alone(*configs, 1200)
     assert found * sum(alone) == pytest.approx(1200 * drawn, 0.002)
 
 
@@ -89,7 +89,7 @@ def test_pair_trains_and_tests_what_is_missing(tmp_path, monkeypatch):
             (folder / f'{name}.json').touch()
 
     monkeypatch.setattr(pair.subprocess, 'run', run)
-    monkeypatch.setattr(pair, 'iterations_alone', lambda stitched: stitched // 2)
+    monkeypatch.setattr(pair, 'iterations_alone', lambda *given: given[-1] // 2)
     args = argparse.Namespace(iters=6, stitched=12, amp=True, weights='dinov2.pth')
     models = pair.Models(tmp_path, 3, args)
     results = models.results()

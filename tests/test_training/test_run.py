@@ -7,6 +7,7 @@ import pytest
 import torch
 from mmengine.config import Config
 from mmengine.runner import Runner
+from mmseg.models import EncoderDecoder
 from small import disturb, small, write_trained
 from torch import nn
 
@@ -119,6 +120,26 @@ def test_train_refuses_elastic_backbone(cfg):
     for each in (cfg, wrapped):
         with pytest.raises(ValueError, match="'ElasticBackbone'"):
             run.train(each)
+
+
+@pytest.mark.parametrize('stitched', [True, False])
+def test_train_out_of_memory_names_stitch_and_batch(
+    cfg, tmp_path, monkeypatch, stitched
+):
+    def exhausted(*args, **kwargs):
+        raise torch.OutOfMemoryError('CUDA out of memory. Tried to allocate 2 GiB. GPU')
+
+    cfg = small('tiny') if stitched else cfg
+    if stitched:
+        ids = dict(type='UniformSampler', ids=[0])
+        cfg.default_hooks.stitch_sampling.sampler = ids
+    cfg.train_dataloader.batch_size = 2
+    monkeypatch.setattr(EncoderDecoder, 'loss', exhausted)
+    words = r'smaller batch: (stitch \d, )?batches of up to 2: CUDA out of memory\. '
+    words += r'Tried to allocate 2 GiB \(option: --device\)$'
+    with pytest.raises(ValueError, match=words) as caught:
+        run.train(cfg, tmp_path)
+    assert ('stitch 0, ' in str(caught.value)) == stitched
 
 
 def test_train_locks_folder_and_leaves_config(cfg):

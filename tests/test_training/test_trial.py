@@ -133,6 +133,19 @@ def test_try_test_names_key_of_what_fails_late(of_files, changes, words):
         try_test(cfg, model)
 
 
+def test_try_test_out_of_memory_names_batch(networks, monkeypatch):
+    def exhausted(data):
+        raise torch.OutOfMemoryError('CUDA out of memory. Tried to allocate 2 GiB. GPU')
+
+    cfg, model = networks('seg')
+    cfg.test_dataloader.batch_size = 3
+    monkeypatch.setattr(model, 'test_step', exhausted)
+    words = "^device='cpu' is invalid: expected one with more free memory, smaller "
+    words += 'images or a smaller batch: batches of up to 3: CUDA out of memory'
+    with pytest.raises(ValueError, match=words):
+        try_test(cfg, model)
+
+
 @pytest.mark.parametrize(('damage', 'workers'), [(b'', 0), (b'\x89PNG\r\n', 1)])
 def test_test_names_a_broken_image(of_files, tmp_path, damage, workers):
     cfg, model = of_files

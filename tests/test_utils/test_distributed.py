@@ -8,7 +8,7 @@ from mmengine.config import Config
 from ranks import run_ranks
 from torch import nn
 
-from snnet_mm.utils import distributed, prepare_cpu_distributed
+from snnet_mm.utils import distributed, prepare_distributed
 from snnet_mm.utils.checkpoints import load_url
 
 
@@ -27,25 +27,37 @@ def config(launcher='pytorch'):
     )
 
 
-@pytest.mark.parametrize('launcher, device', [('none', 'cpu'), ('pytorch', 'cuda')])
-def test_prepare_cpu_distributed_changes_nothing(monkeypatch, launcher, device):
-    """With GPUs, or without a launcher."""
-    monkeypatch.setattr(distributed, 'get_device', lambda: device)
+WRAPPER = dict(
+    type='MMDistributedDataParallel',
+    broadcast_buffers=False,
+    find_unused_parameters=True,
+    gradient_as_bucket_view=True,
+)
+
+
+@pytest.mark.parametrize('own', [None, dict(type='MMFullyShardedDataParallel')])
+@pytest.mark.parametrize('launcher', ['none', 'pytorch'])
+def test_prepare_distributed_with_gpus_sets_only_wrapper(monkeypatch, launcher, own):
+    monkeypatch.setattr(distributed, 'get_device', lambda: 'cuda')
     cfg = config(launcher)
-    before = copy.deepcopy(cfg.to_dict())
-    prepare_cpu_distributed(cfg)
-    assert cfg.to_dict() == before
+    expected = copy.deepcopy(cfg.to_dict())
+    if own:
+        cfg.model_wrapper_cfg = expected['model_wrapper_cfg'] = own
+    elif launcher != 'none':
+        expected['model_wrapper_cfg'] = WRAPPER
+    prepare_distributed(cfg)
+    assert cfg.to_dict() == expected
     assert not dist.is_initialized()
 
 
-def test_prepare_cpu_distributed_without_gpus(monkeypatch):
+def test_prepare_distributed_without_gpus(monkeypatch):
     monkeypatch.setattr(distributed, 'get_device', lambda: 'cpu')
     monkeypatch.setattr(dist, 'is_initialized', lambda: True)
     cfg = config()
     expected = copy.deepcopy(cfg.to_dict())
     monkeypatch.setenv('CUDA_VISIBLE_DEVICES', '0')  # of a driver that is too old
     with pytest.raises(ValueError, match='no GPU that torch can use.*--device'):
-        prepare_cpu_distributed(cfg)
+        prepare_distributed(cfg)
     assert cfg.to_dict() == expected
     monkeypatch.setenv('CUDA_VISIBLE_DEVICES', '')
     expected['env_cfg']['dist_cfg']['backend'] = 'gloo'
@@ -53,14 +65,9 @@ def test_prepare_cpu_distributed_without_gpus(monkeypatch):
     expected['custom_hooks'].append(dict(type='SyncBuffersHook'))
     expected['model']['norm_cfg']['type'] = 'BN'
     expected['model']['auxiliary_head'][0]['heads'][0]['norm']['type'] = 'BN'
-    expected['model_wrapper_cfg'] = dict(
-        type='MMDistributedDataParallel',
-        broadcast_buffers=False,
-        find_unused_parameters=True,
-        device_ids=None,
-    )
+    expected['model_wrapper_cfg'] = dict(WRAPPER, device_ids=None)
     for _ in range(2):
-        prepare_cpu_distributed(cfg)
+        prepare_distributed(cfg)
         assert cfg.to_dict() == expected
 
 

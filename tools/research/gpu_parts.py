@@ -1,7 +1,5 @@
-"""The parts of ``gpu_session.sh``; see ``gpu_session.py``.
+"""The parts of ``gpu_session.py``: functions that return cases by name.
 
-``PART.json`` holds the figures of a part's cases by name: null for those that did not
-run. It is written after every case, and another call runs only those without figures.
 Weights are random, images are drawn: neither files nor a network are needed.
 """
 
@@ -18,25 +16,21 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import torch
+from gpu_session import OUT, Figures
 from mmengine.config import Config
 from mmengine.hooks import Hook
 from mmengine.registry import HOOKS, init_default_scope
 from mmengine.runner import Runner
-from rich import print
 from torch import nn
 
 import snnet_mm as sn
+from snnet_mm import register  # noqa: F401  # mmengine reads the configs
 from snnet_mm.costs import measure_latency
 from snnet_mm.models import compile_stitches, find_stitched_backbone
 from snnet_mm.models.init_model import init_model
 from snnet_mm.tasks import import_parts_for
 from snnet_mm.training import run
-from snnet_mm.utils import (
-    machine,
-    model_config,
-    read_json,
-    write_json,
-)
+from snnet_mm.utils import model_config
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / 'tests' / 'helpers'))
@@ -46,9 +40,7 @@ from labelled_folders import write  # noqa: E402
 from small import small, write_trained  # noqa: E402
 
 TOY = bool(os.environ.get('TOY'))
-OUT = Path(os.environ.get('OUT') or 'work_dirs/gpu_session')
 DEVICE = 'cuda' if torch.cuda.is_available() else 'cpu'
-Figures = dict[str, float | str | None]
 Cases = dict[str, Callable[[], Figures]]
 
 SETR = 'setr/setr-naive_snnetv2-deit3-s-l_8xb2-160k_ade20k-512x512'
@@ -73,15 +65,17 @@ PHOTO = narrowing.IMAGE if TOY else (375, 500)  # ImageNet's mean size
 COMPILED = dict(backend='eager') if TOY else {}
 
 
-def gpu_tests() -> Cases:
+def tests() -> Cases:
     """Run the tests marked ``gpu``."""
     return dict(tests=run_tests)
 
 
 def run_tests() -> Figures:
-    file = OUT / 'tests.xml'
-    command = [sys.executable, '-m', 'pytest', '-q', '-m', 'gpu', 'tests/test_gpu.py']
-    subprocess.run([*command, f'--junitxml={file.resolve()}'], cwd=ROOT, check=False)
+    file = OUT.resolve() / 'tests.xml'
+    files = (ROOT / 'tests').rglob('test_*.py')
+    files = [path for path in files if 'mark.gpu' in path.read_text()]
+    command = [sys.executable, '-m', 'pytest', '-q', '-m', 'gpu', f'--junitxml={file}']
+    subprocess.run([*command, *files], cwd=ROOT, check=False)
     cases = [*ElementTree.parse(file).iter('testcase')]
     file.unlink()
     ends = {case.get('name'): {child.tag for child in case} for case in cases}
@@ -114,9 +108,9 @@ class StepClock(Hook):
         self.seconds.append(now() - self.start)
 
 
-def train(name: str, wrapper: str = 'OptimWrapper') -> Figures:
+def train(name: str, wrapper: str | None = None) -> Figures:
     cfg, hooks = read(name), dict(checkpoint=None)  # which has gigabytes
-    cfg.optim_wrapper.type = wrapper
+    cfg.optim_wrapper.type = wrapper or cfg.optim_wrapper.type
     cfg.train_cfg.max_iters, cfg.param_scheduler = 2, []
     cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
     cfg.default_hooks.pop('stitch_statistics', None)
@@ -150,9 +144,9 @@ def resume() -> Figures:
 
 
 def latency() -> Cases:
-    """Time every tenth of 134 stitches of DeiT3 S/L, SETR at 512x512."""
+    """Time both anchors of DeiT3 S/L and every tenth stitch, SETR at 512x512."""
     model = cache(lambda: init_model(read(SETR), None, device=DEVICE))
-    ids = [0, 130] if TOY else range(0, 134, 10)
+    ids = [0, 130] if TOY else [0, 1, *range(10, 134, 10)]
     cases: Cases = {}
     for dtype, batch in product(DTYPES, BATCHES):
         cases[f'{dtype}, batch {batch}'] = partial(timed, model, dtype, batch, ids)
@@ -246,11 +240,6 @@ def load_images(name: str, workers: int, seconds: float = 1 if TOY else 4) -> Fi
     return dict(batch=loader.batch_size, images_per_s=rate)
 
 
-PARTS = dict(
-    tests=gpu_tests, steps=steps, latency=latency, elastic=elastic, loaders=loaders
-)
-
-
 @cache
 def data() -> Path:
     """Draw images in the layouts of all data sets, unless they are there."""
@@ -299,51 +288,7 @@ def peak() -> float | None:
     return torch.cuda.max_memory_allocated() / 1e9 if DEVICE == 'cuda' else None
 
 
-def run_part(name: str) -> None:
-    cases, path = PARTS[name](), OUT / f'{name}.json'
-    known = results_of(path)
-    found = {case: known.get(case) for case in cases}
-    for case, measure in cases.items():
-        if found[case] and 'error' not in found[case]:
-            continue
-        write_json(path, dict(machine=machine(), toy=TOY, cases=found))
-        if DEVICE == 'cuda':
-            torch.cuda.empty_cache()
-            torch.cuda.reset_peak_memory_stats()
-        start = now()
-        try:
-            figures = measure()
-        except Exception as error:  # the other cases are measured all the same
-            figures = dict(
-                error=f'{type(error).__name__}: {error}'.splitlines()[0][:300]
-            )
-        found[case] = figures | dict(seconds=now() - start)
-        write_json(path, dict(machine=machine(), toy=TOY, cases=found))
-        print(f'{name}, {case}: {in_words(found[case])}', flush=True)
-
-
-def results_of(path: Path) -> dict[str, Figures | None]:
-    if not path.exists():
-        return {}
-    made = 'file of figures', 'tools/research/gpu_session.sh'
-    return read_json(path, lambda content: content['cases'], *made)
-
-
-def in_words(figures: Figures | None) -> str:
-    if figures is None:
-        return 'not run'
-    known = {key: value for key, value in figures.items() if value not in (None, '')}
-    return ', '.join(
-        f'{key} {value:.4g}' if isinstance(value, float) else f'{key} {value}'
-        for key, value in known.items()
-    )
-
-
-def report() -> None:
-    """Print the figures of all parts as Markdown, and write them to ``report.md``."""
-    lines = ['| part | case | figures |', '|---|---|---|']
-    for part in PARTS:
-        for case, found in (results_of(OUT / f'{part}.json') or {'all': None}).items():
-            lines.append(f'| {part} | {case} | {in_words(found)} |')
-    (OUT / 'report.md').write_text('\n'.join(lines) + '\n')
-    print('\n'.join(lines))
+def reset_peak() -> None:
+    if DEVICE == 'cuda':
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()

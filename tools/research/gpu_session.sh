@@ -5,13 +5,14 @@
 #   tools/research/gpu_session.sh [PART...]   of tests, steps, latency, elastic, loaders (all)
 #
 # Environment: OUT  folder of PART.json and report.md (work_dirs/gpu_session)
-#              TOY  1: small models and images, to try the script, also on a CPU
+#              TOY  1: small models and images, to try the script, also on a CPU; the
+#                   folder is then work_dirs/gpu_session_toy
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 PATH=$PWD/.venv/bin:$PATH
 export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH}
-export OUT=${OUT:-work_dirs/gpu_session} TOY=${TOY:-}
-declare -A seconds=([tests]=75 [steps]=190 [latency]=130 [elastic]=75 [loaders]=45)
+export TOY=${TOY:-} OUT=${OUT:-work_dirs/gpu_session${TOY:+_toy}}
+declare -A seconds=([tests]=60 [steps]=180 [latency]=120 [elastic]=110 [loaders]=40)
 parts=("$@")
 [ $# -gt 0 ] || parts=(tests steps latency elastic loaders)
 for part in "${parts[@]}"; do

@@ -27,6 +27,7 @@ sys.path.append(str(ROOT / 'tools' / 'analysis_tools'))
 
 if TYPE_CHECKING:
     from compare_fronts import Figure
+    from mmengine.config import Config
 
 CONFIGS = ROOT / 'configs' / 'dinov2'
 SLOW = CONFIGS / 'setr-naive_dinov2-s_1xb4-600_camvid-238x168.py'
@@ -56,7 +57,7 @@ def parse_args() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def iterations_alone(stitched: int) -> int:
+def iterations_alone(fast: Config, slow: Config, pair: Config, stitched: int) -> int:
     """Return the iterations of each anchor that cost as much as those of the pair.
 
     A training step costs three forward passes of the model, whichever it is.
@@ -64,9 +65,7 @@ def iterations_alone(stitched: int) -> int:
     from mmengine.registry import MODELS, init_default_scope
 
     from snnet_mm.costs import cost_table, whole_model_cost
-    from snnet_mm.utils import load_config
 
-    fast, slow, pair = map(load_config, (FAST, SLOW, PAIR))
     init_default_scope(pair.default_scope)
     size = pair.model.data_preprocessor.size
     both = sum(
@@ -87,6 +86,8 @@ class Models:
 
     def results(self) -> dict[str, dict[str, Path]]:
         """Train and test what is not done; return results by split and model."""
+        from snnet_mm.utils import load_config
+
         iters, stitched = self.args.iters, self.args.stitched
         weights = f'model.backbone.init_cfg.checkpoint={self.args.weights}'
         slow = self._train(SLOW, 'slow', iters, weights)
@@ -97,7 +98,8 @@ class Models:
             for part, file in (given | dict(decode_head=slow)).items()
         ]
         trained = dict(pair=(PAIR, self._train(PAIR, 'pair', stitched, *given)))
-        more = iterations_alone(stitched)
+        configs = map(load_config, (FAST, SLOW, PAIR))
+        more = iterations_alone(*configs, stitched)
         for name, config, start in ('slow', SLOW, slow), ('fast', FAST, fast):
             given = 'model.backbone.init_cfg=None', 'model.init_cfg.type=Pretrained'
             given = *given, f'model.init_cfg.checkpoint={start}'

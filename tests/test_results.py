@@ -85,14 +85,6 @@ def table_after(start, page):
 FP32, INT8 = dict(precision='fp32'), dict(precision='int8')
 NUCLEI = 'branches_nuclei_300_seed?'
 TABLES = {  # page, text before a table: its columns of figures
-    (README, 'least squares on unlabelled images'): {
-        1: gflops('branches_600_seed?_test'),
-        2: means('branches_600_seed?_test'),
-        3: shares('branches_600_seed?_test'),
-        4: ms('bundle_600_*', **FP32),
-        5: ms('bundle_600_*', **INT8),
-        6: scores('bundle_600_*', **FP32) - scores('bundle_600_*', **INT8),
-    },
     (DINOV2, 'in float32; mIoU of 233'): {
         1: with_percent(gflops('branches_600_seed?_test')),
         2: scores('branches_600_seed?_test'),
@@ -172,8 +164,6 @@ def test_tables_of_pages_equal_results(page, start):
 
 
 OTHERS = {  # start of a row: runs, metric
-    'the same after 1200': ('branches_1200_*', 'mIoU'),
-    'at 350x476': ('branches_4000_*', 'mIoU'),
     'DPT, depth': ('branches_depth_*', 'RMSE'),
     'Mask R-CNN': ('branches_nuclei_*', 'coco/bbox_mAP'),
     'EoMT on CamVid': ('branches_eomt_*', 'mIoU'),
@@ -213,10 +203,23 @@ def test_tables_of_image_sizes_equal_results():
         check_cell(flops, (costs[0], 100 * (costs / whole).mean()))
         check_cell(score, scores('sizes_4000_*', **same)[0])
         check_cell(share.strip('*'), shares('sizes_4000_*', **same)[0])
-        found[flops.split('(')[1].rstrip('%)')] = share.strip('*')
-    assert len(found) == 13 - 1  # two rows have 15 % of the FLOPs
-    written = cells('the same, below half')
-    assert written == [f'{found[n]} at {n}%' for n in ('75', '50', '39', '26')]
+        found[same['size'], int(flops.split('(')[1].rstrip('%)'))] = score, share, ms
+    assert len(found) == 13
+    rows = table_after('Least squares on unlabelled', README)
+    assert len(rows) == 6
+    for flops, size, score, share, ms in rows:
+        scores_, kept, took = found[size, int(flops.split()[0])]
+        check_cell(score, [float(x) for x in scores_.split(', ')])
+        assert share == kept.strip('*')
+        check_cell(took, [float(x) for x in ms.split(', ')])
+
+
+def test_readme_shares_of_small_network_equal_results():
+    mean = [x for x in OTHERS_LINES if (x['run'], x['seed']) == ('camvid_600', 'mean')]
+    ours = {x['budget']: float(x['share']) for x in mean if x['kind'] == 'ours'}
+    for cell in cells('the same at 168x238'):
+        share, _, budget = cell.partition(' at ')
+        check_cell(share, [ours[budget]])
 
 
 @pytest.mark.parametrize('run', dict.fromkeys(line['run'] for line in OTHERS_LINES))

@@ -1,6 +1,7 @@
 """Figures of pages equal those of the runs in configs/results.csv."""
 
 import csv
+import json
 import re
 import sys
 from fnmatch import fnmatch

@@ -85,7 +85,7 @@ def load_into(
         raise UntrustedCheckpointError(f'{error}; {TO_TRUST} ({key})') from None
     except ValueError as error:
         raise ValueError(
-            f'checkpoint {checkpoint} does not fit: {error} (config key: {key})'
+            f'checkpoint {checkpoint} cannot be used: {error} (config key: {key})'
         ) from error
     module.load_state_dict(weights, strict=False)
     for what, names in (('missing', missing), ('unexpected', left)):

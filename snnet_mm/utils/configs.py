@@ -125,10 +125,15 @@ def runner_config(
     work_dir: str | os.PathLike | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Config:
-    """Load or copy a config, and set its work directory, by default after its name."""
+    """Load or copy a config, and set its work directory, by default after its name.
+
+    That of ``elastic.py`` is ``test`` beside it: all elastic models have this name.
+    """
     cfg = load_config(config, options)
-    name = Path(cfg.filename or 'config').stem
-    cfg.work_dir = str(work_dir or cfg.get('work_dir') or f'work_dirs/{name}')
+    path = Path(cfg.filename or 'config')
+    elastic = path.name == 'elastic.py' and path.with_suffix('.pth').is_file()
+    default = path.with_name('test') if elastic else Path('work_dirs', path.stem)
+    cfg.work_dir = str(work_dir or cfg.get('work_dir') or default)
     return cfg
 
 

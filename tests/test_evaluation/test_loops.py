@@ -115,7 +115,10 @@ SAVING = dict(type='IoUMetric', output_dir='o')
         ('val', SAVING, "='o'.*val_evaluator.output_dir"),
     ],
 )
-def test_loops_refuse_metrics_that_mix_stitches(toy_cfg, mode, evaluator, words):
+def test_loops_refuse_metrics_that_mix_stitches(
+    toy_cfg, tmp_path, monkeypatch, mode, evaluator, words
+):
+    monkeypatch.chdir(tmp_path)  # the metric makes its folder
     toy_cfg[f'{mode}_dataloader'] = toy_cfg.test_dataloader
     toy_cfg[f'{mode}_evaluator'] = evaluator
     toy_cfg[f'{mode}_cfg'] = dict(type=f'Stitch{mode.title()}Loop', stitches=[0, 4])

@@ -126,7 +126,10 @@ SAVING = dict(format_only=True, output_dir='nowhere')
         ({f'{DATA}.img_suffix': '.tif'}, 'test_dataloader'),
     ],
 )
-def test_try_test_names_key_of_what_fails_late(of_files, changes, words):
+def test_try_test_names_key_of_what_fails_late(
+    of_files, tmp_path, monkeypatch, changes, words
+):
+    monkeypatch.chdir(tmp_path)  # IoUMetric makes its folder
     cfg, model = of_files
     cfg.merge_from_dict(changes)
     with pytest.raises(ValueError, match=words):

@@ -15,6 +15,7 @@ from snnet_mm.utils.configs import (
     innermost,
     innermost_parts,
     misspelt_keys,
+    runner_config,
     write_config,
 )
 
@@ -219,3 +220,17 @@ def test_load_config_overrides_a_copy_of_a_config():
     assert (found.model.depth, given.model.depth) == (3, 2)
     with pytest.raises(ValueError, match="cfg-options='optim_wraper'"):
         load_config(given, {'optim_wraper.type': 'A'})
+
+
+def test_work_dir_is_named_after_config(tmp_path):
+    write(tmp_path, elastic='a = 1', mine='a = 1')
+    elastic, mine = (tmp_path / f'{name}.py' for name in ('elastic', 'mine'))
+    assert runner_config(mine).work_dir == 'work_dirs/mine'
+    assert runner_config(elastic).work_dir == 'work_dirs/elastic'
+    (tmp_path / 'elastic.pth').touch()
+    (tmp_path / 'mine.pth').touch()
+    assert runner_config(mine).work_dir == 'work_dirs/mine'
+    assert runner_config(elastic).work_dir == str(tmp_path / 'test')
+    assert runner_config(elastic, 'here').work_dir == 'here'
+    cfg = runner_config(elastic, options=dict(work_dir='there'))
+    assert cfg.work_dir == 'there'

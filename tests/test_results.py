@@ -227,6 +227,22 @@ def test_tables_of_others_without_training_equal_results(run):
     assert table in (ROOT / 'docs/explanation/untrained.md').read_text()
 
 
+def test_table_of_the_pair_equals_results():
+    file = ROOT / 'configs/dinov2/results/pair_camvid_test.json'
+    known = json.loads(file.read_text())['rows']
+    rows = table_after('## A pair against', PAIRS)
+    for row, (cost, stitch, pair, alone, *written) in zip(known, rows, strict=True):
+        assert (cost, stitch) == (row['cost'], row['stitch'])
+        check_cell(pair, row['pair']['seeds'])
+        check_cell(alone, row['alone']['seeds'])
+        for key, cell in zip(('difference', 'line'), written, strict=True):
+            if key in row:
+                check_cell(cell, [row[key][k] for k in ('value', 'low', 'high')])
+    area = known[-1]['difference']
+    cell = re.search(r'mIoU: (\+.*) in area over both', README)[1]
+    check_cell(cell, [area[k] for k in ('value', 'low', 'high')])
+
+
 DECIDED = {  # start of a row: way
     'tokens weighted by rarity': 'rarity',
     'all tokens alike': 'plain',

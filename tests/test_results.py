@@ -213,14 +213,6 @@ def test_tables_of_image_sizes_equal_results():
         check_cell(took, [float(x) for x in ms.split(', ')])
 
 
-def test_readme_shares_of_small_network_equal_results():
-    mean = [x for x in OTHERS_LINES if (x['run'], x['seed']) == ('camvid_600', 'mean')]
-    ours = {x['budget']: float(x['share']) for x in mean if x['kind'] == 'ours'}
-    for cell in cells('the same at 168x238'):
-        share, _, budget = cell.partition(' at ')
-        check_cell(share, [ours[budget]])
-
-
 @pytest.mark.parametrize('run', dict.fromkeys(line['run'] for line in OTHERS_LINES))
 def test_tables_of_others_without_training_equal_results(run):
     table = untrained.markdown([x for x in OTHERS_LINES if x['run'] == run])

@@ -9,7 +9,7 @@ from snnet_mm.stitching import Plan
 from snnet_mm.utils import check
 
 from .knapsack import Option, cheapest_plan, choose_plan, harm_of
-from .runtime_costs import RuntimeCosts
+from .runtime_costs import SPARE, GraphTimes, RuntimeCosts
 from .sensitivity import StepRecord, widths_of
 from .step_costs import StepCosts
 
@@ -18,6 +18,9 @@ DEFAULT_SHARES = 0.75, 0.5, 0.33, 0.25
 MIN_GAIN = 0.2  # share of the FLOPs that the cheapest plan saves, unless forced
 SCALES = 1, 0.85, 0.7, 0.6, 0.5  # of the sides of images, by default
 CANDIDATES = 3  # chains per budget that are fitted and judged
+# A chain takes at least this share of its milliseconds in the runtime, if some rounds
+# of choosing and timing find one.
+LEAST, ROUNDS = 0.93, 3
 # Costs in every setting: a scale or, in the runtime, a scale and a precision. The first
 # is that of the network.
 Costs = Mapping[Hashable, StepCosts | RuntimeCosts]
@@ -33,6 +36,11 @@ class Candidate(NamedTuple):
     plan: Plan
     harm: float
     precision: str = 'fp32'
+
+    @property
+    def setting(self) -> tuple[float, str]:
+        """The scale and the precision."""
+        return self.scale, self.precision
 
     @property
     def place(self) -> str:
@@ -99,7 +107,7 @@ def candidates_for(
     records: Sequence[StepRecord | None],
     whole_harms: Mapping[Hashable, float],
     costs: Costs,
-    say: Callable[[str], None],
+    say: Callable[[str], None] = lambda line: None,
 ) -> list[list[Candidate]]:
     """Return the chains of least expected divergence within each budget.
 
@@ -129,6 +137,57 @@ def candidates_for(
         expected = (f'{c.harm:.4f} at {c.place}' for c in found[-1])
         say(f'  {budget}: expected divergence {", ".join(expected)}')
     return found
+
+
+def corrected(
+    kept: Sequence[Candidate],
+    bounds: Sequence[tuple[Budget, Budget]],
+    records: Sequence[StepRecord | None],
+    whole_harms: Mapping[Hashable, float],
+    costs: Mapping[tuple[float, str], RuntimeCosts],
+    graphs: GraphTimes,
+    say: Callable[[str], None],
+) -> list[Candidate]:
+    """Return candidates whose graphs take the milliseconds of their budgets.
+
+    Graphs are timed. Of those that take more than a budget, or far less, another chain
+    is chosen in the same setting, for a limit corrected by the error of the prediction.
+
+    Args:
+        kept: A candidate per budget.
+        bounds: Budgets of :func:`reachable`.
+        records: See :func:`candidates_for`.
+        whole_harms: Likewise.
+        costs: Likewise, in every setting of the runtime.
+        graphs: Measures milliseconds.
+        say: Called with a line per budget, and per correction.
+    """
+    kept, tried = [*kept], {}
+    pending = {n: c for n, c in enumerate(kept) if bounds[n][1].cost == 'latency'}
+    for _ in range(ROUNDS):
+        names = {n: costs[c.setting].write(c.plan) for n, c in pending.items()}
+        times, again = graphs.of(names.values()), {}
+        for n, c in pending.items():
+            (budget, bound), ms = bounds[n], times[c.precision][names[n]]
+            tried.setdefault(n, {})[c] = ms
+            if LEAST * bound.limit <= ms <= bound.limit:
+                continue
+            own = costs[c.setting]
+            predicted = own.of('latency', c.plan) / SPARE
+            say(f'  {names[n]}: {ms:.3g} ms, predicted {predicted:.3g}')
+            limit = Budget('latency', bound.limit * predicted / ms)
+            given = [(budget, limit)], records, whole_harms, {c.setting: own}
+            (others,) = candidates_for(*given)
+            if others and others[0] not in tried[n]:
+                again[n] = others[0]
+        pending = again
+    for n, found in tried.items():
+        within = [c for c, ms in found.items() if ms <= bounds[n][1].limit]
+        cheapest = min(found, key=found.get)
+        kept[n] = best = max(within, key=found.get, default=cheapest)
+        about = f'{found[best]:.3g} ms in ONNX Runtime, in {best.precision}'
+        say(f'{"  " if within else "Warning: more than "}{bounds[n][0]}: {about}')
+    return kept
 
 
 def _cheapest(costs: Costs, cost: str) -> tuple[float, str]:

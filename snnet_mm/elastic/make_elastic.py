@@ -2,12 +2,10 @@
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
-from itertools import product
-from operator import itemgetter
 from pathlib import Path
 
 import torch
@@ -52,7 +50,7 @@ from snnet_mm.utils.checkpoints import weights_of
 from snnet_mm.utils.configs import digest_of_settings, write_config
 from snnet_mm.utils.registered_names import check_named
 
-from .choosing import SCALES, Candidate, candidates_for, reachable
+from .choosing import SCALES, Candidate, candidates_for, corrected, reachable
 from .convert import (
     check_equal,
     elastic_config,
@@ -64,14 +62,11 @@ from .image_batches import MAX_BATCH, ImageBatches
 from .int8_linear import Int8Linear
 from .report import draw_predictions, drawn_budgets, elastic_table, next_commands
 from .runtime_costs import (
-    NETWORK,
     RUNS_IN,
-    SPARE,
     GraphTimes,
-    Rates,
     RuntimeCosts,
     check_runtime,
-    runtime_probes,
+    runtime_costs,
 )
 from .sensitivity import TOKENS, PredictionDistance, Sensitivities, StepRecord
 from .step_costs import StepCosts, probe_chains, table_of
@@ -83,9 +78,6 @@ from .token_weights import RareClassWeights
 NUM_IMAGES, FIT_IMAGES, OF_CLASSIFIERS = 24, 200, 500
 # Other images, whose predictions are compared: fewer if images have many tokens.
 NUM_COMPARED, MIN_COMPARED, COMPARED_TOKENS = 24, 4, 5000
-# A chain takes at least this share of its milliseconds in the runtime, as far as some
-# rounds of choosing and timing find one.
-SPENT, ROUNDS = 0.93, 3
 
 
 def make_elastic(
@@ -175,7 +167,8 @@ def make_elastic(
     in_runtime = runs_in == RUNS_IN[1]
     if in_runtime:
         threads, device = check_runtime(threads, device)
-    check(threads is None or in_runtime, '--threads', threads, 'it with --for runtime')
+    known = threads is None or in_runtime
+    check(known, '--threads', threads, 'none without --for runtime')
     check_named(cfg := load_config(config, cfg_options))
     folder = check_writable(work_dir, 'argument: work_dir')
     with guard_checkpoints(), work_dir_lock(folder), quiet_coco():
@@ -256,6 +249,8 @@ class _Job:
         self.costs = self._costs(given)
         self._read_search(num_images)
         self.bounds: list[tuple[Budget, Budget]] = []
+        #: Costs by scale and precision, if budgets are milliseconds in the runtime.
+        self.timed: dict[tuple[float, str], RuntimeCosts] = {}
         if plans:
             if space.narrow:
                 self._measure_branches()
@@ -266,16 +261,18 @@ class _Job:
         check(listed, 'argument: budgets', budgets, "budgets such as '50%,25%'")
         parsed = [parse_budget(text, 'argument: budgets') for text in given or ()]
         in_ms = any(budget.cost == 'latency' for budget in parsed)
-        timed = self._time_probes() if self.graphs and in_ms else None
-        self.bounds = reachable(self.costs, parsed, self.say, force, timed)
+        if self.graphs and in_ms:
+            self.timed = runtime_costs(self.graphs, self.costs)
+        self.bounds = reachable(self.costs, parsed, self.say, force, self.timed)
         self._measure_branches()
-        if timed:
-            self._measure_int8()
+        if 'int8' in {precision for _, precision in self.timed}:
+            self.say('Measuring the network in int8')
+            self._measure_scales(self.int8_harms, 'int8')
         found = []
         for budget, bound in self.bounds:
             measured = self.scale_harms, self.costs
-            if timed and bound.cost == 'latency':
-                measured = self.setting_harms, timed
+            if self.timed and bound.cost == 'latency':
+                measured = self.setting_harms, self.timed
             one = [(budget, bound)], self.records, *measured, self.say
             found += candidates_for(*one)
         return found
@@ -335,8 +332,11 @@ class _Job:
         self.records: list[StepRecord | None] = known.get('steps', [])
         self.scale_harms = {1: 0.0} | _by_scale(known.get('scales', {}))
         self.int8_harms = _by_scale(known.get('int8', {}))
-        #: Milliseconds by setup, precision and chain.
+        #: Milliseconds in the runtime by setup, precision and chain.
         self.times: dict[str, dict[str, dict[str, float]]] = known.get('times', {})
+        if self.graphs:
+            known = self.times.setdefault(self.graphs.setup(self.size), {})
+            self.graphs.start(self.size, known, self._save_search)
 
     def _save_search(self) -> None:
         steps = [None if r is None else asdict(r) for r in self.records]
@@ -347,10 +347,7 @@ class _Job:
     def _measure_branches(self) -> None:
         """Measure all steps and scales; go on after an interruption."""
         path, steps, fitted = self.search, self.view.steps, self.fitted
-        for scale in self.costs.keys() - self.scale_harms.keys():
-            give_chains(self.model, [write_plan((), (), scale)])
-            (_, self.scale_harms[scale]) = self._divergences(self.compared)
-            self._save_search()
+        self._measure_scales(self.scale_harms)
         give_chains(self.model, probe_chains(self.view))
         known = self.records
         if len(known) == len(steps):
@@ -373,14 +370,18 @@ class _Job:
                 f'{", ".join(found) or "always runs"}; {left}'
             )
 
-    def _measure_int8(self) -> None:
-        """Measure the divergence of the network in int8 at every scale."""
-        lacking = self.costs.keys() - self.int8_harms.keys()
-        for scale in lacking if 'int8' in self.graphs.precisions else ():
-            whole = [write_plan((), (), scale)] if scale != 1 else []
-            give_chains(self.model, whole)
-            self.int8_harms[scale] = self._divergences(self.compared, 'int8')[-1]
-            self._save_search()
+    def _measure_scales(
+        self, harms: dict[float, float], precision: str = 'fp32'
+    ) -> None:
+        """Measure the divergence of the whole network at all scales that lack one."""
+        scales = [scale for scale in self.costs if scale not in harms]
+        if not scales:
+            return
+        smaller = [scale for scale in scales if scale != 1]
+        give_chains(self.model, [write_plan((), (), scale) for scale in smaller])
+        found = self._divergences(self.compared, precision)
+        harms |= dict(zip([1, *smaller], found, strict=True))
+        self._save_search()
 
     @property
     def setting_harms(self) -> dict[tuple[float, str], float]:
@@ -402,7 +403,7 @@ class _Job:
         for batch in (x for xs in images for x in (xs.split(1) if int8 else [xs])):
             backbone.set_stitch(0)
             target = predictions.read(batch, backbone(batch))
-            for i in ids:
+            for i in ids if int8 else ids[1:]:
                 backbone.set_stitch(i)
                 with Int8Linear() if int8 else nullcontext():
                     output = backbone(batch)
@@ -442,7 +443,10 @@ class _Job:
         kept = [listed[0] for listed in candidates]
         if any(len(listed) > 1 for listed in candidates):
             kept = self._best(candidates, batches)
-        self.kept = self._within_milliseconds(kept) if self.graphs else kept
+        if self.timed:
+            measured = self.records, self.setting_harms, self.timed
+            kept = corrected(kept, self.bounds, *measured, self.graphs, self.say)
+        self.kept = kept
         best = {c[:2] for c in self.kept} - {self._network}
         flops = {c: self.costs[c[0]].of('flops', c[1]) for c in best}
         ordered = sorted(best, key=flops.get, reverse=True)
@@ -479,77 +483,6 @@ class _Job:
             kept.append(min(errors, key=errors.get))
             found = (f'{error:.4f} at {c.place}' for c, error in errors.items())
             self.say(f'  divergence {", ".join(found)}')
-        return kept
-
-    def _chain(self, candidate: Candidate) -> str:
-        """Return a candidate as text."""
-        scale, plan = candidate[:2]
-        if (scale, plan) == self._network:
-            return NETWORK
-        return self.costs[scale].write(plan)
-
-    def _time(
-        self, chains: Iterable[str], precisions: Sequence[str] | None = None
-    ) -> dict[str, dict[str, float]]:
-        """Return milliseconds in the runtime by precision and chain; measure new ones.
-
-        By default in all precisions.
-        """
-        known = self.times.setdefault(self.graphs.device, {})
-        wanted = chains, precisions or self.graphs.precisions
-        if self.graphs.measure(self.size, *wanted, known):
-            self._save_search()
-        return known
-
-    def _time_probes(self) -> dict[tuple[float, str], RuntimeCosts]:
-        """Return the costs of plans in the runtime, by scale and precision."""
-        plans, ends = runtime_probes(self.view), {max(self.costs), min(self.costs)}
-        probes = [Candidate(s, plan, 0) for s in sorted(ends) for plan in plans]
-        return self._runtime_costs(self._time(map(self._chain, probes)))
-
-    def _runtime_costs(
-        self, times: Mapping[str, Mapping[str, float]]
-    ) -> dict[tuple[float, str], RuntimeCosts]:
-        rates = {p: Rates(self.costs, times[p]) for p in self.graphs.precisions}
-        pairs = product(self.costs.items(), rates.items())
-        return {(s, p): RuntimeCosts(own, p, of) for (s, own), (p, of) in pairs}
-
-    def _within_milliseconds(self, kept: Sequence[Candidate]) -> list[Candidate]:
-        """Return candidates whose graphs take the milliseconds of their budgets.
-
-        Those that take more, or far less, are chosen again at their scale and in their
-        precision, within a limit that corrects the prediction.
-        """
-        kept, tried = [*kept], {}
-        limits = {
-            n: bound.limit
-            for n, (_, bound) in enumerate(self.bounds)
-            if bound.cost == 'latency'
-        }
-        pending = {n: kept[n] for n in limits}
-        for _ in range(ROUNDS):
-            times = self._time(map(self._chain, pending.values()))
-            costs = self._runtime_costs(times)
-            for n, c in [*pending.items()]:
-                ms, own = times[c.precision][self._chain(c)], costs[c[0], c.precision]
-                tried.setdefault(n, {})[c[:2]] = c, ms
-                limit = limits[n] * own.of('latency', c.plan) / (SPARE * ms)
-                again, setting = [], {(c.scale, c.precision): own}
-                if not SPENT * limits[n] <= ms <= limits[n]:
-                    self.say(f'  {self._chain(c)}: {ms:.3g} ms')
-                    bound = self.bounds[n][0], Budget('latency', limit)
-                    measured = self.records, self.setting_harms, setting
-                    again = candidates_for([bound], *measured, self.say)[0]
-                pending.pop(n)
-                if again and again[0][:2] not in tried[n]:
-                    pending[n] = again[0]
-        for n, found in tried.items():
-            within = [pair for pair in found.values() if pair[1] <= limits[n]]
-            best = max(within, key=itemgetter(1), default=None)
-            kept[n], ms = best or min(found.values(), key=itemgetter(1))
-            budget = self.bounds[n][0]
-            words = f'{budget}: {ms:.3g} ms in ONNX Runtime, in {kept[n].precision}'
-            self.say(f'  {words}' if best else f'Warning: budget {words}, at best')
         return kept
 
     def _fit(self, chains: Sequence[str], batches: ImageBatches) -> None:
@@ -643,19 +576,20 @@ class _Job:
 
     def _measure_in_runtime(self, costs: StitchTable) -> StitchTable:
         """Return costs with milliseconds of every chain in the precision it is for."""
-        space = self.model.backbone.space
-        chains = {s.id: space.describe(s) if s.id else NETWORK for s in space}
-        chosen = {self._chain(c): c.precision for c in self.kept}
-        chosen[NETWORK] = 'fp32'
-        for precision in {*chosen.values()}:
-            of = [chain for chain, own in chosen.items() if own == precision]
-            times = self._time(of, [precision])
-        rows = []
-        for row in costs.rows:
-            precision = chosen[chains[row.id]]
-            setup = Setup(self.graphs.device, 1, precision)
-            ms = times[precision][chains[row.id]]
-            rows.append(replace(row, latency=ms, setup=setup))
+        space, device = self.model.backbone.space, self.graphs.device
+        chosen = {c[:2]: c.precision for c in self.kept} | {self._network: 'fp32'}
+        own = {s.id: chosen[s.scale, space.plans[s.id]] for s in space}
+        for precision in {*own.values()}:
+            chains = [row.route for row in costs.rows if own[row.id] == precision]
+            times = self.graphs.of(chains, [precision])
+        rows = [
+            replace(
+                row,
+                latency=times[own[row.id]][row.route],
+                setup=Setup(device, 1, own[row.id]),
+            )
+            for row in costs.rows
+        ]
         return replace(costs, rows=rows)
 
 

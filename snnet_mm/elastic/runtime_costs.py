@@ -4,7 +4,7 @@ The torch-free runtime measures the same: from an image to its prediction.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from tempfile import TemporaryDirectory
 
@@ -14,11 +14,12 @@ from mmengine.logging import MMLogger
 from torch import nn
 
 from snnet_mm.anchors import BranchView
+from snnet_mm.costs import size_name
 from snnet_mm.exports import StitchExporter
 from snnet_mm.exports.formats import ONNX_PACKAGES
 from snnet_mm.runtime import StitchRuntime
 from snnet_mm.runtime.device import processor
-from snnet_mm.stitching import Plan, changes_of, read_plan
+from snnet_mm.stitching import Plan, changes_of
 from snnet_mm.tasks import task_of
 from snnet_mm.utils import check, is_whole, plural
 from snnet_mm.utils.logging import at_least
@@ -80,46 +81,60 @@ class GraphTimes:
         self.device = f'{processor()}, {plural(threads, "thread")}, '
         self.device += f'onnxruntime {onnxruntime.__version__}'
 
-    def measure(
+    def setup(self, size: tuple[int, int]) -> str:
+        """Return the setup that milliseconds belong to."""
+        return f'{self.device}, images: {size_name(size)}'
+
+    def start(
         self,
         size: tuple[int, int],
-        chains: Iterable[str],
-        precisions: Sequence[str],
-        known: MutableMapping[str, dict[str, float]],
-    ) -> bool:
-        """Add milliseconds of chains to the known ones; return whether any were new.
+        known: dict[str, dict[str, float]],
+        save: Callable[[], None],
+    ) -> None:
+        """Set the size of images, and what is known.
 
         Args:
-            size: Height and width of the images.
-            chains: The chains, or :data:`NETWORK`.
-            precisions: Some of the precisions of the network.
+            size: Height and width.
             known: Milliseconds by precision and chain.
+            save: Called after every addition to the known ones.
+        """
+        self.size, self.known, self.save = size, known, save
+
+    def of(
+        self, chains: Iterable[str], precisions: Sequence[str] | None = None
+    ) -> dict[str, dict[str, float]]:
+        """Return known milliseconds by precision and chain; measure those that lack.
+
+        Args:
+            chains: The chains, or :data:`NETWORK`.
+            precisions: Some of the precisions of the network. Default: all.
         """
         wanted, lacking = {*chains}, set()
+        precisions = precisions or self.precisions
         for precision in precisions:
-            lacking |= wanted - known.setdefault(precision, {}).keys()
-        if not lacking:
-            return False
-        self.say(f'Exporting and timing {plural(len(lacking), "graph")}')
-        names = [NETWORK, *sorted(lacking - {NETWORK})]
-        ids = [i for i, name in enumerate(names) if name in lacking]
-        for (precision, i), ms in self._run(size, names[1:], ids, precisions).items():
-            known[precision][names[i]] = ms
-        return True
+            lacking |= wanted - self.known.setdefault(precision, {}).keys()
+        if lacking:
+            self.say(f'Exporting and timing {plural(len(lacking), "graph")}')
+            names = [NETWORK, *sorted(lacking - {NETWORK})]
+            ids = [i for i, name in enumerate(names) if name in lacking]
+            found = self._run(names[1:], ids, precisions)
+            for (precision, i), ms in found.items():
+                self.known[precision][names[i]] = ms
+            self.save()
+        return self.known
 
     def _run(
         self,
-        size: tuple[int, int],
         chains: Sequence[str],
         ids: Sequence[int],
         precisions: Sequence[str],
     ) -> dict[tuple[str, int], float]:
         """Return milliseconds by precision and stitch id."""
-        cfg = elastic_config(self.cfg, self.network, chains, size)
+        cfg = elastic_config(self.cfg, self.network, chains, self.size)
         model, found = elastic_model(self.network, chains), {}
         quiet = at_least(logging.WARNING, MMLogger.get_current_instance())
         with quiet, TemporaryDirectory() as folder:
-            exporter = StitchExporter(cfg, model, folder, size)
+            exporter = StitchExporter(cfg, model, folder, self.size)
             exporter.export_bundle(ids, precisions=precisions)
             options = dict(threads=self.threads, prepared=bool(exporter.steps.left))
             for precision in precisions:
@@ -138,23 +153,18 @@ class Rates:
 
     Args:
         costs: Costs at every scale.
-        times: Milliseconds by chain.
+        times: Milliseconds by scale and plan.
     """
 
     def __init__(
-        self, costs: Mapping[float, StepCosts], times: Mapping[str, float]
+        self,
+        costs: Mapping[float, StepCosts],
+        times: Mapping[tuple[float, Plan], float],
     ) -> None:
         from scipy.optimize import nnls  # slow to import
 
-        view = costs[1].view
-        rows = []
-        for text, ms in times.items():
-            plan, scale = view.widths, 1
-            if text != NETWORK:
-                plan, scale = read_plan(text, view.widths, view.blocks, 'chains')
-            if scale in costs:
-                rows.append(_quantities(costs[scale], plan) / ms)
-        rows = np.array(rows)
+        found = [_quantities(costs[s], plan) / ms for (s, plan), ms in times.items()]
+        rows = np.array(found)
         size = rows.max(0)
         size[size == 0] = 1
         self.values = nnls(rows / size, np.ones(len(rows)))[0] / size
@@ -190,24 +200,48 @@ class RuntimeCosts:
         return self._costs.step(cost, step, units)
 
     def write(self, plan: Plan) -> str:
-        return self._costs.write(plan)
+        return name_of(self._costs, plan)
+
+
+def runtime_costs(
+    graphs: GraphTimes, costs: Mapping[float, StepCosts]
+) -> dict[tuple[float, str], RuntimeCosts]:
+    """Return the costs of plans in the runtime, by scale and precision.
+
+    Probes run at the largest and the smallest scale.
+    """
+    probes, found = {}, {}
+    for scale in sorted({max(costs), min(costs)}):
+        for plan in runtime_probes(costs[scale].view):
+            probes[scale, plan] = name_of(costs[scale], plan)
+    times = graphs.of(probes.values())
+    for precision in graphs.precisions:
+        own = {key: times[precision][name] for key, name in probes.items()}
+        rates = Rates(costs, own)
+        for scale, counted in costs.items():
+            found[scale, precision] = RuntimeCosts(counted, precision, rates)
+    return found
+
+
+def name_of(costs: StepCosts, plan: Plan) -> str:
+    """Return a chain at the scale of its costs as text, or :data:`NETWORK`."""
+    whole = costs.scale == 1 and plan == costs.view.widths
+    return NETWORK if whole else costs.write(plan)
 
 
 def runtime_probes(view: BranchView) -> list[Plan]:
-    """Return the whole network, and plans that reduce all branches of one kind.
+    """Return plans whose times tell the :class:`Rates`.
 
-    Branches that cannot be narrow are skipped in turn.
+    These are the whole network, one that skips every other branch, and for every kind
+    of branches one that narrows these.
     """
-    plans = [view.widths]
+    plans, gaps = [view.widths], {*view.skippable[::2]}
+    plans.append(tuple(0 if i in gaps else n for i, n in enumerate(view.widths)))
     for kind in _kinds(view):
-        of_kind = [i for i, step in enumerate(view.steps) if step.kind == kind]
-        plan, skipped = [*view.widths], set(of_kind[1::2]) & set(view.skippable)
-        for i in of_kind:
-            if plan[i] > 1:
-                plan[i] = max(1, round(NARROW * plan[i]))
-            elif i in skipped:
-                plan[i] = 0
-        plans.append(tuple(plan))
+        of_kind = {i for i, step in enumerate(view.steps) if step.kind == kind}
+        narrow = [max(1, round(NARROW * width)) for width in view.widths]
+        pairs = enumerate(zip(view.widths, narrow, strict=True))
+        plans.append(tuple(pair[i in of_kind] for i, pair in pairs))
     return [*dict.fromkeys(plans)]
 
 

@@ -4,6 +4,7 @@ The torch-free runtime measures the same: from an image to its prediction.
 """
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from tempfile import TemporaryDirectory
@@ -49,6 +50,12 @@ def precisions_of(backbone: nn.Module) -> tuple[str, ...]:
     """Return the precisions that graphs of a network may have on a CPU."""
     linear = any(isinstance(module, nn.Linear) for module in backbone.modules())
     return ('fp32', 'int8') if linear else ('fp32',)
+
+
+class _OneThread(StitchRuntime):
+    """Times the calls of one thread without the time that other processes take."""
+
+    _clock = staticmethod(time.thread_time)
 
 
 class GraphTimes:
@@ -137,8 +144,9 @@ class GraphTimes:
             exporter = StitchExporter(cfg, model, folder, self.size)
             exporter.export_bundle(ids, precisions=precisions)
             options = dict(threads=self.threads, prepared=bool(exporter.steps.left))
+            kind = _OneThread if self.threads == 1 else StitchRuntime
             for precision in precisions:
-                runtime = StitchRuntime(folder, precision=precision, **options)
+                runtime = kind(folder, precision=precision, **options)
                 found |= runtime.latencies()
         return found
 

@@ -23,8 +23,10 @@ from snnet_mm.costs import cost_table
 from snnet_mm.elastic import elastic_model, make_elastic, runtime_costs
 from snnet_mm.elastic.choosing import LEAST
 from snnet_mm.evaluation import tables
+from snnet_mm.exports import StitchExporter
 from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.models.init_model import init_model
+from snnet_mm.runtime import StitchRuntime
 from snnet_mm.stitching import StitchTable
 from snnet_mm.training import run
 from snnet_mm.utils import load_weights_only
@@ -526,3 +528,29 @@ def test_make_elastic_flops_for_the_runtime_are_in_fp32(trained, in_runtime, tmp
     times = [1 + 2e-6 * row.flops for row in results.rows]
     assert [row.latency for row in results.rows] == pytest.approx(times)
     assert budgets_of(lines) == []
+
+
+@pytest.mark.slow
+def test_make_elastic_bundles_take_the_milliseconds(trained, tmp_path, monkeypatch):
+    """With graphs of onnxruntime, whose times follow their FLOPs."""
+    pytest.importorskip('onnxruntime')
+
+    def measure(runtime, keys):
+        share, flops = dict(fp32=1, int8=0.4), runtime._column('flops')
+        return {key: share[key[0]] * (1 + 2e-6 * flops[key]) for key in keys}
+
+    monkeypatch.setattr(StitchRuntime, '_measure', measure)
+    monkeypatch.setattr(MODULE._Job, 'evaluate', lambda self: self._measure())
+    options = OPTIONS | dict(budgets='6ms,3ms', sizes=(1,), runs_in='runtime')
+    results = make_elastic(*trained(), tmp_path, **options)
+    assert [row.precision for row in results.rows] == ['fp32', 'int8']
+    cfg, folder = Config.fromfile(tmp_path / 'elastic.py'), tmp_path / 'bundle'
+    exporter = StitchExporter(cfg, load(tmp_path), folder)
+    exporter.export_bundle('all', precisions=('fp32', 'int8'))
+    for precision, budget, stitch in (('int8', 6, 0), ('int8', 3, 1), ('fp32', 12, 0)):
+        runtime = StitchRuntime(folder, threads=1, precision=precision)
+        assert runtime.set_budget(f'{budget}ms') == stitch
+        ms = runtime.latencies()[precision, stitch]
+        assert ms <= budget
+        if results[stitch].precision == precision:
+            assert ms == pytest.approx(results[stitch].latency)

@@ -391,19 +391,24 @@ class _Job:
 
     @torch.no_grad()
     def _divergences(
-        self, images: ImageBatches, precision: str = 'fp32'
+        self,
+        images: ImageBatches,
+        precision: str = 'fp32',
+        ids: Sequence[int] | None = None,
     ) -> list[float]:
-        """Return the mean divergence of every stitch's predictions from the network's.
+        """Return the mean divergence of predictions of stitches from the network's.
 
-        Those are of fp32. Graphs in int8 run image by image.
+        The network is in fp32. Stitches, by default all, are in a precision: in int8,
+        graphs run image by image.
         """
-        backbone, ids = self.model.backbone, self.model.backbone.space.ids
+        backbone, int8 = self.model.backbone, precision == 'int8'
+        ids = backbone.space.ids if ids is None else ids
         predictions = PredictionDistance(self.model, self.costs[1].scope)
-        errors, int8 = dict.fromkeys(ids, 0.0), precision == 'int8'
+        errors = dict.fromkeys(ids, 0.0)
         for batch in (x for xs in images for x in (xs.split(1) if int8 else [xs])):
             backbone.set_stitch(0)
             target = predictions.read(batch, backbone(batch))
-            for i in ids if int8 else ids[1:]:
+            for i in (i for i in ids if i or int8):
                 backbone.set_stitch(i)
                 with Int8Linear() if int8 else nullcontext():
                     output = backbone(batch)
@@ -473,10 +478,12 @@ class _Job:
         chains = [self.costs[scale].write(plan) for scale, plan in keys]
         self._fit(chains, self.images.draw(few))
         others = self.images.draw(self._num_compared(), skip=len(fitted))
+        ids = {key: i for i, key in enumerate([self._network, *keys])}
         judged, kept = {}, []
         for precision in {c.precision for c in every}:
-            errors = self._divergences(others, precision)
-            pairs = zip([self._network, *keys], errors, strict=True)
+            own = [*{c[:2] for c in every if c.precision == precision}]
+            errors = self._divergences(others, precision, [ids[key] for key in own])
+            pairs = zip(own, errors, strict=True)
             judged |= {(*key, precision): error for key, error in pairs}
         for listed in candidates:
             errors = {c: judged[c.scale, c.plan, c.precision] for c in listed}

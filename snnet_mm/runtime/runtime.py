@@ -73,8 +73,6 @@ class StitchRuntime:
         >>> mask = runtime(image)
     """
 
-    _clock = staticmethod(time.perf_counter)  # of latencies, in seconds
-
     def __init__(
         self,
         folder: str | os.PathLike,
@@ -357,6 +355,11 @@ class StitchRuntime:
                     of.append((self._clock() - begin) * 1000)
             found |= {key: median(of[WARM_UP:]) for key, of in times.items()}
         return found
+
+    @staticmethod
+    def _clock() -> float:
+        """Return the seconds by which latencies are measured."""
+        return time.perf_counter()
 
     def _steady(self, times: Mapping[GraphKey, Sequence[float]]) -> bool:
         """Return whether medians of times vary by little and rise with the FLOPs."""

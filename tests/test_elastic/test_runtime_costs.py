@@ -1,5 +1,8 @@
 """Milliseconds in the runtime: predictions, against times that are made up."""
 
+import time
+from types import SimpleNamespace
+
 import pytest
 from small import small
 from torch import nn
@@ -17,6 +20,7 @@ from snnet_mm.elastic.runtime_costs import (
 )
 from snnet_mm.elastic.step_costs import StepCosts, probe_chains
 from snnet_mm.models import ElasticBackbone
+from snnet_mm.runtime import StitchRuntime
 
 VIT = small('vit', final_norm=True)
 RESNET = dict(type='TimmStageAnchor', model='resnet18')
@@ -106,6 +110,43 @@ def test_graph_times_measure_what_is_not_known(monkeypatch):
     assert [call[:2] for call in calls] == [(['a'], [0, 1]), (['a', 'b'], [1, 2])]
     assert lines == [f'Exporting and timing {n} graphs' for n in (2, 2)]
     assert saved == [3, 3]
+
+
+@pytest.mark.parametrize('threads, share', [(1, 0), (2, 1)])
+def test_graph_times_of_one_thread_leave_out_other_processes(
+    threads, share, monkeypatch
+):
+    """A thread that waits takes no time of its CPU."""
+    made = []
+
+    class Exporter:
+        def __init__(self, *args):
+            self.steps = SimpleNamespace(left=[])
+
+        def export_bundle(self, ids, precisions):
+            pass
+
+    def construct(self, folder, threads, precision, prepared):
+        made.append((threads, precision, prepared))
+        self.precision = precision
+
+    def latencies(self):
+        begin = self._clock()
+        time.sleep(0.1)
+        return {(self.precision, 0): self._clock() - begin}
+
+    monkeypatch.setattr(runtime_costs, 'StitchExporter', Exporter)
+    monkeypatch.setattr(runtime_costs, 'elastic_config', lambda *args: None)
+    monkeypatch.setattr(runtime_costs, 'elastic_model', lambda *args: None)
+    monkeypatch.setattr(StitchRuntime, '__init__', construct)
+    monkeypatch.setattr(StitchRuntime, 'latencies', latencies)
+    graphs = object.__new__(GraphTimes)
+    graphs.cfg = graphs.network = graphs.size = None
+    graphs.threads = threads
+    found = graphs._run([], [0], ['fp32', 'int8'])
+    assert [*found] == [('fp32', 0), ('int8', 0)]
+    assert [*found.values()] == pytest.approx([0.1 * share] * 2, abs=0.03)
+    assert made == [(threads, 'fp32', False), (threads, 'int8', False)]
 
 
 @pytest.mark.parametrize(

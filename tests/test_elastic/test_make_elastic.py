@@ -479,6 +479,9 @@ def test_make_elastic_chooses_int8_where_it_is_better(trained, in_runtime, tmp_p
     found = [row.latency for row in results.rows]
     assert found == pytest.approx([times[0], 0.4 * times[1]])
     assert ', 2 threads, onnxruntime' in results[1].setup.device
+    search = json.loads((tmp_path / 'search.json').read_text())
+    assert search['scales'] == {'1': 0}
+    assert 0 < search['int8']['1'] < 0.1
 
 
 @pytest.mark.parametrize(

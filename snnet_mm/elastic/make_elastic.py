@@ -50,7 +50,7 @@ from snnet_mm.utils.checkpoints import weights_of
 from snnet_mm.utils.configs import digest_of_settings, write_config
 from snnet_mm.utils.registered_names import check_named
 
-from .choosing import SCALES, Candidate, candidates_for, corrected, reachable
+from .choosing import AIM, SCALES, Candidate, candidates_for, corrected, reachable
 from .convert import (
     check_equal,
     elastic_config,
@@ -273,6 +273,7 @@ class _Job:
             measured = self.scale_harms, self.costs
             if self.timed and bound.cost == 'latency':
                 measured = self.setting_harms, self.timed
+                bound = bound._replace(limit=AIM * bound.limit)
             one = [(budget, bound)], self.records, *measured, self.say
             found += candidates_for(*one)
         return found
@@ -546,7 +547,7 @@ class _Job:
             quiet=True,
         )
         results = run.results_of(runner)
-        wide_console().print(elastic_table(results, self.graphs is not None))
+        self._print(results)
         draw_predictions(
             runner, drawn_budgets(results), self.folder / 'predictions.png'
         )
@@ -569,8 +570,19 @@ class _Job:
         agreement = {i: dict(agreement=1 - error) for i, error in errors}
         results = costs.with_metrics(agreement, len(images))
         results.save(self.folder / 'stitches.json')
-        wide_console().print(elastic_table(results, self.graphs is not None))
+        self._print(results)
         return results
+
+    def _print(self, results: StitchTable) -> None:
+        """Print a table of the results and, for budgets in the runtime, their times."""
+        wide_console().print(elastic_table(results, self.graphs is not None))
+        space = self.model.backbone.space
+        ids = {(s.scale, space.plans[s.id]): s.id for s in space}
+        for (budget, bound), c in zip(self.bounds, self.kept, strict=False):
+            if self.timed and bound.cost == 'latency':
+                stitch = f'stitch {i}' if (i := ids[c[:2]]) else 'the network'
+                ms = self.graphs.known[c.precision][self.timed[c.setting].write(c.plan)]
+                self.say(f'  {budget}: {stitch} in {c.precision}, {ms:.3g} ms')
 
     def _measure(self) -> StitchTable:
         """Return the costs of the network and all chains, with milliseconds."""

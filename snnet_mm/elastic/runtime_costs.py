@@ -31,7 +31,6 @@ from .step_costs import StepCosts
 RUNS_IN = 'pytorch', 'runtime'
 NETWORK = 'network'  # in place of the plan of a chain
 NARROW = 1 / 4  # of the units, in probes
-SPARE = 1.03  # times vary between measurements
 
 
 def check_runtime(threads: int | None, device: str | None) -> tuple[int, str]:
@@ -191,8 +190,7 @@ class Rates:
 class RuntimeCosts:
     """The costs of plans, with milliseconds of graphs in one precision.
 
-    See :class:`StepCosts`, whose other costs it has. Milliseconds include a
-    :data:`SPARE`.
+    See :class:`StepCosts`, whose other costs it has.
     """
 
     def __init__(self, costs: StepCosts, precision: str, rates: Rates) -> None:
@@ -201,12 +199,12 @@ class RuntimeCosts:
 
     def of(self, cost: str, plan: Plan) -> float:
         if cost == 'latency':
-            return SPARE * self._rates.of(self._costs, plan)
+            return self._rates.of(self._costs, plan)
         return self._costs.of(cost, plan)
 
     def step(self, cost: str, step: int, units: int) -> float:
         if cost == 'latency':
-            return SPARE * self._rates.step(self._costs, step, units)
+            return self._rates.step(self._costs, step, units)
         return self._costs.step(cost, step, units)
 
     def write(self, plan: Plan) -> str:

@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_leaves
 
 from snnet_mm.costs import cost_table
 from snnet_mm.elastic import elastic_model, make_elastic, runtime_costs
-from snnet_mm.elastic.choosing import LEAST
+from snnet_mm.elastic.choosing import LEAST, MOST
 from snnet_mm.evaluation import tables
 from snnet_mm.exports import StitchExporter
 from snnet_mm.models import find_stitched_backbone, set_stitch
@@ -400,6 +400,14 @@ def test_make_elastic_of_an_encoder_needs_no_labels(tmp_path):
         assert found.equal(wanted) == (i == 0)
 
 
+def measured(job):
+    """Report milliseconds, without a test."""
+    results = job._measure()
+    metrics = {row.id: dict(mIoU=50 - row.id) for row in results.rows}
+    job._print(results.with_metrics(metrics))
+    return results
+
+
 @pytest.fixture
 def in_runtime(monkeypatch):
     """Make a network elastic for milliseconds that follow its FLOPs.
@@ -408,7 +416,7 @@ def in_runtime(monkeypatch):
     take ``more``. Return the table, and what was said.
     """
     pytest.importorskip('onnxruntime')
-    monkeypatch.setattr(MODULE._Job, 'evaluate', lambda self: self._measure())
+    monkeypatch.setattr(MODULE._Job, 'evaluate', measured)
 
     def run(*args, share=0.4, more=1.0, **kwargs):
         timed, lines = [], []
@@ -434,9 +442,9 @@ def in_runtime(monkeypatch):
 
 def budgets_of(lines):
     """Budgets, their milliseconds and precisions, as said."""
-    pattern = r'^  (\S+)ms: (\S+) ms in ONNX Runtime, in (\w+)$'
+    pattern = r'^  (\S+)ms: (?:stitch \d|the network) in (\w+), (\S+) ms$'
     found = re.findall(pattern, '\n'.join(lines), re.MULTILINE)
-    return [(float(limit), float(ms), precision) for limit, ms, precision in found]
+    return [(float(limit), float(ms), precision) for limit, precision, ms in found]
 
 
 @pytest.mark.parametrize('more', [1, 1.3, 0.8])
@@ -449,7 +457,7 @@ def test_make_elastic_meets_milliseconds_of_the_runtime(
     found = budgets_of(lines)
     assert [limit for limit, _, _ in found] == [8, 5]
     for limit, ms, precision in found:
-        assert LEAST * limit <= ms <= limit
+        assert LEAST * limit <= ms <= MOST * limit
         assert precision == 'fp32'  # int8 is slower here
     rows = [row.latency for row in results.rows]
     whole = 1 + 2e-6 * results[0].flops
@@ -470,7 +478,7 @@ def test_make_elastic_chooses_int8_where_it_is_better(trained, in_runtime, tmp_p
     assert budgets_of(lines)[0] == (6, 4.64, 'int8')  # the network itself
     limit, ms, precision = budgets_of(lines)[1]
     assert (limit, precision) == (3, 'int8')
-    assert LEAST * 3 <= ms <= 3
+    assert LEAST * 3 <= ms <= MOST * 3
     results, again = in_runtime(*trained(), tmp_path, **options)
     assert budgets_of(again) == budgets_of(lines)
     assert not [x for x in again if 'timing' in x or ': divergence' in x]
@@ -492,7 +500,7 @@ def test_make_elastic_chooses_int8_where_it_is_better(trained, in_runtime, tmp_p
         (dict(threads=0), 'threads=0 is invalid'),
         (dict(device='cuda'), "device='cuda' is invalid: expected 'cpu'"),
         (dict(budgets='0.1ms'), r"='0.1ms' .* at least 1\.\S+ms, .* in int8"),
-        (dict(budgets='20ms'), r"='20ms' .* below 11\.\S+ms, the cost"),
+        (dict(budgets='20ms'), r"='20ms' .* below 11\.6\d*ms, the cost"),
     ],
 )
 def test_make_elastic_wrong_options_of_the_runtime(
@@ -518,11 +526,9 @@ def test_make_elastic_warns_of_milliseconds_that_no_graph_takes(
     """Where the prediction let expect one that does."""
     options = dict(budgets='3.8ms', sizes=(1,), share=9, more=2)
     results, lines = in_runtime(*trained(), tmp_path, **options)
-    (warning,) = (line for line in lines if line.startswith('Warning: more'))
     ms = results[1].latency
     assert ms > 3.8
-    about = f'more than 3.8ms: {ms:.3g} ms in ONNX Runtime, in fp32'
-    assert warning == f'Warning: {about}'
+    assert f'Warning: 3.8ms: {ms:.3g} ms in ONNX Runtime at best' in lines
 
 
 def test_make_elastic_flops_for_the_runtime_are_in_fp32(trained, in_runtime, tmp_path):

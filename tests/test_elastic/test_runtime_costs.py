@@ -10,7 +10,6 @@ from torch import nn
 from snnet_mm.elastic import runtime_costs
 from snnet_mm.elastic.runtime_costs import (
     NETWORK,
-    SPARE,
     GraphTimes,
     Rates,
     RuntimeCosts,
@@ -72,7 +71,7 @@ def test_rates_of_probes_predict_other_plans(costs, scales):
             assert rates.of(costs[scale], plan) == pytest.approx(wanted, rel=1e-4)
             priced = RuntimeCosts(costs[scale], 'int8', rates)
             found = priced.of('latency', plan)
-            assert found == pytest.approx(SPARE * wanted, rel=1e-4)
+            assert found == pytest.approx(wanted, rel=1e-4)
             assert priced.of('flops', plan) == costs[scale].of('flops', plan)
             # As the knapsack sums them: a gap is one map.
             steps = [i for i in range(5) if plan[i] or not i or plan[i - 1]]

@@ -266,7 +266,6 @@ class _Job:
         self.bounds = reachable(self.costs, parsed, self.say, force, self.timed)
         self._measure_branches()
         if 'int8' in {precision for _, precision in self.timed}:
-            self.say('Measuring the network in int8')
             self._measure_scales(self.int8_harms, 'int8')
         found = []
         for budget, bound in self.bounds:
@@ -378,6 +377,7 @@ class _Job:
         scales = [scale for scale in self.costs if scale not in harms]
         if not scales:
             return
+        self.say(f'Measuring the network at {plural(len(scales), "size")}, {precision}')
         smaller = [scale for scale in scales if scale != 1]
         give_chains(self.model, [write_plan((), (), scale) for scale in smaller])
         found = self._divergences(self.compared, precision)

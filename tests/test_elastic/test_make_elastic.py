@@ -531,8 +531,11 @@ def test_make_elastic_warns_of_milliseconds_that_no_graph_takes(
     assert f'Warning: 3.8ms: {ms:.3g} ms in ONNX Runtime at best' in lines
 
 
-def test_make_elastic_flops_for_the_runtime_are_in_fp32(trained, in_runtime, tmp_path):
-    results, lines = in_runtime(*trained(), tmp_path, budgets='50%', sizes=(1,))
+@pytest.mark.parametrize('options', [dict(budgets='50%'), dict(plans=['1:0/0'])])
+def test_make_elastic_other_chains_for_the_runtime_are_in_fp32(
+    trained, in_runtime, tmp_path, options
+):
+    results, lines = in_runtime(*trained(), tmp_path, sizes=(1,), **options)
     assert [row.precision for row in results.rows] == ['fp32'] * 2
     times = [1 + 2e-6 * row.flops for row in results.rows]
     assert [row.latency for row in results.rows] == pytest.approx(times)

@@ -53,7 +53,7 @@ def choose(costs, *budgets):
 )
 def test_candidates_spend_budgets_of_every_cost(costs, share, cost, unit, symbol):
     limit = share * costs.of(cost, WIDTHS)
-    ((_, plan, found),), (line,) = choose(costs, f'{limit / unit:.12f}{symbol}')
+    ((_, plan, found, _),), (line,) = choose(costs, f'{limit / unit:.12f}{symbol}')
     assert 0.9 * limit < costs.of(cost, plan) <= limit
     pairs = zip(RECORDS[:4], plan, WIDTHS, strict=False)
     harm = sum(0 if n == width else r.harm(n) for r, n, width in pairs)
@@ -73,7 +73,7 @@ def test_candidates_of_several_scales_are_ordered_by_expected_divergence(costs):
         assert [c.harm for c in found] == sorted(c.harm for c in found)
         by = {c.scale: c for c in found}
         assert by[0.5].harm - harm <= by[1].harm
-        for scale, plan, _ in found:
+        for scale, plan, *_ in found:
             assert by_scale[scale].of('flops', plan) <= budget[1].limit
 
 
@@ -139,7 +139,7 @@ def test_reachable_too_low_budget_names_cheapest_plan(costs):
         choose(costs, '50%', '1%')
     words = r'at least (\S+), the cheapest plan: (0:\S+ 1:\S+) '
     budget, wanted = re.search(words, str(error.value)).groups()
-    ((_, plan, _),), _ = choose(costs, budget)
+    ((_, plan, *_),), _ = choose(costs, budget)
     assert costs.write(plan) == wanted
 
 

@@ -17,7 +17,9 @@ from .step_costs import StepCosts
 DEFAULT_SHARES = 0.75, 0.5, 0.33, 0.25
 MIN_GAIN = 0.2  # share of the FLOPs that the cheapest plan saves, unless forced
 SCALES = 1, 0.85, 0.7, 0.6, 0.5  # of the sides of images, by default
-CANDIDATES = 3  # chains per budget that are fitted and judged
+# Chains per budget that are fitted and judged, and the divergence to expect of one
+# that is worth it, relative to the least.
+CANDIDATES, WORTH = 3, 3
 # Shares of a budget in the runtime: chains are chosen for the first, and chosen again,
 # in some rounds, if their graphs take more or less than the others. Times vary by a
 # few percent.
@@ -114,7 +116,8 @@ def candidates_for(
     """Return the chains of least expected divergence within each budget.
 
     There is at most one per setting, the one of least harm there; its divergence is
-    that of the whole network in the setting plus the harms of its branches.
+    that of the whole network in the setting plus the harms of its branches. Those of
+    more than :data:`WORTH` times the least are omitted.
 
     Args:
         budgets: Budgets of :func:`reachable`.
@@ -135,7 +138,8 @@ def candidates_for(
                 harm = whole_harms[setting] + harm_of(options, plan)
                 candidates.append(Candidate(own.scale, plan, harm, own.precision))
         candidates.sort(key=lambda candidate: candidate.harm)
-        found.append(candidates[:CANDIDATES])
+        worth = (c for c in candidates if c.harm <= WORTH * candidates[0].harm)
+        found.append([*worth][:CANDIDATES])
         expected = (f'{c.harm:.4f} at {c.place}' for c in found[-1])
         say(f'  {budget}: expected divergence {", ".join(expected)}')
     return found

@@ -138,8 +138,9 @@ def candidates_for(
                 harm = whole_harms[setting] + harm_of(options, plan)
                 candidates.append(Candidate(own.scale, plan, harm, own.precision))
         candidates.sort(key=lambda candidate: candidate.harm)
-        worth = (c for c in candidates if c.harm <= WORTH * candidates[0].harm)
-        found.append([*worth][:CANDIDATES])
+        least = max(candidates[0].harm, 0) if candidates else 0  # noise is below 0
+        worth = [c for c in candidates if c.harm <= WORTH * least]
+        found.append(worth[:CANDIDATES])
         expected = (f'{c.harm:.4f} at {c.place}' for c in found[-1])
         say(f'  {budget}: expected divergence {", ".join(expected)}')
     return found

@@ -271,6 +271,7 @@ def test_make_elastic_keeps_the_chain_that_diverges_least(
     """Of those fitted for a budget, on other images; with its fitted layers."""
     jobs, lines = [], []
     monkeypatch.setattr(MODULE._Job, 'evaluate', lambda job: jobs.append(job))
+    monkeypatch.setattr('snnet_mm.elastic.choosing.WORTH', 1e9)
     options = OPTIONS | dict(budgets='70%,40%', sizes=(0.75, 0.5))
     make_elastic(*trained(), tmp_path, say=lines.append, **options)
     pattern, kept = r'^  [0-9.]+\w \(\d+% of the FLOPs\): (.*)$', []

@@ -26,8 +26,8 @@ def parse_args() -> argparse.Namespace:
     add('--num-images', type=int, help=what)
     which = parser.add_mutually_exclusive_group()
     what = """budgets such as 50%%,25%% (of the network's FLOPs), 3G (multiply-
-        accumulates), 20M (parameters) or 10ms,20ms (latency in PyTorch on this
-        device); default: 75%%,50%%,33%%,25%%, or such shares of the branches alone if
+        accumulates), 20M (parameters) or 10ms,20ms (latency on this device, see --for);
+        default: 75%%,50%%,33%%,25%%, or such shares of the branches alone if
         neck and head cost more than a quarter"""
     which.add_argument('--budgets', help=what)
     what = """explicit plan of a sub-network, such as '0.7x: 0:3/768 1:0/0': a factor of
@@ -38,6 +38,10 @@ def parse_args() -> argparse.Namespace:
     what = """factors of the height and width of the images among which
         sub-networks choose (default: 1 0.85 0.7 0.6 0.5); 1 for full size only"""
     add('--sizes', type=float, nargs='+', metavar='FACTOR', help=what)
+    what = """what milliseconds are measured in: pytorch (default), or runtime, for the
+        graphs of export_stitch.py in ONNX Runtime on this CPU, in fp32 and int8"""
+    add('--for', choices=('pytorch', 'runtime'), default='pytorch', help=what)
+    add('--threads', type=int, help='CPU threads of --for runtime (default: 1)')
     what = 'write one checkpoint that also contains the weights of the model'
     add('--whole', action='store_true', help=what)
     what = 'go on if no budget can save a fifth of the FLOPs'
@@ -71,6 +75,8 @@ def main() -> None:
         seed=args.seed,
         device=args.device,
         cfg_options=args.cfg_options,
+        runs_in=getattr(args, 'for'),
+        threads=args.threads,
     )
 
 

@@ -1,6 +1,6 @@
 """Chains for budgets: a knapsack of costs and sensitivities at each image scale."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 from snnet_mm.anchors import BranchView
@@ -9,6 +9,7 @@ from snnet_mm.stitching import Plan
 from snnet_mm.utils import check
 
 from .knapsack import Option, cheapest_plan, choose_plan, harm_of
+from .runtime_costs import GraphTimes, RuntimeCosts
 from .sensitivity import StepRecord, widths_of
 from .step_costs import StepCosts
 
@@ -16,16 +17,38 @@ from .step_costs import StepCosts
 DEFAULT_SHARES = 0.75, 0.5, 0.33, 0.25
 MIN_GAIN = 0.2  # share of the FLOPs that the cheapest plan saves, unless forced
 SCALES = 1, 0.85, 0.7, 0.6, 0.5  # of the sides of images, by default
-CANDIDATES = 3  # chains per budget that are fitted and judged
-Costs = Mapping[float, StepCosts]  # by scale
+# Chains per budget that are fitted and judged, and the divergence to expect of one
+# that is worth it, relative to the least.
+CANDIDATES, WORTH = 3, 3
+# Shares of a budget in the runtime: chains are chosen for the first, and chosen again,
+# in some rounds, if their graphs take more or less than the others. Times vary by a
+# few percent.
+AIM, LEAST, MOST, ROUNDS = 0.95, 0.9, 0.98, 3
+# Costs in every setting: a scale or, in the runtime, a scale and a precision. The first
+# is that of the network.
+Costs = Mapping[Hashable, StepCosts | RuntimeCosts]
 
 
 class Candidate(NamedTuple):
-    """A chain for a budget: its scale, its plan and the divergence to expect."""
+    """A chain for a budget: its scale, its plan and the divergence to expect.
+
+    The network itself, in int8, may be one.
+    """
 
     scale: float
     plan: Plan
     harm: float
+    precision: str = 'fp32'
+
+    @property
+    def setting(self) -> tuple[float, str]:
+        """The scale and the precision."""
+        return self.scale, self.precision
+
+    @property
+    def place(self) -> str:
+        """The scale and, if it is not fp32, the precision."""
+        return f'{self.scale:g}x' + _suffix(self.precision)
 
 
 def reachable(
@@ -33,11 +56,13 @@ def reachable(
     budgets: Sequence[Budget],
     say: Callable[[str], None],
     force: bool = False,
+    timed: Costs | None = None,
 ) -> list[tuple[Budget, Budget]]:
     """Return the budgets that a chain can meet, each with the cost that it bounds.
 
     Without any, they are :data:`DEFAULT_SHARES` of the network's FLOPs or, if neck and
-    head cost too much for these, of the FLOPs of the branches.
+    head cost too much for these, of the FLOPs of the branches. Milliseconds are those
+    of ``timed``, by default of ``costs``.
 
     Raises:
         ValueError: If a budget is below the cheapest chain, or not below the network;
@@ -64,8 +89,10 @@ def reachable(
             budgets = [Budget('flops', limit) for limit in limits]
     for budget in budgets:
         bound = budget.of([total])
-        unit, most = UNITS[bound.cost], own.of(bound.cost, whole)
-        lowest, cheapest = _cheapest(costs, bound.cost)
+        by, aim = (timed, AIM) if timed and bound.cost == 'latency' else (costs, 1)
+        unit, most = UNITS[bound.cost], next(iter(by.values())).of(bound.cost, whole)
+        lowest, cheapest = _cheapest(by, bound.cost)
+        lowest /= aim
         expected = f'below {unit.budget(most)}, the cost of the network'
         check(bound.limit < most, 'argument: budgets', str(budget), expected)
         if lowest <= bound.limit:
@@ -82,38 +109,93 @@ def reachable(
 def candidates_for(
     budgets: Sequence[tuple[Budget, Budget]],
     records: Sequence[StepRecord | None],
-    scale_harms: Mapping[float, float],
+    whole_harms: Mapping[Hashable, float],
     costs: Costs,
-    say: Callable[[str], None],
+    say: Callable[[str], None] = lambda line: None,
 ) -> list[list[Candidate]]:
     """Return the chains of least expected divergence within each budget.
 
-    There is at most one per scale, the one of least harm there; its divergence is that
-    of the whole network at the scale plus the harms of its branches.
+    There is at most one per setting, the one of least harm there; its divergence is
+    that of the whole network in the setting plus the harms of its branches. Those of
+    more than :data:`WORTH` times the least are omitted.
 
     Args:
         budgets: Budgets of :func:`reachable`.
         records: Measurements of all steps.
-        scale_harms: Divergence of the whole network at every scale.
-        costs: Costs at every scale.
+        whole_harms: Divergence of the whole network in every setting.
+        costs: Costs in every setting.
         say: Called with a line per budget.
     """
     found = []
     for budget, bound in budgets:
         candidates = []
-        for scale, own in costs.items():
+        for setting, own in costs.items():
             options = [_options(r, own, bound.cost, i) for i, r in enumerate(records)]
             # What every plan costs beside its steps, such as the head.
             base = own.of(bound.cost, own.view.widths) - sum(map(_whole_cost, options))
             plan = choose_plan(options, bound.limit - base, own.space.read)
             if plan is not None:
-                harm = scale_harms[scale] + harm_of(options, plan)
-                candidates.append(Candidate(scale, plan, harm))
+                harm = whole_harms[setting] + harm_of(options, plan)
+                candidates.append(Candidate(own.scale, plan, harm, own.precision))
         candidates.sort(key=lambda candidate: candidate.harm)
-        found.append(candidates[:CANDIDATES])
-        expected = (f'{c.harm:.4f} at {c.scale:g}x' for c in found[-1])
+        least = max(candidates[0].harm, 0) if candidates else 0  # noise is below 0
+        worth = [c for c in candidates if c.harm <= WORTH * least]
+        found.append(worth[:CANDIDATES])
+        expected = (f'{c.harm:.4f} at {c.place}' for c in found[-1])
         say(f'  {budget}: expected divergence {", ".join(expected)}')
     return found
+
+
+def corrected(
+    kept: Sequence[Candidate],
+    bounds: Sequence[tuple[Budget, Budget]],
+    records: Sequence[StepRecord | None],
+    whole_harms: Mapping[Hashable, float],
+    costs: Mapping[tuple[float, str], RuntimeCosts],
+    graphs: GraphTimes,
+    say: Callable[[str], None],
+) -> list[Candidate]:
+    """Return candidates whose graphs take the milliseconds of their budgets.
+
+    Graphs are timed. Of those that take more than a budget, or far less, another chain
+    is chosen in the same setting, for a limit corrected by the error of the prediction.
+
+    Args:
+        kept: A candidate per budget.
+        bounds: Budgets of :func:`reachable`.
+        records: See :func:`candidates_for`.
+        whole_harms: Likewise.
+        costs: Likewise, in every setting of the runtime.
+        graphs: Measures milliseconds.
+        say: Called with a line per correction, and per budget that is exceeded.
+    """
+    kept, tried = [*kept], {}
+    pending = {n: c for n, c in enumerate(kept) if bounds[n][1].cost == 'latency'}
+    for _ in range(ROUNDS):
+        names = {n: costs[c.setting].write(c.plan) for n, c in pending.items()}
+        times, again = graphs.of(names.values()), {}
+        for n, c in pending.items():
+            (budget, bound), ms = bounds[n], times[c.precision][names[n]]
+            tried.setdefault(n, {})[c] = ms
+            if LEAST * bound.limit <= ms <= MOST * bound.limit:
+                continue
+            own = costs[c.setting]
+            predicted = own.of('latency', c.plan)
+            say(f'  {names[n]}: {ms:.3g} ms, predicted {predicted:.3g}')
+            limit = Budget('latency', AIM * bound.limit * predicted / ms)
+            given = [(budget, limit)], records, whole_harms, {c.setting: own}
+            (others,) = candidates_for(*given)
+            if others and others[0] not in tried[n]:
+                again[n] = others[0]
+        pending = again
+    for n, found in tried.items():
+        (budget, bound), cheapest = bounds[n], min(found, key=found.get)
+        within = [c for c, ms in found.items() if ms <= MOST * bound.limit]
+        kept[n] = best = max(within, key=found.get, default=cheapest)
+        ms = found[best]
+        if ms > bound.limit:
+            say(f'Warning: {budget}: {ms:.3g} ms in ONNX Runtime at best')
+    return kept
 
 
 def _cheapest(costs: Costs, cost: str) -> tuple[float, str]:
@@ -122,8 +204,12 @@ def _cheapest(costs: Costs, cost: str) -> tuple[float, str]:
     for own in costs.values():
         options = [_options(None, own, cost, i) for i in range(own.view.depth)]
         plan = cheapest_plan(options, own.space.read)
-        found.append((own.of(cost, plan), own.write(plan)))
+        found.append((own.of(cost, plan), own.write(plan) + _suffix(own.precision)))
     return min(found)
+
+
+def _suffix(precision: str) -> str:
+    return '' if precision == 'fp32' else f' in {precision}'
 
 
 def _whole_cost(options: Sequence[Option]) -> float:

@@ -2,8 +2,9 @@
 
 import os
 import time
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -18,9 +19,11 @@ from snnet_mm.models import explaining_out_of_memory, fit_in_turn
 from snnet_mm.models.backbones.elastic_backbone import space_of_chains
 from snnet_mm.models.backbones.scaling import scaled_size
 from snnet_mm.models.init_model import init_model
+from snnet_mm.runtime.budgets import Budget
 from snnet_mm.stitching import (
     UNITS,
     Plan,
+    Setup,
     SkipSpace,
     StitchTable,
     parse_budget,
@@ -47,7 +50,7 @@ from snnet_mm.utils.checkpoints import weights_of
 from snnet_mm.utils.configs import digest_of_settings, write_config
 from snnet_mm.utils.registered_names import check_named
 
-from .choosing import SCALES, Candidate, candidates_for, reachable
+from .choosing import AIM, SCALES, Candidate, candidates_for, corrected, reachable
 from .convert import (
     check_equal,
     elastic_config,
@@ -56,7 +59,15 @@ from .convert import (
     renames_of,
 )
 from .image_batches import MAX_BATCH, ImageBatches
+from .int8_linear import Int8Linear
 from .report import draw_predictions, drawn_budgets, elastic_table, next_commands
+from .runtime_costs import (
+    RUNS_IN,
+    GraphTimes,
+    RuntimeCosts,
+    check_runtime,
+    runtime_costs,
+)
 from .sensitivity import TOKENS, PredictionDistance, Sensitivities, StepRecord
 from .step_costs import StepCosts, probe_chains, table_of
 from .token_weights import RareClassWeights
@@ -84,6 +95,8 @@ def make_elastic(
     device: str | None = None,
     cfg_options: dict | None = None,
     say: Callable[[str], None] = print,
+    runs_in: str = 'pytorch',
+    threads: int | None = None,
 ) -> StitchTable:
     """Add smaller budgets to a trained model without changing it.
 
@@ -133,6 +146,11 @@ def make_elastic(
         device: Device, such as ``'cpu'`` or ``'cuda'``. Default: the best available.
         cfg_options: Settings to override in the config.
         say: Called with one line of progress per step.
+        runs_in: ``'runtime'`` if milliseconds, in budgets and results, are those of an
+            exported bundle in ONNX Runtime on this machine's CPU, from an image to its
+            prediction. Chains then choose between fp32 and int8, too. Default:
+            ``'pytorch'``.
+        threads: Threads of the runtime. Default: 1.
 
     Returns:
         Results of the network and all budgets, with latencies on the device in ms.
@@ -145,6 +163,12 @@ def make_elastic(
         >>> results = make_elastic('segformer.py', 'segformer.pth', 'work_dirs/elastic')
         >>> model = load('work_dirs/elastic', stitch=3)
     """
+    check(runs_in in RUNS_IN, '--for', runs_in, RUNS_IN)
+    in_runtime = runs_in == RUNS_IN[1]
+    if in_runtime:
+        threads, device = check_runtime(threads, device)
+    known = threads is None or in_runtime
+    check(known, '--threads', threads, 'none without --for runtime')
     check_named(cfg := load_config(config, cfg_options))
     folder = check_writable(work_dir, 'argument: work_dir')
     with guard_checkpoints(), work_dir_lock(folder), quiet_coco():
@@ -161,7 +185,8 @@ def make_elastic(
         base = BaseCheckpoint(checkpoint, weights_of(loaded), renames_of(network))
         settings = digest_of_settings(cfg)
         identity = dict(network=base.digest, settings=settings, seed=seed)
-        job = _Job(model, batches, sample, identity, folder, say)
+        graphs = GraphTimes(cfg, network, threads, say) if in_runtime else None
+        job = _Job(model, batches, sample, identity, folder, say, graphs)
         kind, number = type(network.backbone).__name__, len(job.view.skippable)
         say(f'{kind} with {number} branches: features are equal bit for bit')
         with explaining_out_of_memory(model, MAX_BATCH):
@@ -185,6 +210,7 @@ class _Job:
         identity: Digests of the network and of its settings, and the seed.
         folder: Output folder.
         say: Called with one line of progress per step.
+        graphs: Measures milliseconds in the runtime. Default: None, for PyTorch.
     """
 
     def __init__(
@@ -195,7 +221,9 @@ class _Job:
         identity: dict,
         folder: Path,
         say: Callable[[str], None],
+        graphs: GraphTimes | None = None,
     ) -> None:
+        self.graphs = graphs
         self.model, self.images, self.identity = model, images, identity
         self.folder, self.say, self.sample = folder, say, sample
         self.size = window_of(model) or tuple(sample.shape[-2:])
@@ -219,20 +247,35 @@ class _Job:
             self._check_tokens(space, self._fitted_images(num_images))
         given = {stitch.scale for stitch in space} if plans else sizes
         self.costs = self._costs(given)
-        self.records: list[StepRecord | None] = []
+        self._read_search(num_images)
+        self.bounds: list[tuple[Budget, Budget]] = []
+        #: Costs by scale and precision, if budgets are milliseconds in the runtime.
+        self.timed: dict[tuple[float, str], RuntimeCosts] = {}
         if plans:
             if space.narrow:
-                self._measure_branches(num_images)
+                self._measure_branches()
             chains = [stitch for stitch in space if stitch.id]
             return [[Candidate(c.scale, space.plans[c.id], 0)] for c in chains]
         given = budgets.split(',') if isinstance(budgets, str) else budgets
         listed = given is None or isinstance(given, Sequence)
         check(listed, 'argument: budgets', budgets, "budgets such as '50%,25%'")
         parsed = [parse_budget(text, 'argument: budgets') for text in given or ()]
-        bounds = reachable(self.costs, parsed, self.say, force)
-        self._measure_branches(num_images)
-        measured = self.records, self.scale_harms, self.costs
-        return candidates_for(bounds, *measured, self.say)
+        in_ms = any(budget.cost == 'latency' for budget in parsed)
+        if self.graphs and in_ms:
+            self.timed = runtime_costs(self.graphs, self.costs)
+        self.bounds = reachable(self.costs, parsed, self.say, force, self.timed)
+        self._measure_branches()
+        if 'int8' in {precision for _, precision in self.timed}:
+            self._measure_scales(self.int8_harms, 'int8')
+        found = []
+        for budget, bound in self.bounds:
+            measured = self.scale_harms, self.costs
+            if self.timed and bound.cost == 'latency':
+                measured = self.setting_harms, self.timed
+                bound = bound._replace(limit=AIM * bound.limit)
+            one = [(budget, bound)], self.records, *measured, self.say
+            found += candidates_for(*one)
+        return found
 
     def _costs(self, sizes: Collection[float] | None) -> dict[float, StepCosts]:
         """Count costs at all scales of which the network is able, always at 1."""
@@ -272,47 +315,52 @@ class _Job:
             expected = '1, as the network has buffers of the size of its images'
             check(same, 'argument: sizes', scale, expected)
 
-    def _measure_branches(self, num_images: int | None) -> None:
-        """Measure all steps and scales; go on after an interruption."""
-        path, steps = self.folder / 'search.json', self.view.steps
+    def _read_search(self, num_images: int | None) -> None:
+        """Read what an earlier call measured with the same network and images."""
+        path = self.search = self.folder / 'search.json'
         enough = self._enough_images(NUM_IMAGES)
         number = enough if num_images is None else min(enough, num_images)
-        fitted = self.images.draw(number)
-        compared = self.images.draw(self._num_compared(), skip=len(fitted))
-        identity = dict(
-            self.identity,
-            images=fitted.digest,
-            num_images=len(fitted),
-            size=list(self.size),
+        self.fitted = fitted = self.images.draw(number)
+        self.compared = self.images.draw(self._num_compared(), skip=len(fitted))
+        self.identity |= dict(
+            images=fitted.digest, num_images=len(fitted), size=list(self.size)
         )
-        known, self.records = {}, []
+        known = {}
         if path.exists():
             what = 'measured branches', 'tools/make_elastic.py'
-            known = read_json(path, partial(_known, identity), *what)
-        self.records, harms = known.get('steps', []), known.get('scales', {})
-        self.scale_harms = {1: 0.0} | {float(scale): v for scale, v in harms.items()}
+            known = read_json(path, partial(_known, self.identity), *what)
+        self.records: list[StepRecord | None] = known.get('steps', [])
+        self.scale_harms = {1: 0.0} | _by_scale(known.get('scales', {}))
+        self.int8_harms = _by_scale(known.get('int8', {}))
+        #: Milliseconds in the runtime by setup, precision and chain.
+        self.times: dict[str, dict[str, dict[str, float]]] = known.get('times', {})
+        if self.graphs:
+            known = self.times.setdefault(self.graphs.setup(self.size), {})
+            self.graphs.start(self.size, known, self._save_search)
 
-        def save() -> None:
-            records = [None if r is None else asdict(r) for r in self.records]
-            harms = self.scale_harms
-            write_json(path, dict(identity=identity, steps=records, scales=harms))
+    def _save_search(self) -> None:
+        steps = [None if r is None else asdict(r) for r in self.records]
+        found = dict(identity=self.identity, steps=steps, scales=self.scale_harms)
+        found |= dict(int8=self.int8_harms, times=self.times)
+        write_json(self.search, found)
 
-        for scale in self.costs.keys() - self.scale_harms.keys():
-            give_chains(self.model, [write_plan((), (), scale)])
-            (_, self.scale_harms[scale]) = self._divergences(compared)
-            save()
+    def _measure_branches(self) -> None:
+        """Measure all steps and scales; go on after an interruption."""
+        path, steps, fitted = self.search, self.view.steps, self.fitted
+        self._measure_scales(self.scale_harms)
         give_chains(self.model, probe_chains(self.view))
         known = self.records
         if len(known) == len(steps):
             self.say(f'Branches are measured already: {path}')
             return
         self.say(f'Measuring {len(steps)} steps of the network on {len(fitted)} images')
-        search = Sensitivities(self.model, [*fitted], [*compared], self.costs[1].scope)
+        images = [*fitted], [*self.compared]
+        search = Sensitivities(self.model, *images, self.costs[1].scope)
         clock, first, depth = _Clock(), len(known), len(steps)
         for record in search.run(known):
             step = steps[len(known)]
             known.append(record)
-            save()
+            self._save_search()
             divergence = record.divergence.items() if record else ()
             found = [f'divergence {v:.4f} with {n} units' for n, v in divergence]
             total = _steps_to_run(depth - first)
@@ -322,18 +370,51 @@ class _Job:
                 f'{", ".join(found) or "always runs"}; {left}'
             )
 
+    def _measure_scales(
+        self, harms: dict[float, float], precision: str = 'fp32'
+    ) -> None:
+        """Measure the divergence of the whole network at all scales that lack one."""
+        scales = [scale for scale in self.costs if scale not in harms]
+        if not scales:
+            return
+        self.say(f'Measuring the network at {plural(len(scales), "size")}, {precision}')
+        smaller = [scale for scale in scales if scale != 1]
+        give_chains(self.model, [write_plan((), (), scale) for scale in smaller])
+        found = self._divergences(self.compared, precision)
+        harms |= dict(zip([1, *smaller], found, strict=True))
+        self._save_search()
+
+    @property
+    def setting_harms(self) -> dict[tuple[float, str], float]:
+        """Divergence of the whole network at every scale, in every precision."""
+        harms = dict(fp32=self.scale_harms, int8=self.int8_harms)
+        return {(s, p): harm for p, of in harms.items() for s, harm in of.items()}
+
     @torch.no_grad()
-    def _divergences(self, images: ImageBatches) -> list[float]:
-        """Return the mean divergence of every stitch's predictions from stitch 0's."""
-        backbone, ids = self.model.backbone, self.model.backbone.space.ids
+    def _divergences(
+        self,
+        images: ImageBatches,
+        precision: str = 'fp32',
+        ids: Sequence[int] | None = None,
+    ) -> list[float]:
+        """Return the mean divergence of predictions of stitches from the network's.
+
+        The network is in fp32. Stitches, by default all, are in a precision: in int8,
+        graphs run image by image.
+        """
+        backbone, int8 = self.model.backbone, precision == 'int8'
+        ids = backbone.space.ids if ids is None else ids
         predictions = PredictionDistance(self.model, self.costs[1].scope)
         errors = dict.fromkeys(ids, 0.0)
-        for batch in images:
-            found = {}
-            for i in ids:
+        for batch in (x for xs in images for x in (xs.split(1) if int8 else [xs])):
+            backbone.set_stitch(0)
+            target = predictions.read(batch, backbone(batch))
+            for i in (i for i in ids if i or int8):
                 backbone.set_stitch(i)
-                found[i] = predictions.read(batch, backbone(batch))
-                error = float(predictions.distance(found[i], found[0]))
+                with Int8Linear() if int8 else nullcontext():
+                    output = backbone(batch)
+                found = predictions.read(batch, output)
+                error = float(predictions.distance(found, target))
                 errors[i] += error * len(batch) / len(images)
         return [*errors.values()]
 
@@ -364,10 +445,15 @@ class _Job:
         least divergence on images that none is fitted on. Chains are in order of
         decreasing FLOPs.
         """
-        best = {c[:2] for listed in candidates for c in listed}
         batches = self._fitted_images(num_images)
+        kept = [listed[0] for listed in candidates]
         if any(len(listed) > 1 for listed in candidates):
-            best = self._best(candidates, best, batches)
+            kept = self._best(candidates, batches)
+        if self.timed:
+            measured = self.records, self.setting_harms, self.timed
+            kept = corrected(kept, self.bounds, *measured, self.graphs, self.say)
+        self.kept = kept
+        best = {c[:2] for c in self.kept} - {self._network}
         flops = {c: self.costs[c[0]].of('flops', c[1]) for c in best}
         ordered = sorted(best, key=flops.get, reverse=True)
         chains = [self.costs[scale].write(plan) for scale, plan in ordered]
@@ -378,23 +464,32 @@ class _Job:
         self._fit(chains, batches)
         return chains
 
+    @property
+    def _network(self) -> tuple[float, Plan]:
+        """Scale and plan of the network itself."""
+        return 1, self.view.widths
+
     def _best(
-        self,
-        candidates: Sequence[Sequence[Candidate]],
-        every: Collection[tuple[float, Plan]],
-        fitted: ImageBatches,
-    ) -> set[tuple[float, Plan]]:
-        """Return the scale and the plan of the best candidate of each budget."""
-        chains = {c: self.costs[c[0]].write(c[1]) for c in every}
+        self, candidates: Sequence[Sequence[Candidate]], fitted: ImageBatches
+    ) -> list[Candidate]:
+        """Return the best candidate of each budget."""
+        every = [c for listed in candidates for c in listed]
+        keys = [*{c[:2] for c in every} - {self._network}]
         few = min(len(fitted), self._enough_images(NUM_IMAGES))
-        self._fit([*chains.values()], self.images.draw(few))
+        chains = [self.costs[scale].write(plan) for scale, plan in keys]
+        self._fit(chains, self.images.draw(few))
         others = self.images.draw(self._num_compared(), skip=len(fitted))
-        _, *judged = self._divergences(others)
-        judged, kept = dict(zip(chains, judged, strict=True)), set()
+        ids = {key: i for i, key in enumerate([self._network, *keys])}
+        judged, kept = {}, []
+        for precision in {c.precision for c in every}:
+            own = [*{c[:2] for c in every if c.precision == precision}]
+            errors = self._divergences(others, precision, [ids[key] for key in own])
+            pairs = zip(own, errors, strict=True)
+            judged |= {(*key, precision): error for key, error in pairs}
         for listed in candidates:
-            best = min((c[:2] for c in listed), key=judged.get)
-            kept.add(best)
-            found = (f'{judged[c[:2]]:.4f} at {c.scale:g}x' for c in listed)
+            errors = {c: judged[c.scale, c.plan, c.precision] for c in listed}
+            kept.append(min(errors, key=errors.get))
+            found = (f'{error:.4f} at {c.place}' for c, error in errors.items())
             self.say(f'  divergence {", ".join(found)}')
         return kept
 
@@ -452,7 +547,7 @@ class _Job:
             quiet=True,
         )
         results = run.results_of(runner)
-        wide_console().print(elastic_table(results))
+        self._print(results)
         draw_predictions(
             runner, drawn_budgets(results), self.folder / 'predictions.png'
         )
@@ -475,15 +570,46 @@ class _Job:
         agreement = {i: dict(agreement=1 - error) for i, error in errors}
         results = costs.with_metrics(agreement, len(images))
         results.save(self.folder / 'stitches.json')
-        wide_console().print(elastic_table(results))
+        self._print(results)
         return results
+
+    def _print(self, results: StitchTable) -> None:
+        """Print a table of the results and, for budgets in the runtime, their times."""
+        wide_console().print(elastic_table(results, self.graphs is not None))
+        space = self.model.backbone.space
+        ids = {(s.scale, space.plans[s.id]): s.id for s in space}
+        for (budget, bound), c in zip(self.bounds, self.kept, strict=False):
+            if self.timed and bound.cost == 'latency':
+                stitch = f'stitch {i}' if (i := ids[c[:2]]) else 'the network'
+                ms = self.graphs.known[c.precision][self.timed[c.setting].write(c.plan)]
+                self.say(f'  {budget}: {stitch} in {c.precision}, {ms:.3g} ms')
 
     def _measure(self) -> StitchTable:
         """Return the costs of the network and all chains, with milliseconds."""
         costs = table_of(self.costs, self.model.backbone.space)
+        if self.graphs:
+            return self._measure_in_runtime(costs)
         self.say('Measuring milliseconds')
         times = measure_latency(self.model, self.size, check=(), costs=costs).by_stitch
         return costs.measured(measuring_setup(self.model, 1), times)
+
+    def _measure_in_runtime(self, costs: StitchTable) -> StitchTable:
+        """Return costs with milliseconds of every chain in the precision it is for."""
+        space, device = self.model.backbone.space, self.graphs.device
+        chosen = {c[:2]: c.precision for c in self.kept} | {self._network: 'fp32'}
+        own = {s.id: chosen[s.scale, space.plans[s.id]] for s in space}
+        for precision in {*own.values()}:
+            chains = [row.route for row in costs.rows if own[row.id] == precision]
+            times = self.graphs.of(chains, [precision])
+        rows = [
+            replace(
+                row,
+                latency=times[own[row.id]][row.route],
+                setup=Setup(device, 1, own[row.id]),
+            )
+            for row in costs.rows
+        ]
+        return replace(costs, rows=rows)
 
 
 class _Clock:
@@ -511,6 +637,10 @@ def tokens_of(view: BranchView, images: torch.Tensor) -> list[int]:
         state = view.run_block(state, i)
         numbers.append(state.tokens.shape[1])
     return numbers
+
+
+def _by_scale(harms: Mapping[str, float]) -> dict[float, float]:
+    return {float(scale): harm for scale, harm in harms.items()}
 
 
 def _known(identity: dict, data: dict) -> dict:

@@ -8,7 +8,6 @@ import cv2
 import torch
 from mmengine.runner import Runner
 from rich.table import Table
-from torch import nn
 
 from snnet_mm.evaluation import plot_images
 from snnet_mm.evaluation.pictures.prediction_drawer import image_of
@@ -19,20 +18,26 @@ from snnet_mm.tasks import task_of
 from snnet_mm.utils import plural, tool_command
 from snnet_mm.utils.configs import takes_rgb
 
+from .runtime_costs import precisions_of
+
 NUM_PICTURES = 4
 
 
-def elastic_table(results: StitchTable) -> Table:
+def elastic_table(results: StitchTable, in_runtime: bool = False) -> Table:
     """Return a table of the network and the budgets on the front, one row each.
 
     The last column is the share of the network's score. If lower is better, it is the
-    relative increase of the error.
+    relative increase of the error. If milliseconds are those of the runtime, they have
+    a precision.
     """
     network, front = results[0], _front(results)
     whole = results.score(network)
     title = f'The network, untouched, and {plural(len(front), "budget")} below it'
     left = ', '.join(str(r.id) for r in results.rows if r.id and r not in front)
     caption = f'ms: a forward of the network alone in PyTorch, {network.setup}'
+    if in_runtime:
+        caption = f'ms: from an image to its prediction, {network.setup.device}; '
+        caption += 'metrics: in PyTorch'
     if left:
         caption += f'\nNot listed, as others are as good and at least as fast: {left}'
     metric = results.metric.rsplit('/')[-1]
@@ -41,7 +46,8 @@ def elastic_table(results: StitchTable) -> Table:
     table = Table(title=title, caption=caption)
     units = [UNITS[key] for key in ('latency', 'flops', 'params')]
     last = "of network's" if results.higher_is_better else 'more error'
-    for name in ('', *(u.heading for u in units), 'of FLOPs', metric, last):
+    runs = ['precision'] if in_runtime else []
+    for name in ('', *runs, *(u.heading for u in units), 'of FLOPs', metric, last):
         table.add_column(name, justify='right' if name else 'left')
     for row in sorted([network, *front], key=lambda row: -row.latency):
         costs = (row.latency, row.flops, row.params)
@@ -55,7 +61,8 @@ def elastic_table(results: StitchTable) -> Table:
         name = f'stitch {row.id}' if row.id else 'network'
         style = None if row.id else 'bold'
         share_of_flops = f'{row.flops / network.flops:.0%}'
-        cells = name, *cells, share_of_flops, f'{score:.4g}', share
+        own = [row.precision] if in_runtime else []
+        cells = name, *own, *cells, share_of_flops, f'{score:.4g}', share
         table.add_row(*cells, style=style)
     return table
 
@@ -119,11 +126,11 @@ def next_commands(folder: Path, results: StitchTable, runner: Runner) -> list[st
     export = [*model, '--stitch-id', 'pareto', *known]
     task = task_of(runner.model)
     in_graph = task.without_heads(runner.model) is None
-    (anchor,) = find_stitched_backbone(runner.model).anchors
+    network = find_stitched_backbone(runner.model).anchors
     if not in_graph:
         export += ['--format', 'mm']
-    elif any(isinstance(m, nn.Linear) for m in anchor.modules()):  # which int8 takes
-        export += ['--precision', 'fp32', 'int8']
+    elif len(precisions := precisions_of(network)) > 1:
+        export += ['--precision', *precisions]
     left = in_graph and left_of(runner.cfg, runner.model)
     if runner.cfg.get('val_dataloader') and not left:
         export += ['--verify-on', 'val']

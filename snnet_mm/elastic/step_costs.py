@@ -36,6 +36,8 @@ class StepCosts:
     model has an :class:`ElasticBackbone` of :func:`probe_chains` at the same scale.
     """
 
+    precision = 'fp32'
+
     def __init__(
         self, model: nn.Module, input_size: tuple[int, int], scale: float = 1
     ) -> None:

@@ -350,11 +350,16 @@ class StitchRuntime:
                     break
                 for key, of in times.items():
                     run = self._session(key)
-                    begin = time.perf_counter()
+                    begin = self._clock()
                     self._steps.predict(run, [noise])
-                    of.append((time.perf_counter() - begin) * 1000)
+                    of.append((self._clock() - begin) * 1000)
             found |= {key: median(of[WARM_UP:]) for key, of in times.items()}
         return found
+
+    @staticmethod
+    def _clock() -> float:
+        """Return the seconds by which latencies are measured."""
+        return time.perf_counter()
 
     def _steady(self, times: Mapping[GraphKey, Sequence[float]]) -> bool:
         """Return whether medians of times vary by little and rise with the FLOPs."""

@@ -53,7 +53,7 @@ def choose(costs, *budgets):
 )
 def test_candidates_spend_budgets_of_every_cost(costs, share, cost, unit, symbol):
     limit = share * costs.of(cost, WIDTHS)
-    ((_, plan, found),), (line,) = choose(costs, f'{limit / unit:.12f}{symbol}')
+    ((_, plan, found, _),), (line,) = choose(costs, f'{limit / unit:.12f}{symbol}')
     assert 0.9 * limit < costs.of(cost, plan) <= limit
     pairs = zip(RECORDS[:4], plan, WIDTHS, strict=False)
     harm = sum(0 if n == width else r.harm(n) for r, n, width in pairs)
@@ -66,14 +66,19 @@ def test_candidates_of_several_scales_are_ordered_by_expected_divergence(costs):
     probes = probe_chains(costs.view, 0.5)
     by_scale = {1: costs, 0.5: StepCosts(ElasticBackbone([VIT], probes), (32, 32), 0.5)}
     budget = parse_budget('60%'), Budget('flops', 0.6 * costs.of('flops', WIDTHS))
-    for harm in (0.01, 10):
+    ((alone,),) = candidates_for([budget], RECORDS, {1: 0.0}, {1: costs}, print)
+    for harm, scales in {
+        alone.harm / 2: [0.5, 1],
+        2 * alone.harm: [1, 0.5],
+        3 * alone.harm + 0.01: [1],  # not worth a fit
+    }.items():
         harms = {1: 0.0, 0.5: harm}
         (found,) = candidates_for([budget], RECORDS, harms, by_scale, print)
-        assert [c.scale for c in found] == ([0.5, 1] if harm < 1 else [1, 0.5])
+        assert [c.scale for c in found] == scales
         assert [c.harm for c in found] == sorted(c.harm for c in found)
-        by = {c.scale: c for c in found}
-        assert by[0.5].harm - harm <= by[1].harm
-        for scale, plan, _ in found:
+        by = {c.scale: c.harm for c in found}
+        assert by.get(0.5, harm) - harm <= by[1]
+        for scale, plan, *_ in found:
             assert by_scale[scale].of('flops', plan) <= budget[1].limit
 
 
@@ -139,7 +144,7 @@ def test_reachable_too_low_budget_names_cheapest_plan(costs):
         choose(costs, '50%', '1%')
     words = r'at least (\S+), the cheapest plan: (0:\S+ 1:\S+) '
     budget, wanted = re.search(words, str(error.value)).groups()
-    ((_, plan, _),), _ = choose(costs, budget)
+    ((_, plan, *_),), _ = choose(costs, budget)
     assert costs.write(plan) == wanted
 
 

@@ -20,10 +20,14 @@ from staged_anchors import disturb
 from torch.nn import functional as F
 from torch.utils._pytree import tree_leaves
 
-from snnet_mm.elastic import make_elastic
+from snnet_mm.costs import cost_table
+from snnet_mm.elastic import elastic_model, make_elastic, runtime_costs
+from snnet_mm.elastic.choosing import LEAST, MOST
 from snnet_mm.evaluation import tables
+from snnet_mm.exports import StitchExporter
 from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.models.init_model import init_model
+from snnet_mm.runtime import StitchRuntime
 from snnet_mm.stitching import StitchTable
 from snnet_mm.training import run
 from snnet_mm.utils import load_weights_only
@@ -268,6 +272,7 @@ def test_make_elastic_keeps_the_chain_that_diverges_least(
     """Of those fitted for a budget, on other images; with its fitted layers."""
     jobs, lines = [], []
     monkeypatch.setattr(MODULE._Job, 'evaluate', lambda job: jobs.append(job))
+    monkeypatch.setattr('snnet_mm.elastic.choosing.WORTH', 1e9)
     options = OPTIONS | dict(budgets='70%,40%', sizes=(0.75, 0.5))
     make_elastic(*trained(), tmp_path, say=lines.append, **options)
     pattern, kept = r'^  [0-9.]+\w \(\d+% of the FLOPs\): (.*)$', []
@@ -407,3 +412,171 @@ def test_make_elastic_of_an_encoder_needs_no_labels(tmp_path):
         (found,), (wanted,) = elastic(images), network(images)
         assert found.shape == (2, 8, 4, 4)
         assert found.equal(wanted) == (i == 0)
+
+
+def measured(job):
+    """Report milliseconds, without a test."""
+    results = job._measure()
+    metrics = {row.id: dict(mIoU=50 - row.id) for row in results.rows}
+    job._print(results.with_metrics(metrics))
+    return results
+
+
+@pytest.fixture
+def in_runtime(monkeypatch):
+    """Make a network elastic for milliseconds that follow its FLOPs.
+
+    Graphs take 1 ms and 2 ns per FLOP, in int8 a ``share`` of this; all but the probes
+    take ``more``. Return the table, and what was said.
+    """
+    pytest.importorskip('onnxruntime')
+    monkeypatch.setattr(MODULE._Job, 'evaluate', measured)
+
+    def run(*args, share=0.4, more=1.0, **kwargs):
+        timed, lines = [], []
+
+        def times(graphs, chains, ids, precisions):
+            costs = cost_table(elastic_model(graphs.network, chains), graphs.size)
+            slower = more if timed else 1
+            timed.append(ids)
+            return {
+                (p, i): (1 + 2e-6 * costs[i].flops)
+                * (slower if i else 1)
+                * (share if p == 'int8' else 1)
+                for p in precisions
+                for i in ids
+            }
+
+        monkeypatch.setattr(runtime_costs.GraphTimes, '_run', times)
+        options = OPTIONS | dict(runs_in='runtime', say=lines.append)
+        return make_elastic(*args, **options | kwargs), lines
+
+    return run
+
+
+def budgets_of(lines):
+    """Budgets, their milliseconds and precisions, as said."""
+    pattern = r'^  (\S+)ms: (?:stitch \d|the network) in (\w+), (\S+) ms$'
+    found = re.findall(pattern, '\n'.join(lines), re.MULTILINE)
+    return [(float(limit), float(ms), precision) for limit, precision, ms in found]
+
+
+@pytest.mark.parametrize('more', [1, 1.3, 0.8])
+def test_make_elastic_meets_milliseconds_of_the_runtime(
+    trained, in_runtime, tmp_path, more
+):
+    """Also where graphs take other times than the probes let expect."""
+    budgets = dict(budgets='8ms,5ms', sizes=(1, 0.5))
+    results, lines = in_runtime(*trained(), tmp_path, share=9, more=more, **budgets)
+    found = budgets_of(lines)
+    assert [limit for limit, _, _ in found] == [8, 5]
+    for limit, ms, precision in found:
+        assert LEAST * limit <= ms <= MOST * limit
+        assert precision == 'fp32'  # int8 is slower here
+    rows = [row.latency for row in results.rows]
+    whole = 1 + 2e-6 * results[0].flops
+    assert rows == pytest.approx([whole, *(ms for _, ms, _ in found)], rel=1e-2)
+    for row in results.rows[1:]:
+        assert row.latency == pytest.approx(more * (1 + 2e-6 * row.flops))
+    setup = results.shared('setup')
+    assert setup.dtype == 'fp32'
+    assert re.search(r', 1 thread, onnxruntime \d', setup.device)
+    corrected = sum('ms, predicted ' in line for line in lines)
+    assert bool(corrected) == (more != 1)
+
+
+def test_make_elastic_chooses_int8_where_it_is_better(trained, in_runtime, tmp_path):
+    options = dict(budgets='6ms,3ms', sizes=(1,), threads=2)
+    lines = in_runtime(*trained(), tmp_path, **options)[1]
+    assert sum('Exporting and timing' in line for line in lines) == 2
+    assert budgets_of(lines)[0] == (6, 4.64, 'int8')  # the network itself
+    limit, ms, precision = budgets_of(lines)[1]
+    assert (limit, precision) == (3, 'int8')
+    assert LEAST * 3 <= ms <= MOST * 3
+    results, again = in_runtime(*trained(), tmp_path, **options)
+    assert budgets_of(again) == budgets_of(lines)
+    assert not [x for x in again if 'timing' in x or ': divergence' in x]
+    assert [row.precision for row in results.rows] == ['fp32', 'int8']
+    times = [1 + 2e-6 * row.flops for row in results.rows]
+    found = [row.latency for row in results.rows]
+    assert found == pytest.approx([times[0], 0.4 * times[1]])
+    assert ', 2 threads, onnxruntime' in results[1].setup.device
+    search = json.loads((tmp_path / 'search.json').read_text())
+    assert search['scales'] == {'1': 0}
+    assert 0 < search['int8']['1'] < 0.1
+
+
+@pytest.mark.parametrize(
+    'options, words',
+    [
+        (dict(runs_in='gpu'), "for='gpu' is invalid"),
+        (dict(runs_in='pytorch', threads=2), 'threads=2 .* none without --for runtime'),
+        (dict(threads=0), 'threads=0 is invalid'),
+        (dict(device='cuda'), "device='cuda' is invalid: expected 'cpu'"),
+        (dict(budgets='0.1ms'), r"='0.1ms' .* at least 1\.\S+ms, .* in int8"),
+        (dict(budgets='20ms'), r"='20ms' .* below 11\.6\d*ms, the cost"),
+    ],
+)
+def test_make_elastic_wrong_options_of_the_runtime(
+    trained, in_runtime, tmp_path, options, words
+):
+    with pytest.raises(ValueError, match=words):
+        in_runtime(*trained(), tmp_path, sizes=(1,), **options)
+    assert not (tmp_path / 'elastic.pth').exists()
+
+
+def test_make_elastic_network_in_int8_may_meet_all_budgets(
+    trained, in_runtime, tmp_path
+):
+    results, lines = in_runtime(*trained(), tmp_path, budgets='8ms', sizes=(1,))
+    assert budgets_of(lines) == [(8, 4.64, 'int8')]
+    assert [*results] == [0]
+    assert all_equal(features(load(tmp_path)), features(init_model(*trained())))
+
+
+def test_make_elastic_warns_of_milliseconds_that_no_graph_takes(
+    trained, in_runtime, tmp_path
+):
+    """Where the prediction let expect one that does."""
+    options = dict(budgets='3.8ms', sizes=(1,), share=9, more=2)
+    results, lines = in_runtime(*trained(), tmp_path, **options)
+    ms = results[1].latency
+    assert ms > 3.8
+    assert f'Warning: 3.8ms: {ms:.3g} ms in ONNX Runtime at best' in lines
+
+
+@pytest.mark.parametrize('options', [dict(budgets='50%'), dict(plans=['1:0/0'])])
+def test_make_elastic_other_chains_for_the_runtime_are_in_fp32(
+    trained, in_runtime, tmp_path, options
+):
+    results, lines = in_runtime(*trained(), tmp_path, sizes=(1,), **options)
+    assert [row.precision for row in results.rows] == ['fp32'] * 2
+    times = [1 + 2e-6 * row.flops for row in results.rows]
+    assert [row.latency for row in results.rows] == pytest.approx(times)
+    assert budgets_of(lines) == []
+
+
+@pytest.mark.slow
+def test_make_elastic_bundles_take_the_milliseconds(trained, tmp_path, monkeypatch):
+    """With graphs of onnxruntime, whose times follow their FLOPs."""
+    pytest.importorskip('onnxruntime')
+
+    def measure(runtime, keys):
+        share, flops = dict(fp32=1, int8=0.4), runtime._column('flops')
+        return {key: share[key[0]] * (1 + 2e-6 * flops[key]) for key in keys}
+
+    monkeypatch.setattr(StitchRuntime, '_measure', measure)
+    monkeypatch.setattr(MODULE._Job, 'evaluate', lambda self: self._measure())
+    options = OPTIONS | dict(budgets='6ms,3ms', sizes=(1,), runs_in='runtime')
+    results = make_elastic(*trained(), tmp_path, **options)
+    assert [row.precision for row in results.rows] == ['fp32', 'int8']
+    cfg, folder = Config.fromfile(tmp_path / 'elastic.py'), tmp_path / 'bundle'
+    exporter = StitchExporter(cfg, load(tmp_path), folder)
+    exporter.export_bundle('all', precisions=('fp32', 'int8'))
+    for precision, budget, stitch in (('int8', 6, 0), ('int8', 3, 1), ('fp32', 12, 0)):
+        runtime = StitchRuntime(folder, threads=1, precision=precision)
+        assert runtime.set_budget(f'{budget}ms') == stitch
+        ms = runtime.latencies()[precision, stitch]
+        assert ms <= budget
+        if results[stitch].precision == precision:
+            assert ms == pytest.approx(results[stitch].latency)

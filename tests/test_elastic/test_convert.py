@@ -1,4 +1,3 @@
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from snnet_mm.elastic import elastic_model, make_elastic
 from snnet_mm.elastic.convert import check_equal, renames_of
+from snnet_mm.elastic.job import Job
 from snnet_mm.elastic.sensitivity import PredictionDistance
 from snnet_mm.models import set_stitch
 from snnet_mm.models.init_model import init_model
@@ -50,10 +50,9 @@ def made(request, data, tmp_path_factory):
     state = dict(meta=meta, state_dict=network.state_dict())
     torch.save(state, folder / 'network.pth')
     options = dict(plans=chains_of(network), num_images=2, whole=True)
-    job = sys.modules[make_elastic.__module__]._Job
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(job, 'evaluate', lambda self: self)
-        patch.setattr(job, '_check_tokens', lambda *_: None)  # these are few
+        patch.setattr(Job, 'evaluate', lambda self: self)
+        patch.setattr(Job, '_check_tokens', lambda *_: None)  # these are few
         make_elastic(cfg, folder / 'network.pth', folder, device='cpu', **options)
     elastic = init_model(*(folder / f'elastic.{e}' for e in ENDS), 0, 'cpu')
     models = dict(network=network, elastic=elastic)

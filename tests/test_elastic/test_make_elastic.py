@@ -22,6 +22,7 @@ from torch.utils._pytree import tree_leaves
 
 from snnet_mm.costs import cost_table
 from snnet_mm.elastic import elastic_model, make_elastic, runtime_costs
+from snnet_mm.elastic import job as job_module
 from snnet_mm.elastic.choosing import LEAST, MOST
 from snnet_mm.evaluation import tables
 from snnet_mm.exports import StitchExporter
@@ -57,7 +58,7 @@ def trained(tmp_path_factory):
 @pytest.fixture
 def quick(monkeypatch):
     """Make a network elastic without testing it; return what was said."""
-    monkeypatch.setattr(MODULE._Job, 'evaluate', lambda self: None)
+    monkeypatch.setattr(job_module.Job, 'evaluate', lambda self: None)
 
     def run(*args, **kwargs):
         lines = []
@@ -118,7 +119,7 @@ def test_make_elastic_estimates_time_from_steps_that_still_run(
     trained, tmp_path, quick, monkeypatch
 ):
     steps, clock = 2 * DEPTH, count(step=60)
-    monkeypatch.setattr(MODULE, 'time', SimpleNamespace(monotonic=clock.__next__))
+    monkeypatch.setattr(job_module, 'time', SimpleNamespace(monotonic=clock.__next__))
     lines = quick(*trained(), tmp_path, budgets='50%')
     found = [line for line in lines if re.match(f' +[0-9]+/{steps}, ', line)]
     # Each line took a minute. After step i, all later ones run for the predictions.
@@ -218,7 +219,7 @@ def test_make_elastic_numbers_of_images(classifies, tokens, fitted, compared):
     class View(list):
         widths = [12, 3072, 1]  # the last step cannot be narrow
 
-    job = object.__new__(MODULE._Job)
+    job = object.__new__(job_module.Job)
     job.view = View(SimpleNamespace(group=n) for n in (64, 1, 9999))
     job.classifies, job.tokens = classifies, tokens
     assert job._enough_images(24) == fitted
@@ -261,7 +262,7 @@ def test_make_elastic_weighs_tokens_of_segmentors(
         seen.append(len(batches))
         return lambda i, state: torch.ones(state.tokens.shape[:2])
 
-    monkeypatch.setattr(MODULE, 'RareClassWeights', weights)
+    monkeypatch.setattr(job_module, 'RareClassWeights', weights)
     quick(*trained(task), tmp_path, plans=['2:0/0 3:0/0'])
     assert seen == [6] * (task == 'seg')
 
@@ -271,7 +272,7 @@ def test_make_elastic_keeps_the_chain_that_diverges_least(
 ):
     """Of those fitted for a budget, on other images; with its fitted layers."""
     jobs, lines = [], []
-    monkeypatch.setattr(MODULE._Job, 'evaluate', lambda job: jobs.append(job))
+    monkeypatch.setattr(job_module.Job, 'evaluate', lambda job: jobs.append(job))
     monkeypatch.setattr('snnet_mm.elastic.choosing.WORTH', 1e9)
     options = OPTIONS | dict(budgets='70%,40%', sizes=(0.75, 0.5))
     make_elastic(*trained(), tmp_path, say=lines.append, **options)
@@ -322,7 +323,7 @@ def test_make_elastic_out_of_memory_names_stitch(trained, quick, tmp_path, monke
     def exhausted(*args, **kwargs):
         raise torch.OutOfMemoryError('CUDA out of memory. Tried to allocate 2 GiB. GPU')
 
-    monkeypatch.setattr(MODULE, 'fit_in_turn', exhausted)
+    monkeypatch.setattr(job_module, 'fit_in_turn', exhausted)
     words = r'stitch 0, batches of up to 8: .* allocate 2 GiB \(option: --device\)$'
     with pytest.raises(ValueError, match=words):
         quick(*trained(), tmp_path, plans=['2:0/0 3:0/0'])
@@ -430,7 +431,7 @@ def in_runtime(monkeypatch):
     take ``more``. Return the table, and what was said.
     """
     pytest.importorskip('onnxruntime')
-    monkeypatch.setattr(MODULE._Job, 'evaluate', measured)
+    monkeypatch.setattr(job_module.Job, 'evaluate', measured)
 
     def run(*args, share=0.4, more=1.0, **kwargs):
         timed, lines = [], []
@@ -566,7 +567,7 @@ def test_make_elastic_bundles_take_the_milliseconds(trained, tmp_path, monkeypat
         return {key: share[key[0]] * (1 + 2e-6 * flops[key]) for key in keys}
 
     monkeypatch.setattr(StitchRuntime, '_measure', measure)
-    monkeypatch.setattr(MODULE._Job, 'evaluate', lambda self: self._measure())
+    monkeypatch.setattr(job_module.Job, 'evaluate', lambda self: self._measure())
     options = OPTIONS | dict(budgets='6ms,3ms', sizes=(1,), runs_in='runtime')
     results = make_elastic(*trained(), tmp_path, **options)
     assert [row.precision for row in results.rows] == ['fp32', 'int8']

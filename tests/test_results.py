@@ -204,7 +204,7 @@ def test_tables_of_image_sizes_equal_results():
         check_cell(share.strip('*'), shares('sizes_4000_*', **same)[0])
         found[same['size'], int(flops.split('(')[1].rstrip('%)'))] = score, share, ms
     assert len(found) == 13
-    rows = table_after('Least squares on unlabelled', README)
+    rows = table_after('## Make a trained network elastic', README)
     assert len(rows) == 7
     for flops, size, score, share, ms in rows:
         scores_, kept, took = found[size, int(flops.split()[0])]

@@ -38,8 +38,8 @@ def parse_args() -> argparse.Namespace:
     add = parser.add_argument
     add('config', help='config of a trained model')
     add('checkpoints', nargs='+', help='its checkpoints, one for each seed')
-    for name in ('run', 'network', 'data'):
-        add(f'--{name}', required=True, help=f'{name} in the table')
+    for name in ('--run', '--network', '--data'):
+        add(name, required=True, help=f'{name[2:]} in the table')
     what = 'methods to run now (default: all but trained)'
     add('--methods', nargs='+', default=METHODS[:-1], choices=METHODS, help=what)
     what = 'budgets in percent of the FLOPs (default: %(default)s)'

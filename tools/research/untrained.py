@@ -94,10 +94,12 @@ def markdown(lines: Sequence[dict[str, str]]) -> str:
 def cell(line: dict[str, str]) -> str:
     """Return the share of a line, and its difference from our budgets."""
     text = f'{float(line["share"]):.1f}'
+    digits = 1 if float(line['score']) > 10 else 3
     if line['against']:
-        text += f', {float(line["against"]):+.1f}'
+        text += f', {float(line["against"]):+.{digits}f}'
     if line['low']:
-        text += f' [{float(line["low"]):.1f}, {float(line["high"]):.1f}]'
+        low, high = (float(line[name]) for name in ('low', 'high'))
+        text += f' [{low:.{digits}f}, {high:.{digits}f}]'
     return text
 
 

@@ -15,8 +15,10 @@ from pages import headings_of
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / 'tools' / 'research'))
 import results  # noqa: E402
+import untrained  # noqa: E402
 
 LINES = results.read_lines()
+OTHERS_LINES = results.read_lines(file=results.UNTRAINED)
 RUNS = dict.fromkeys(line['run'] for line in LINES)
 README = (ROOT / 'README.md').read_text()
 DINOV2 = (ROOT / 'configs/dinov2/README.md').read_text()
@@ -84,14 +86,6 @@ def table_after(start, page):
 FP32, INT8 = dict(precision='fp32'), dict(precision='int8')
 NUCLEI = 'branches_nuclei_300_seed?'
 TABLES = {  # page, text before a table: its columns of figures
-    (README, 'least squares on unlabelled images'): {
-        1: gflops('branches_600_seed?_test'),
-        2: means('branches_600_seed?_test'),
-        3: shares('branches_600_seed?_test'),
-        4: ms('bundle_600_*', **FP32),
-        5: ms('bundle_600_*', **INT8),
-        6: scores('bundle_600_*', **FP32) - scores('bundle_600_*', **INT8),
-    },
     (DINOV2, 'in float32; mIoU of 233'): {
         1: with_percent(gflops('branches_600_seed?_test')),
         2: scores('branches_600_seed?_test'),
@@ -171,12 +165,8 @@ def test_tables_of_pages_equal_results(page, start):
 
 
 OTHERS = {  # start of a row: runs, metric
-    'the same after 1200': ('branches_1200_*', 'mIoU'),
-    'at 350x476': ('branches_4000_*', 'mIoU'),
     'DPT, depth': ('branches_depth_*', 'RMSE'),
-    'Mask R-CNN': ('branches_nuclei_*', 'coco/bbox_mAP'),
     'EoMT on CamVid': ('branches_eomt_*', 'mIoU'),
-    'SegFormer': ('branches_segformer_*', 'mIoU'),
     'classifier': ('branches_tiny_*', 'accuracy/top1'),
 }
 
@@ -200,34 +190,49 @@ def cells(start):
 
 def test_tables_of_image_sizes_equal_results():
     found = {}
-    for size, budget, flops, score, share, *_ in table_after('**Better net', ELASTIC):
+    file = ROOT / 'configs/dinov2/results/graphs_350x476.json'
+    times = {(r['size'], r['budget']): r for r in json.loads(file.read_text())['rows']}
+    network = times['350x476', '100%']['fp32']
+    for size, budget, flops, ms, score, share, *_ in table_after('**Better', ELASTIC):
         same = dict(size=size.strip('*'), budget=budget.replace('the network', '100%'))
+        took = [times[same['size'], same['budget']][k] for k in ('fp32', 'int8')]
+        check_cell(ms, [*took, *(100 * x / network for x in took)])
         whole = figures('gflops', 'sizes_4000_*', budget='100%', size='350x476')[0]
         costs = figures('gflops', 'sizes_4000_*', **same)[0]
         check_cell(flops, (costs[0], 100 * (costs / whole).mean()))
         check_cell(score, scores('sizes_4000_*', **same)[0])
         check_cell(share.strip('*'), shares('sizes_4000_*', **same)[0])
-        found[flops.split('(')[1].rstrip('%)')] = share.strip('*')
-    assert len(found) == 13 - 1  # two rows have 15 % of the FLOPs
-    written = cells('the same, below half')
-    assert written == [f'{found[n]} at {n}%' for n in ('75', '50', '39', '26')]
+        found[same['size'], int(flops.split('(')[1].rstrip('%)'))] = score, share, ms
+    assert len(found) == 13
+    rows = table_after('## Make a trained network elastic', README)
+    assert len(rows) == 7
+    for flops, size, score, share, ms in rows:
+        scores_, kept, took = found[size, int(flops.split()[0])]
+        check_cell(score, [float(x) for x in scores_.split(', ')])
+        assert share == kept.strip('*')
+        check_cell(took, [float(x) for x in ms.split(', ')])
 
 
-def test_table_of_others_without_training_equals_results():
-    file = ROOT / 'configs/dinov2/results/without_training_600_seed0.json'
-    known = json.loads(file.read_text())
-    rows = table_after('## Against others without training', ELASTIC)
-    assert len(rows) > 20
-    for label, of_flops, score, share, against in rows:
-        setting = label.partition(': ')[2] or label.removeprefix('chain, ')
-        if not label.startswith('cascade'):
-            setting = setting.replace('the network', 'stitch 0')
-        (row,) = (row for row in known if row['setting'] == setting)
-        check_cell(score, [row['miou']])
-        check_cell(of_flops, [100 * row['of_flops']])
-        check_cell(share, [100 * row['of_miou']])
-        if against:
-            check_cell(against, [row[k] for k in ('against_chains', 'low', 'high')])
+@pytest.mark.parametrize('run', dict.fromkeys(line['run'] for line in OTHERS_LINES))
+def test_tables_of_others_without_training_equal_results(run):
+    table = untrained.markdown([x for x in OTHERS_LINES if x['run'] == run])
+    assert table in (ROOT / 'docs/explanation/untrained.md').read_text()
+
+
+def test_table_of_the_pair_equals_results():
+    file = ROOT / 'configs/dinov2/results/pair_camvid_test.json'
+    known = json.loads(file.read_text())['rows']
+    rows = table_after('## A pair against', PAIRS)
+    for row, (cost, stitch, pair, alone, *written) in zip(known, rows, strict=True):
+        assert (cost, stitch) == (row['cost'], row['stitch'])
+        check_cell(pair, row['pair']['seeds'])
+        check_cell(alone, row['alone']['seeds'])
+        for key, cell in zip(('difference', 'line'), written, strict=True):
+            if key in row:
+                check_cell(cell, [row[key][k] for k in ('value', 'low', 'high')])
+    area = known[-1]['difference']
+    cell = re.search(r'mIoU: (\+.*) in area over both', README)[1]
+    check_cell(cell, [area[k] for k in ('value', 'low', 'high')])
 
 
 DECIDED = {  # start of a row: way

@@ -17,6 +17,7 @@ from mmengine.registry import MODELS, init_default_scope
 from mmseg.models import EncoderDecoder
 from small import DEPTH, write_trained
 from staged_anchors import disturb
+from torch.nn import functional as F
 from torch.utils._pytree import tree_leaves
 
 from snnet_mm.costs import cost_table
@@ -360,6 +361,18 @@ def test_make_elastic_warns_of_too_few_tokens(trained, quick, tmp_path):
     assert 'in block 1, has 100 unknowns, and 2 images have 130 tokens' in warning
     lines = quick(*trained(), tmp_path, plans=['1:2/8 3:0/0'], num_images=5)
     assert not [line for line in lines if 'Warning' in line]
+
+
+def test_make_elastic_of_smaller_images_alone_fits_nothing(trained, quick, tmp_path):
+    quick(*trained(), tmp_path, plans=['0.75x', '0.5x'], num_images=1)
+    model, size = load(tmp_path, stitch=2), (32, 32)
+    assert not model.backbone.stitching_layers
+    images = torch.randn(1, 3, 64, 64, generator=torch.Generator().manual_seed(1))
+    small = F.interpolate(images, size, mode='bilinear', antialias=True)
+    with torch.no_grad():
+        found = model.backbone(images)
+        set_stitch(model, 0)
+        assert all_equal(found, model.backbone(small))
 
 
 def test_make_elastic_model_that_wrapper_trained(trained, quick, tmp_path):

@@ -13,6 +13,7 @@ from small import write_trained
 
 from snnet_mm.costs import cost_table
 from snnet_mm.elastic.convert import give_chains
+from snnet_mm.evaluation.image_scores import ImageScores
 from snnet_mm.models.init_model import init_model
 from snnet_mm.stitching import StitchTable
 
@@ -359,6 +360,12 @@ def test_all_methods_meet_budgets_and_go_on(files, tmp_path, monkeypatch, capsys
     assert before == table.read_text()
     for name, time in made.items():
         assert (tmp_path / 'toy/0' / f'{name}.json').stat().st_mtime == time
+    for file in (tmp_path / 'toy/0').glob('*.npz'):
+        scores = ImageScores.read(file)
+        rows = json.loads(file.with_suffix('.json').read_text())
+        wanted = [row['metrics']['mIoU'] for row in rows]
+        every = np.ones((1, scores.numerators.shape[1]))
+        assert scores.scores(every)[0] == pytest.approx(wanted, abs=0.006), file
     own = StitchTable.read(tmp_path / 'toy/0/ours/stitches.json')
     found = [line for line in lines if line['kind'] == 'ours']
     assert float(found[0]['score']) == pytest.approx(own[1].metrics['mIoU'], rel=1e-4)

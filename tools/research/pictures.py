@@ -25,7 +25,10 @@ BUNDLES = {
 # Run of untrained.csv, and its seed or the mean of all.
 PLOTTED = 'camvid_600', 'mean'
 PRECISIONS = dict(fp32='o-', int8='s--')
-LOADS = ROOT / 'configs' / 'dinov2' / 'results' / 'serving_fp32.json'
+RESULTS = ROOT / 'configs' / 'dinov2' / 'results'
+LOADS = RESULTS / 'serving_fp32.json'
+# A run at several sizes of images, and milliseconds of its graphs.
+FRONT, TIMES = 'sizes_4000_seed0_test', RESULTS / 'graphs_350x476.json'
 # Of anchors, as in pareto plots.
 FAST, SLOW = '#e8a22f', '#3a76cc'
 NARROW, SKIPPED, LINE, BACK = '#9fc5e8', '#e6e7ea', '#20242b', '#b03a2e'
@@ -100,8 +103,10 @@ def draw_front(
     axis.grid(alpha=0.3)
 
 
-def plot_overview(front: StitchTable, space: TwoWaySpace) -> Figure:
-    """Draw both ways to several budgets beside a front."""
+def plot_overview(
+    front: StitchTable, lines: Sequence[dict[str, str]], space: TwoWaySpace
+) -> Figure:
+    """Draw both ways to several budgets beside the fronts of three ways."""
     figure = new_figure(11, 3.6)
     grid = figure.add_gridspec(2, 2, width_ratios=(1.25, 1))
     axis = figure.add_subplot(grid[0, 0])
@@ -109,7 +114,22 @@ def plot_overview(front: StitchTable, space: TwoWaySpace) -> Figure:
     axis.set_title('Two pretrained networks, joined by stitching layers', fontsize=10)
     draw_chain(figure.add_subplot(grid[1, 0]), front, stitch_id=2)
     axis = figure.add_subplot(grid[:, 1])
-    draw_front(axis, front, 'budgets of one network', (SLOW, FAST))
+    scores = {(x['size'], x['budget']): float(x['score']) for x in lines}
+    times = json.loads(TIMES.read_text())['rows']
+    points = {(t['size'], t['budget']): t['fp32'] for t in times}
+    whole = max(points, key=points.get)
+    ways = {
+        'both': [k for k in points if '100%' not in k and k[0] != whole[0]],
+        'narrower branches': [k for k in points if k[0] == whole[0]],
+        'smaller images': [k for k in points if '100%' in k],
+    }
+    for (label, keys), color in zip(ways.items(), (SLOW, FAST, BACK), strict=True):
+        keys.sort(key=points.get)
+        x, y = [points[k] for k in keys], [scores[k] for k in keys]
+        axis.plot(x, y, 'o-', color=color, label=label, lw=2)
+    axis.set(xlabel='ms per image (one CPU thread)', ylabel='mIoU, CamVid test images')
+    axis.legend(title='one network of 67.6 mIoU', loc='lower right', fontsize=9)
+    axis.grid(alpha=0.3)
     return figure
 
 
@@ -213,7 +233,7 @@ def main() -> None:
     known = [x for x in read_lines(run, file=UNTRAINED) if x['seed'] == seed]
     figures = dict(
         routes=plot_routes(space),
-        overview=plot_overview(bundles['branches'], space),
+        overview=plot_overview(bundles['branches'], read_lines(FRONT), space),
         elastic_pareto=plot_ways(bundles),
         serving=plot_loads(),
         untrained=plot_untrained(known),

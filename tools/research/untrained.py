@@ -17,6 +17,7 @@ labels for as long as the network.
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from snnet_mm.utils import ToolParser, check_file, run_command
@@ -29,7 +30,6 @@ METHODS = (
     'identity', 'expedit', 'tome', 'int8', 'trained',
 )  # fmt: skip
 INTERVAL = 'against', 'low', 'high'
-SHOWN = 'seed', 'kind', 'budget', 'route', 'gflops', 'score', 'share', *INTERVAL
 COMMANDS = 'docs/explanation/untrained.md#commands'
 
 
@@ -38,8 +38,8 @@ def parse_args() -> argparse.Namespace:
     add = parser.add_argument
     add('config', help='config of a trained model')
     add('checkpoints', nargs='+', help='its checkpoints, one for each seed')
-    for name in ('run', 'network', 'data'):
-        add(f'--{name}', required=True, help=f'{name} in the table')
+    for name in ('--run', '--network', '--data'):
+        add(name, required=True, help=f'{name[2:]} in the table')
     what = 'methods to run now (default: all but trained)'
     add('--methods', nargs='+', default=METHODS[:-1], choices=METHODS, help=what)
     what = 'budgets in percent of the FLOPs (default: %(default)s)'
@@ -71,9 +71,36 @@ def main() -> None:
     about = dict(run=args.run, network=args.network, data=args.data, commands=COMMANDS)
     lines = [about | line for line in lines_of(seeds, METHODS)]
     write_lines(lines, args.table, INTERVAL)
-    for line in lines:
-        print(*(line[name] for name in SHOWN), sep='  ')
+    print(markdown(lines))
     print(f'{args.table}: {len(lines)} lines of {args.run}')
+
+
+def markdown(lines: Sequence[dict[str, str]]) -> str:
+    """Return a table of the mean over the seeds: methods by budgets.
+
+    Cells have the share of the metric in percent, and ``against`` with its interval.
+    """
+    lines = [line for line in lines if line['seed'] == lines[-1]['seed']]
+    budgets = dict.fromkeys(x['budget'] for x in lines if x['kind'] != 'network')
+    head = ['method', *budgets]
+    rows = [head, ['---'] * len(head)]
+    for kind in dict.fromkeys(line['kind'] for line in lines):
+        own = {line['budget']: line for line in lines if line['kind'] == kind}
+        if kind != 'network':
+            rows.append([kind, *(cell(own[b]) if b in own else '' for b in budgets)])
+    return '\n'.join(f'| {" | ".join(row)} |' for row in rows)
+
+
+def cell(line: dict[str, str]) -> str:
+    """Return the share of a line, and its difference from our budgets."""
+    text = f'{float(line["share"]):.1f}'
+    digits = 1 if float(line['score']) > 10 else 3
+    if line['against']:
+        text += f', {float(line["against"]):+.{digits}f}'
+    if line['low']:
+        low, high = (float(line[name]) for name in ('low', 'high'))
+        text += f' [{low:.{digits}f}, {high:.{digits}f}]'
+    return text
 
 
 if __name__ == '__main__':

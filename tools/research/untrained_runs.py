@@ -146,8 +146,7 @@ class Comparison:
             options |= dict(num_images=args.images, device='cpu', force=True)
             options |= dict(cfg_options=args.cfg_options)
             make_elastic(args.config, self.checkpoint, folder, **options)
-        table, rows, places = StitchTable.read(folder / 'stitches.json'), [], []
-        place = {row.key: n for n, row in enumerate(table.rows)}
+        table, rows = StitchTable.read(folder / 'stitches.json'), []
         whole = max(table.rows, key=lambda row: row.flops)
         for share in (1, *shares):
             limit = 1.0001 * self.net.limit(share)  # which is written with few digits
@@ -156,10 +155,11 @@ class Comparison:
             about = row.flops, row.input_size, row.metrics
             label = NETWORK if share == 1 else kind
             rows.append(row_of(label, share, row.route, *about, id=row.id))
-            places.append(place[row.key])
         path = folder / 'per_image.npz'
-        images = ImageScores.read(path, table) if path.is_file() else None
-        return rows, images and _part(images, places)
+        if not path.is_file():
+            return rows, None
+        images = ImageScores.read(path, table)
+        return rows, _part(images, [images.ids.index(row['id']) for row in rows])
 
     def int8(self) -> Found:
         """The network as a graph in int8, beside that in float32."""

@@ -448,7 +448,8 @@ class Job:
         own = {s.id: chosen[s.scale, space.plans[s.id]] for s in space}
         for precision in {*own.values()}:
             chains = [row.route for row in costs.rows if own[row.id] == precision]
-            times = self.graphs.of(chains, [precision])
+            self.graphs.of(chains, [precision])
+        times = self.graphs.known
         rows = [
             replace(
                 row,

@@ -17,6 +17,8 @@ def explaining_out_of_memory(model: nn.Module, batch: int) -> Iterator[None]:
     try:
         yield
     except torch.OutOfMemoryError as error:
+        if not isinstance(model, nn.Module):  # FlexibleRunner builds it later
+            raise
         device = str(next(model.parameters()).device)
         stitched = (m for m in model.modules() if isinstance(m, StitchedBackbone))
         running = [f'stitch {m.active_stitch.id}' for m in stitched]

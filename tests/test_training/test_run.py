@@ -12,7 +12,7 @@ from small import disturb, small, write_trained
 from torch import nn
 
 from snnet_mm.elastic import elastic_config, elastic_model
-from snnet_mm.models import set_stitch
+from snnet_mm.models import explaining_out_of_memory, set_stitch
 from snnet_mm.models.init_model import init_model
 from snnet_mm.stitching import StitchTable
 from snnet_mm.training import run
@@ -140,6 +140,14 @@ def test_train_out_of_memory_names_stitch_and_batch(
     with pytest.raises(ValueError, match=words) as caught:
         run.train(cfg, tmp_path)
     assert ('stitch 0, ' in str(caught.value)) == stitched
+
+
+def test_out_of_memory_of_a_model_that_is_built_later_is_torchs():
+    with (
+        pytest.raises(torch.OutOfMemoryError, match='^CUDA$'),
+        explaining_out_of_memory(dict(type='EncoderDecoder'), 2),
+    ):
+        raise torch.OutOfMemoryError('CUDA')
 
 
 def test_train_locks_folder_and_leaves_config(cfg):

@@ -9,13 +9,13 @@ from snnet_mm.evaluation.image_scores import ImageScores
 from snnet_mm.stitching import Cost, StitchTable, TwoWaySpace
 
 
-def make_run(costs, per_image, anchors=None, sign=1):
+def make_run(costs, per_image, anchors=None, sign=1, routes=''):
     """A run whose scores, in percent, are means of rows ``(stitches, images)``."""
     numerators = np.asarray(per_image, float)[..., None] / 100
     ids = tuple(range(len(costs)))
     images = ImageScores('acc', ids, numerators, np.ones_like(numerators), 100)
     anchors = np.ones(len(costs), bool) if anchors is None else np.array(anchors)
-    return Run(np.asarray(costs, float), images, sign, anchors)
+    return Run(np.asarray(costs, float), images, sign, anchors, tuple(routes))
 
 
 def constant_run(costs, scores, num_images=6, **kwargs):
@@ -58,6 +58,39 @@ def test_front_comparison_differences_are_paired_over_images():
     assert own.high - own.low > 5
     shift = comparison.differences('a')['b']['area under front']
     assert (shift.value, shift.low, shift.high) == pytest.approx((3, 3, 3))
+
+
+def test_front_comparison_differences_to_the_model_before():
+    models = {
+        n: constant_run([1, 2], [s, s]) for n, s in dict(a=40, b=45, c=43).items()
+    }
+    found = compare(**models).differences(None)
+    areas = {name: of['area under front'].value for name, of in found.items()}
+    assert areas == {'b': pytest.approx(5), 'c': pytest.approx(-2)}
+
+
+def test_front_comparison_mean_is_of_the_stitches_that_all_models_have():
+    few = constant_run([1, 2], [40, 50], routes=['fast', 'slow'])
+    many = constant_run([1, 2, 3], [48, 90, 44], routes=['slow', 'two-way', 'fast'])
+    key = 'mean of the 2 stitches of all models'
+    figures = compare(few=few, many=many).figures()
+    assert {n: f[key].value for n, f in figures.items()} == pytest.approx(
+        dict(few=45, many=46)
+    )
+    others = compare(few=few, other=constant_run([1, 2], [1, 2], routes='xy'))
+    assert not [k for k in others.figures()['few'] if k.startswith('mean of')]
+
+
+@pytest.mark.parametrize('sign', [1, -1])
+def test_front_comparison_other_images_choose_the_stitches(sign):
+    run = constant_run([1, 2, 3], sign * np.array([40, 50, 60]), sign=sign)
+    run = replace(run, choosing=sign * np.array([30.0, 70, 20]))
+    budgets = np.array([0.5, 1, 2, 3])
+    best = run.best_within(budgets, np.ones((2, 6)))
+    np.testing.assert_allclose(best, [[np.nan, 40, 50, 50]] * 2)
+    alone = replace(run, choosing=None)
+    with pytest.raises(ValueError, match='for all, or for none'):
+        Run.joined([run, alone])
 
 
 def test_front_comparison_averages_seeds_and_joins_models_alone():
@@ -104,3 +137,15 @@ def test_compare_fronts_names_of_outputs_keep_their_dots(run_here, tmp_path):
     run_here(tool, f'a={tmp_path / "stitches.json"}', *options[:2])
     figures = json.loads((tmp_path / 'fronts.json').read_text())['figures']['a']
     assert 'best within 1.5 GFLOPs' in figures
+    assert figures['area under front']['value'] == pytest.approx(40)
+    worse = replace(
+        results, rows=[replace(r, metrics=dict(mIoU=-r.id)) for r in results.rows]
+    )
+    worse.save(tmp_path / 'val.json')
+    chosen = f'{tmp_path / "stitches.json"}@{tmp_path / "val.json"}'
+    run_here(tool, f'a={chosen}', '--resamples', 100)
+    figures = json.loads((tmp_path / 'fronts.json').read_text())['figures']['a']
+    assert figures['best within 2 GFLOPs']['value'] == pytest.approx(40)
+    replace(worse, rows=worse.rows[:1]).save(tmp_path / 'val.json')
+    with pytest.raises(ValueError, match=r'stitches \[1\], too'):
+        run_here(tool, f'a={chosen}')

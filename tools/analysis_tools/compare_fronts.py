@@ -2,7 +2,8 @@
 
 Every model is NAME=RESULTS, where RESULTS is a ``stitches.json`` of ``tools/test.py``
 with ``per_image.npz`` beside it. Commas separate the seeds of a model. Plus signs merge
-separate models into one set to choose from: ``alone=fast.json+slow.json``.
+separate models into one set to choose from: ``alone=fast.json+slow.json``. In
+``test.json@val.json``, results on other images choose the best stitch of each budget.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,7 +38,10 @@ def parse_args() -> argparse.Namespace:
     add = parser.add_argument
     add('models', nargs='+', metavar='NAME=RESULTS', help='models, see above')
     what = 'model to subtract from all others (default: the first)'
-    add('--baseline', help=what)
+    baseline = parser.add_mutually_exclusive_group()
+    baseline.add_argument('--baseline', help=what)
+    what = 'subtract from each model the one before it'
+    baseline.add_argument('--successive', action='store_true', help=what)
     add('--cost', choices=UNITS, default='flops', help='cost that budgets limit')
     what = 'costs.json of stitch_table.py with measured costs of all models'
     add('--costs', help=what)
@@ -55,19 +60,23 @@ class Run:
     """Costs and scores of one trained model, or of several separate models.
 
     ``sign`` is -1 if lower scores are better; ``anchors`` says which stitches are
-    anchors.
+    anchors, ``routes`` what they run. ``choosing`` has their scores on other images,
+    if those choose the best stitch of each budget.
     """
 
     costs: Array
     images: ImageScores
     sign: int
     anchors: NDArray[np.bool_]
+    routes: tuple[str, ...]
+    choosing: Array | None = None
 
     @classmethod
     def read(cls, file: str, args: argparse.Namespace) -> Run:
-        """Read test results with their per-image statistics."""
+        """Read test results with their per-image statistics, and those that choose."""
         from snnet_mm.evaluation.image_scores import ImageScores
 
+        file, _, other = file.partition('@')
         results = StitchTable.read(file).ranked_by(args.metric)
         if args.costs is not None:
             results = StitchTable.merge(results, StitchTable.read(args.costs))
@@ -81,12 +90,20 @@ class Run:
         rows = [images.ids.index(i) for i in ids]
         above, below = images.numerators[rows], images.denominators[rows]
         images = replace(images, ids=tuple(ids), numerators=above, denominators=below)
-        kinds = {row.id: row.kind for row in results.rows}
+        by_id = {row.id: row for row in results.rows}
+        choosing = None
+        if other:
+            scores = StitchTable.read(other).ranked_by(args.metric).scores()
+            missing = [i for i in ids if i not in scores]
+            check(not missing, 'argument: models', other, f'stitches {missing}, too')
+            choosing = np.array([scores[i] for i in ids])
         return cls(
             np.array([column[i] for i in ids]) / UNITS[args.cost].factor,
             images,
             1 if results.higher_is_better else -1,
-            np.array([kinds[i] == ANCHOR_KIND for i in ids]),
+            np.array([by_id[i].kind == ANCHOR_KIND for i in ids]),
+            tuple(by_id[i].route for i in ids),
+            choosing,
         )
 
     @classmethod
@@ -101,11 +118,17 @@ class Run:
         images = {(part.names, part.numerators.shape[1]) for part in parts}
         expected = 'results of the same images (per_image.npz)'
         check(len(images) == 1, 'test_dataloader', f'{len(images)} data sets', expected)
+        choosing = [run.choosing for run in runs]
+        given = sum(one is not None for one in choosing)
+        expected = 'FILE@OTHER for all, or for none'
+        check(given in (0, len(runs)), 'argument: models', f'{given} @', expected)
         return cls(
             np.concatenate([r.costs for r in runs]),
             parts[0].stack(parts),
             runs[0].sign,
             np.concatenate([r.anchors for r in runs]),
+            tuple(route for r in runs for route in r.routes),
+            np.concatenate(choosing) if given else None,
         )
 
     def best_within(self, budgets: Array, weights: Array) -> Array:
@@ -116,8 +139,12 @@ class Run:
         """
         scores = self.sign * self.images.scores(weights)
         fits = self.costs <= budgets[:, None] * (1 + 1e-9)
-        best = np.where(fits, scores[:, None], -np.inf).max(axis=-1)
-        return np.where(np.isinf(best), np.nan, best)
+        by = scores if self.choosing is None else self.sign * self.choosing[None]
+        best = np.where(fits, by[:, None], -np.inf).argmax(axis=-1)
+        found = np.take_along_axis(
+            scores, np.broadcast_to(best, (len(scores), len(budgets))), axis=-1
+        )
+        return np.where(fits.any(axis=-1), found, np.nan)
 
 
 @dataclass(frozen=True)
@@ -170,6 +197,7 @@ class FrontComparison:
         drawn = resampled_images(number, num_resamples)
         self.weights = np.concatenate([np.ones((1, number)), drawn])
         self.models, self.high, self.unit = models, every.costs.max(), unit
+        self.common = set.intersection(*(set(run.routes) for run in runs))
         self.low = max(run.costs.min() for run in runs)
         check(
             self.low < self.high, 'argument: costs', self.low, f'less than {self.high}'
@@ -187,14 +215,23 @@ class FrontComparison:
             for name, found in self._rows.items()
         }
 
-    def differences(self, baseline: str) -> Figures:
-        """Return the paired differences of all other models to ``baseline``."""
-        check(baseline in self.models, '--baseline', baseline, list(self.models))
-        base = {key: rows.mean(axis=0) for key, rows in self._rows[baseline].items()}
+    def differences(self, baseline: str | None) -> Figures:
+        """Return the paired differences of all other models to ``baseline``.
+
+        With None, those of each model to the one before it.
+        """
+        names = list(self.models)
+        if baseline is None:
+            pairs = list(pairwise(names))
+        else:
+            check(baseline in names, '--baseline', baseline, names)
+            pairs = [(baseline, name) for name in names if name != baseline]
         return {
-            name: {key: Figure.of(rows - base[key]) for key, rows in found.items()}
-            for name, found in self._rows.items()
-            if name != baseline
+            name: {
+                key: Figure.of(rows - self._rows[base][key].mean(axis=0))
+                for key, rows in self._rows[name].items()
+            }
+            for base, name in pairs
         }
 
     def steps(self, name: str) -> tuple[Array, Array]:
@@ -226,6 +263,11 @@ class FrontComparison:
         area = best @ np.diff(ends) / (self.high - self.low)
         volume = np.maximum(best - floor, 0) @ np.diff([*costs, limit]) / limit
         found = {'area under front': run.sign * area, 'hypervolume': volume}
+        if len(self.common) > 1:
+            of_each = run.images.scores(self.weights)
+            columns = [i for i, route in enumerate(run.routes) if route in self.common]
+            name = f'mean of the {len(self.common)} stitches of all models'
+            found[name] = of_each[:, columns].mean(axis=-1)
         budgets = np.linspace(self.low, self.high, NUM_BUDGETS)
         columns = run.sign * run.best_within(budgets, self.weights).T
         for budget, column in zip(budgets, columns, strict=True):
@@ -286,11 +328,11 @@ def main() -> None:
     print_table(f'Fronts, {metric} over {heading}', figures)
     report = dict(costs=heading, figures=as_plain(figures))
     if len(figures) > 1:
-        baseline = args.baseline or next(iter(figures))
+        baseline = None if args.successive else args.baseline or next(iter(figures))
         found = comparison.differences(baseline)
-        print_table(f'Differences to {baseline}', found)
+        print_table(f'Differences to {baseline or "the model before"}', found)
         report |= dict(baseline=baseline, differences=as_plain(found))
-    first = re.split('[,+]', args.models[0].partition('=')[2])[0]
+    first = re.split('[,+@]', args.models[0].partition('=')[2])[0]
     out = args.out or Path(first).with_name('fronts')
     name = out.name.removesuffix('.json').removesuffix('.png')
     files = [out.with_name(f'{name}{suffix}') for suffix in ('.json', '.png')]

@@ -179,19 +179,20 @@ class Comparison:
 
     def trained(self) -> Found:
         """The chain of half of the FLOPs, trained for as long as the network."""
-        rows, folder = (
-            json.loads((self.folder / f'{OURS}.json').read_text()),
-            self.folder,
-        )
+        folder = self.folder
+        rows = json.loads((folder / f'{OURS}.json').read_text())
         row = next(row for row in rows if row['share'] == TRAINED)
         chain, name = folder / 'chain', f'stitch_{row["id"]}'
         if not (chain / f'{name}.py').is_file():
             model = sn.load(folder / OURS, device='cpu')
             sn.export(model, chain, row['id'], formats=('mm',))
-        weights = dict(load_from=str(chain / f'{name}.pth'))
         config, work_dir = chain / f'{name}.py', folder / 'chain-trained'
+        if (work_dir / 'last_checkpoint').is_file():
+            start = dict(resume=True)
+        else:
+            start = dict(cfg_options=dict(load_from=str(chain / f'{name}.pth')))
         with torch.enable_grad():
-            checkpoint = sn.train(config, work_dir, resume=True, cfg_options=weights)
+            checkpoint = sn.train(config, work_dir, **start)
         test(config, checkpoint, tested := folder / 'chain-tested')
         table = StitchTable.read(tested / 'results.json')
         about = row['flops'], row['size'], table.rows[0].metrics

@@ -335,9 +335,11 @@ def test_differences_are_from_the_line_of_our_budgets(tmp_path):
 @pytest.mark.slow
 def test_all_methods_meet_budgets_and_go_on(files, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(methods, 'EVALUATIONS', 3)
-    table, method_names = tmp_path / 'table.csv', untrained.METHODS[:-1]
+    monkeypatch.setattr(runs, 'TRAINED', 0.75)
+    table, method_names = tmp_path / 'table.csv', untrained.METHODS
     command = ['untrained.py', *map(str, files), '--run', 'toy', '--network', 'a']
     command += ['--data', 'b', '--budgets', '90', '75', '--images', '8']
+    command += ['--methods', *method_names]
     command += ['--work-dir', str(tmp_path), '--table', str(table)]
     monkeypatch.setattr(sys, 'argv', command)
     untrained.main()
@@ -346,7 +348,7 @@ def test_all_methods_meet_budgets_and_go_on(files, tmp_path, monkeypatch, capsys
     assert kinds == {
         'network', 'ours', 'ours, one size', 'whole blocks', 'smaller images', 'CORP',
         'SnapViT', 'SnapViT, corrected', 'VBP', 'one affine map', 'branches skipped',
-        'Expedit', 'ToMe', 'fp32', 'int8',
+        'Expedit', 'ToMe', 'fp32', 'int8', 'trained',
     }  # fmt: skip
     whole = next(line for line in lines if line['kind'] == 'network')
     assert whole['share'] == '100'

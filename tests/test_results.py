@@ -235,6 +235,37 @@ def test_table_of_the_pair_equals_results():
     check_cell(cell, [area[k] for k in ('value', 'low', 'high')])
 
 
+CAMVID, TINY = (
+    (ROOT / 'configs' / page).read_text()
+    for page in ('camvid/README.md', 'imagenet/small_scale.md')
+)
+COMPARED = {  # page, text before a table: file of compare_fronts.py
+    (CAMVID, '## Ablation'): 'camvid/results/table_2.json',
+    (TINY, '### Figure 11'): 'imagenet/results/figure_11.json',
+    (TINY, '### Drop path'): 'imagenet/results/drop_path.json',
+}
+
+
+@pytest.mark.parametrize('page, start', COMPARED, ids=[start for _, start in COMPARED])
+def test_tables_of_components_equal_results(page, start):
+    """Cells are means with all seeds, and differences to the row above."""
+    found = json.loads((ROOT / 'configs' / COMPARED[page, start]).read_text())
+    key = 'mean of the 7 stitches of all models'
+    if key not in found['figures'][next(iter(found['figures']))]:
+        key = 'mean of the 32 stitches of all models'
+    rows = table_after(start, page)
+    assert len(rows) == len(found['figures'])
+    for (name, of_model), row in zip(found['figures'].items(), rows, strict=True):
+        for place, figure in enumerate((key, 'area under front')):
+            score, change = row[-4:][2 * place : 2 * place + 2]
+            known = of_model[figure]
+            check_cell(score, [known['value'], *known['seeds']])
+            if change:
+                changed = found['differences'][name][figure]
+                check_cell(change, [changed[k] for k in ('value', 'low', 'high')])
+        assert bool(row[-1]) == (name in found['differences'])
+
+
 DECIDED = {  # start of a row: way
     'tokens weighted by rarity': 'rarity',
     'all tokens alike': 'plain',

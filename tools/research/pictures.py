@@ -72,6 +72,7 @@ def plot_untrained(lines: Sequence[dict[str, str]]) -> Figure:
     """Plot the share of the metric over that of the FLOPs, a line of each method."""
     whole = next(float(line['gflops']) for line in lines if line['kind'] == 'network')
     kinds = dict.fromkeys(line['kind'] for line in lines if line['budget'] != '100%')
+    kinds.pop('trained', None)  # a single point
     figure = new_figure(8, 5)
     axis = figure.add_subplot()
     for number, kind in enumerate(kinds):

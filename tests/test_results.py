@@ -235,12 +235,8 @@ def test_table_of_the_pair_equals_results():
     check_cell(cell, [area[k] for k in ('value', 'low', 'high')])
 
 
-CAMVID, TINY = (
-    (ROOT / 'configs' / page).read_text()
-    for page in ('camvid/README.md', 'imagenet/small_scale.md')
-)
+TINY = (ROOT / 'configs/imagenet/small_scale.md').read_text()
 COMPARED = {  # page, text before a table: file of compare_fronts.py
-    (CAMVID, '## Ablation'): 'camvid/results/table_2.json',
     (TINY, '### Figure 11'): 'imagenet/results/figure_11.json',
     (TINY, '### Drop path'): 'imagenet/results/drop_path.json',
 }

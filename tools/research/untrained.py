@@ -40,7 +40,7 @@ def parse_args() -> argparse.Namespace:
     add('checkpoints', nargs='+', help='its checkpoints, one for each seed')
     for name in ('--run', '--network', '--data'):
         add(name, required=True, help=f'{name[2:]} in the table')
-    what = 'methods to run now (default: all but trained)'
+    what = 'methods to run now, after ours (default: all but trained)'
     add('--methods', nargs='+', default=METHODS[:-1], choices=METHODS, help=what)
     what = 'budgets in percent of the FLOPs (default: %(default)s)'
     add('--budgets', nargs='+', type=float, default=[75, 50, 33, 25, 15], help=what)
@@ -66,7 +66,7 @@ def main() -> None:
     seeds = [folder / str(seed) for seed in range(len(args.checkpoints))]
     for checkpoint, seed in zip(args.checkpoints, seeds, strict=True):
         comparison = Comparison(args, checkpoint, seed)
-        for method in args.methods:
+        for method in dict.fromkeys((METHODS[0], *args.methods)):
             comparison.run(method)
     about = dict(run=args.run, network=args.network, data=args.data, commands=COMMANDS)
     lines = [about | line for line in lines_of(seeds, METHODS)]

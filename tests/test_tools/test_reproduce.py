@@ -51,7 +51,7 @@ def test_reproduce_list_has_a_name_for_every_item(call):
     head, *lines = call('--list')
     names = [line.partition(': ')[0] for line in lines]
     assert len({*names}) == len(names) > 40
-    assert 'SN-Netv2 table 2: the components (small run)' in lines
+    assert 'SN-Netv2 figure 11: the components, ImageNet (small run)' in lines
     papers = reproduce.read_papers()
     for paper in papers['papers']:
         shared = [name for item in paper['items'] for name in item['ids']]

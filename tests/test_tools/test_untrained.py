@@ -339,8 +339,13 @@ def test_all_methods_meet_budgets_and_go_on(files, tmp_path, monkeypatch, capsys
     table, method_names = tmp_path / 'table.csv', untrained.METHODS
     command = ['untrained.py', *map(str, files), '--run', 'toy', '--network', 'a']
     command += ['--data', 'b', '--budgets', '90', '75', '--images', '8']
-    command += ['--methods', *method_names]
     command += ['--work-dir', str(tmp_path), '--table', str(table)]
+    monkeypatch.setattr(sys, 'argv', [*command, '--methods', 'vbp'])
+    untrained.main()
+    assert {line['kind'] for line in csv.DictReader(table.open())} == {
+        'network', 'ours', 'VBP',
+    }  # fmt: skip
+    command += ['--methods', *method_names]
     monkeypatch.setattr(sys, 'argv', command)
     untrained.main()
     lines = [*csv.DictReader(table.open())]

@@ -141,9 +141,7 @@ class Run:
         fits = self.costs <= budgets[:, None] * (1 + 1e-9)
         by = scores if self.choosing is None else self.sign * self.choosing[None]
         best = np.where(fits, by[:, None], -np.inf).argmax(axis=-1)
-        found = np.take_along_axis(
-            scores, np.broadcast_to(best, (len(scores), len(budgets))), axis=-1
-        )
+        found = scores[np.arange(len(scores))[:, None], best]
         return np.where(fits.any(axis=-1), found, np.nan)
 
 

@@ -66,7 +66,7 @@ def main() -> None:
     seeds = [folder / str(seed) for seed in range(len(args.checkpoints))]
     for checkpoint, seed in zip(args.checkpoints, seeds, strict=True):
         comparison = Comparison(args, checkpoint, seed)
-        for method in dict.fromkeys((METHODS[0], *args.methods)):
+        for method in dict.fromkeys(('ours', *args.methods)):
             comparison.run(method)
     about = dict(run=args.run, network=args.network, data=args.data, commands=COMMANDS)
     lines = [about | line for line in lines_of(seeds, METHODS)]

@@ -236,9 +236,11 @@ def test_table_of_the_pair_equals_results():
 
 
 TINY = (ROOT / 'configs/imagenet/small_scale.md').read_text()
+CAMVID = (ROOT / 'configs/camvid/README.md').read_text()
 COMPARED = {  # page, text before a table: file of compare_fronts.py
     (TINY, '### Figure 11'): 'imagenet/results/figure_11.json',
     (TINY, '### Drop path'): 'imagenet/results/drop_path.json',
+    (CAMVID, '## Ablation'): 'camvid/results/table_2.json',
 }
 
 

@@ -1,6 +1,6 @@
 # Ablation on a pair with patches of 16 pixels, all of SN-Netv2: two-way stitching, ROS
 # and low-rank layers (paper, table 2, on ADE20K), 71 draws per stitch in the mean. One
-# CPU core, batch 8; not yet run with all rows and seeds.
+# CPU core, batch 8; measured: README.md.
 _base_ = ['./setr-naive_snnetv2-fast-slow_1xb8-1500_camvid-240x176.py']
 checkpoint = 'work_dirs/setr-naive_vit-{}-p16_1xb8-1500_camvid-240x176/iter_1500.pth'
 fast, slow = _base_.model.backbone.anchors

@@ -345,9 +345,26 @@ def test_all_methods_meet_budgets_and_go_on(files, tmp_path, monkeypatch, capsys
     assert {line['kind'] for line in csv.DictReader(table.open())} == {
         'network', 'ours', 'VBP',
     }  # fmt: skip
+    trained, train = [], runs.sn.train
+
+    def first_iteration(*args, cfg_options):
+        cfg_options['train_cfg.max_iters'] = 1
+        train(*args, cfg_options=cfg_options)
+        raise KeyboardInterrupt
+
+    def rest(*args, **options):
+        trained.append(options)
+        return train(*args, **options)
+
+    monkeypatch.setattr(sys, 'argv', [*command, '--methods', 'trained'])
+    monkeypatch.setattr(runs.sn, 'train', first_iteration)
+    with pytest.raises(KeyboardInterrupt):
+        untrained.main()
     command += ['--methods', *method_names]
     monkeypatch.setattr(sys, 'argv', command)
+    monkeypatch.setattr(runs.sn, 'train', rest)
     untrained.main()
+    assert trained == [dict(resume=True)]
     lines = [*csv.DictReader(table.open())]
     kinds = {line['kind'] for line in lines}
     assert kinds == {

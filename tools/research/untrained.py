@@ -86,7 +86,7 @@ def markdown(lines: Sequence[dict[str, str]]) -> str:
     rows = [head, ['---'] * len(head)]
     for kind in dict.fromkeys(line['kind'] for line in lines):
         own = {line['budget']: line for line in lines if line['kind'] == kind}
-        if kind != 'network':
+        if kind not in ('network', 'fp32'):
             rows.append([kind, *(cell(own[b]) if b in own else '' for b in budgets)])
     return '\n'.join(f'| {" | ".join(row)} |' for row in rows)
 

@@ -17,7 +17,7 @@ labels for as long as the network.
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from snnet_mm.utils import ToolParser, check_file, run_command
@@ -81,20 +81,41 @@ def markdown(lines: Sequence[dict[str, str]]) -> str:
     Cells have the share of the metric in percent, and ``against`` with its interval.
     """
     lines = [line for line in lines if line['seed'] == lines[-1]['seed']]
-    budgets = dict.fromkeys(x['budget'] for x in lines if x['kind'] != 'network')
-    head = ['method', *budgets]
+    large = any(float(line['score']) > 10 for line in lines)  # points, not metres
+    digits = 1 if large else 3
+    cells = {(line['kind'], line['budget']): cell(line, digits) for line in lines}
+    budgets = [x['budget'] for x in lines if x['kind'] not in ('network', 'fp32')]
+    return table_of(cells, budgets)
+
+
+def overview(lines: Sequence[dict[str, str]], budget: str) -> str:
+    """Return a table of shares of the metric at one budget: methods by runs.
+
+    Of several seeds, these are the means.
+    """
+    cells, data = {}, {}
+    seeds = {line['run']: line['seed'] for line in lines}  # the last one of a run
+    for line in lines:
+        if line['budget'] == budget:
+            data[line['run']] = column = line['data'].partition(',')[0]
+            known = line['seed'] == seeds[line['run']]
+            cells[line['kind'], column] = f'{float(line["share"]):.1f}' if known else ''
+    return table_of(cells, data.values())
+
+
+def table_of(cells: dict[tuple[str, str], str], columns: Iterable[str]) -> str:
+    """Return a table of methods by columns, in the order of ``cells``."""
+    head = ['method', *dict.fromkeys(columns)]
     rows = [head, ['---'] * len(head)]
-    for kind in dict.fromkeys(line['kind'] for line in lines):
-        own = {line['budget']: line for line in lines if line['kind'] == kind}
+    for kind in dict.fromkeys(kind for kind, _ in cells):
         if kind not in ('network', 'fp32'):
-            rows.append([kind, *(cell(own[b]) if b in own else '' for b in budgets)])
+            rows.append([kind, *(cells.get((kind, name), '') for name in head[1:])])
     return '\n'.join(f'| {" | ".join(row)} |' for row in rows)
 
 
-def cell(line: dict[str, str]) -> str:
+def cell(line: dict[str, str], digits: int) -> str:
     """Return the share of a line, and its difference from our budgets."""
     text = f'{float(line["share"]):.1f}'
-    digits = 1 if float(line['score']) > 10 else 3
     if line['against']:
         text += f', {float(line["against"]):+.{digits}f}'
     if line['low']:

@@ -25,6 +25,7 @@ DINOV2 = (ROOT / 'configs/dinov2/README.md').read_text()
 TOY = (ROOT / 'configs/toy/README.md').read_text()
 ELASTIC = (ROOT / 'docs/explanation/experiments_elastic.md').read_text()
 TRIED = (ROOT / 'docs/explanation/tried_and_left.md').read_text()
+UNTRAINED = (ROOT / 'docs/explanation/untrained.md').read_text()
 PAIRS = (ROOT / 'docs/explanation/experiments.md').read_text()
 
 
@@ -216,7 +217,14 @@ def test_tables_of_image_sizes_equal_results():
 @pytest.mark.parametrize('run', dict.fromkeys(line['run'] for line in OTHERS_LINES))
 def test_tables_of_others_without_training_equal_results(run):
     table = untrained.markdown([x for x in OTHERS_LINES if x['run'] == run])
-    assert table in (ROOT / 'docs/explanation/untrained.md').read_text()
+    assert table in UNTRAINED
+
+
+def test_overview_of_others_without_training_equals_results():
+    assert untrained.overview(OTHERS_LINES, '50%') in UNTRAINED
+    of_seed = [x for x in OTHERS_LINES if x['seed'] == '0']
+    other = untrained.overview(of_seed, '50%').splitlines()
+    assert '| SnapViT |  | 3.1 |  |  | 5.9 |' in other  # omitted from means of seeds
 
 
 def test_table_of_the_pair_equals_results():

@@ -222,9 +222,28 @@ def test_tables_of_others_without_training_equal_results(run):
 
 def test_overview_of_others_without_training_equals_results():
     assert untrained.overview(OTHERS_LINES, '50%') in UNTRAINED
-    of_seed = [x for x in OTHERS_LINES if x['seed'] == '0']
-    other = untrained.overview(of_seed, '50%').splitlines()
-    assert '| SnapViT |  | 3.1 |  | 2.6 | 5.9 |' in other  # omitted from means of seeds
+    shares = {
+        (x['seed'], x['kind']): float(x['share'])
+        for x in OTHERS_LINES
+        if (x['run'], x['budget']) == ('camvid_600', '50%')
+    }
+    rows = {row[0]: row for row in table_after('**Within half', UNTRAINED)}
+    camvid = 2
+    check_cell(rows['ToMe'][camvid], [shares['mean', 'ToMe']])
+    check_cell(rows['SnapViT'][camvid], [shares['0', 'SnapViT']])  # of one seed
+
+
+def test_whole_detector_on_smaller_images_equals_results():
+    runs = 'whole_nuclei_600_*'
+    parts = UNTRAINED.split('The whole detector on images of')[1].split('%')[0]
+    pixels, aps, costs = (
+        re.findall(r'[\d.]*\d', x) for x in re.split('AP| at ', parts)
+    )
+    assert pixels == [run[-3:] for run in RUNS if fnmatch(run, runs)][::-1]
+    check_cell(' '.join(aps), scores(runs)[0, ::-1])
+    whole = next(x for x in OTHERS_LINES if x['run'] == 'nuclei_600')
+    shares = 100 * figures('gflops', runs)[0, ::-1] / float(whole['gflops'])
+    check_cell(' '.join(costs), shares)
 
 
 def test_table_of_the_pair_equals_results():

@@ -81,7 +81,7 @@ def markdown(lines: Sequence[dict[str, str]]) -> str:
     Cells have the share of the metric in percent, and ``against`` with its interval.
     """
     lines = [line for line in lines if line['seed'] == lines[-1]['seed']]
-    large = any(float(line['score']) > 10 for line in lines)  # points, not metres
+    large = any(float(line['score']) > 10 for line in lines)  # in points
     digits = 1 if large else 3
     cells = {(line['kind'], line['budget']): cell(line, digits) for line in lines}
     budgets = [x['budget'] for x in lines if x['kind'] not in ('network', 'fp32')]
@@ -91,16 +91,14 @@ def markdown(lines: Sequence[dict[str, str]]) -> str:
 def overview(lines: Sequence[dict[str, str]], budget: str) -> str:
     """Return a table of shares of the metric at one budget: methods by runs.
 
-    Of several seeds, these are the means.
+    Means of several seeds, which stand last, replace those of each.
     """
-    cells, data = {}, {}
-    seeds = {line['run']: line['seed'] for line in lines}  # the last one of a run
-    for line in lines:
-        if line['budget'] == budget:
-            data[line['run']] = column = line['data'].partition(',')[0]
-            known = line['seed'] == seeds[line['run']]
-            cells[line['kind'], column] = f'{float(line["share"]):.1f}' if known else ''
-    return table_of(cells, data.values())
+    cells = {
+        (line['kind'], line['data'].partition(',')[0]): f'{float(line["share"]):.1f}'
+        for line in lines
+        if line['budget'] == budget
+    }
+    return table_of(cells, (data for _, data in cells))
 
 
 def table_of(cells: dict[tuple[str, str], str], columns: Iterable[str]) -> str:
